@@ -20,7 +20,7 @@ from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.wire import Named
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
-from reliability.context_edits import Edit
+from reliability.context_edits import Compaction, Edit
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, parse_choice
@@ -114,7 +114,8 @@ class ChatCall:
     needs to answer. `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its
     dialect's way out must know. `notes`: what was asked for and has no effect here, in words for the report. `form`:
     what the text of its answer must be. `edits`: what its client wants to be left out of old turns; None where it asks
-    for nothing. `shorten`: its prompt may be shortened, whatever the policy."""
+    for nothing. `compaction`: when a summary is to stand for them. `shorten`: its prompt may be shortened, whatever the
+    policy."""
 
     model: str
     stream: bool
@@ -125,6 +126,7 @@ class ChatCall:
     notes: tuple[str, ...] = ()
     form: WantedForm | None = None
     edits: tuple[Edit, ...] | None = None
+    compaction: Compaction | None = None
     shorten: bool = False
 
 

@@ -53,7 +53,7 @@ from deployments.models.needs import plan_of
 from deployments.reports.account import Account, RequestMetrics
 from deployments.reports.incidents import note_memory
 from deployments.reports.traces import Traces
-from deployments.request.drive import drive
+from deployments.request.compacting import drive_compacted
 from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.judge import advise
@@ -311,6 +311,7 @@ class Router:
             chain=chain_of(self._live.now, self._facts.tiers, call.model, request),
             limits=replace(limits, shorten=limits.shorten or call.shorten),
             edited=edited,
+            compaction=call.compaction,
             deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
             key=caller.name,
             hold=hold_of(self._live.now, expected, stream=call.stream),
@@ -348,8 +349,8 @@ class Router:
             elsewhere=partial(self._workers.run, asker=Asker(account.run.key, judges=True)),
         )
         judge = self._live.now.reliability.circuit_breaker
-        walk = forward if account.run.request.route else drive
-        if judge.enabled and walk is drive and not (kept and kept.replays):
+        walk = forward if account.run.request.route else drive_compacted
+        if judge.enabled and walk is drive_compacted and not (kept and kept.replays):
             account.advice = await advise(account.run, ports, judge)
         told = walk(account.run, ports)
         told = kept.tell(account.run, self._clock, account.state.adopt, told) if kept else told

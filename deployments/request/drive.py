@@ -360,7 +360,7 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
 def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> AdmissionRequest:
     request = run.request
     level, sustained_ns = ports.memory(tier)
-    called = {attempt.tier for attempt in run.attempts if attempt.ran and attempt.loads is None}
+    called = {attempt.tier for attempt in run.attempts[run.passed_over :] if attempt.ran and attempt.loads is None}
     return AdmissionRequest(
         tier=tier,
         key=run.key,

@@ -51,7 +51,7 @@ PIECE_CHARS = 16 * 1024
 ITEM_BYTES = 64 * 1024  # of one item: a step has hundreds, and a frame of a step has an end
 BAD_NAME = f"{HEADER}: 1 to 255 visible ASCII characters are needed"
 OTHER_BODY = f"{HEADER}: this name was used for a request with another body; give each request a name of its own"
-NOT_KEPT = f"{HEADER}: an answer with logprobs is not kept, and a repeat runs anew"
+NOT_KEPT = f"{HEADER}: an answer with logprobs or a compaction is not kept, and a repeat runs anew"
 LOST = "whoever told the beginning is gone: its Router died, or its client left"
 NOTE = "told again: the answer of request {}, which was repeated; no tier was asked"
 NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
@@ -76,7 +76,7 @@ async def find_kept(store: State, route: str, headers: Mapping[str, str], raw: b
     if named is None:
         return None
     name, count = named
-    if run.request.top_logprobs is not None:
+    if run.request.top_logprobs is not None or run.compaction is not None:
         run.notes += (NOT_KEPT,) if name else ()
         return None
     digest = (await large(len(raw), partial(hashlib.blake2b, raw, digest_size=16))).hexdigest()

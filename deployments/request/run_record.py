@@ -10,7 +10,7 @@ from deployments.request.attempt import AttemptState
 from reliability.admission.budget import Load
 from reliability.answer.judgement import Expected, Judged
 from reliability.attempt import Attempt
-from reliability.context_edits import Cleared
+from reliability.context_edits import Cleared, Compaction
 from reliability.escalation.decisions import Limits, Refuse
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
@@ -32,10 +32,11 @@ class Run:
     ran last. `delivered`, `reasoning`: the pieces of text and reasoning that have left for the client, without the
     circles that another attempt has gone on behind; `delivered_chars`: with them. `warnings` are the budget's windows
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
-    `edited`: what the edits that the client asked for have cleared. `whole`: the messages before they were shortened;
-    `shortened`: how many results were left out, in the last of so many `shortenings`; the first attempts, those
-    `passed_over`, were made before. `loader`: the tool behind which tiers may defer the tools, empty where they can't,
-    None until one asks; `loaded`: what it was asked for and its results, as messages."""
+    `compaction`: when a summary is to stand for the conversation; `summary`: the one that does; `summarized`: what it
+    took. `edited`: what the edits that the client asked for have cleared. `whole`: the messages before they were
+    shortened; `shortened`: how many results were left out, in the last of so many `shortenings`; the first attempts,
+    those `passed_over`, were made before. `loader`: the tool behind which tiers may defer the tools, empty where they
+    can't, None until one asks; `loaded`: what it was asked for and its results, as messages."""
 
     request: ChatRequest
     expected: Expected
@@ -61,6 +62,9 @@ class Run:
     delivered_chars: int = 0
     reasoning: list[str] = field(default_factory=list)
     edited: Sequence[Cleared] = ()
+    compaction: Compaction | None = None
+    summary: str = ""
+    summarized: Usage = NOTHING_YET
     whole: tuple[Mapping[str, Any], ...] = ()
     shortened: int = 0
     shortenings: int = 0

@@ -1,7 +1,7 @@
 """Requests that are driven without a server, in virtual time: the run, its tiers, and what came of it."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +114,7 @@ def drive_once(
     *,
     hold_all: bool = False,
     retries: int = 1,
+    walk: Callable[[Run, Ports], AsyncGenerator[list[Event], None]] = drive,
     **ports: Any,
 ) -> tuple[Run, list[Event]]:
     """Drive one request over these tiers, which stop, and whose grants are settled. In virtual time: no busy machine
@@ -123,7 +124,7 @@ def drive_once(
         clock = VirtualClock()
         run, made = make_run(tuple(tiers), clock, hold_all=hold_all, retries=retries), make_ports(tiers, clock)
         change(run)
-        events = [event async for batch in drive(run, replace(made, **ports)) for event in batch]
+        events = [event async for batch in walk(run, replace(made, **ports)) for event in batch]
         assert all(tier.active == 0 for tier in tiers.values())
         assert made.admission.state.grants.count == 0
         return run, events

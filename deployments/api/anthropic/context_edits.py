@@ -1,12 +1,14 @@
 """`context_management` of Anthropic's Messages: the edits that a request asks for, and what is told of those done.
 
-Known are `clear_tool_uses_20250919` and `clear_thinking_20251015`, with Anthropic's defaults. Tokens are estimated at
-four bytes each, so that the same history is always edited alike.
+Known are `clear_tool_uses_20250919`, `clear_thinking_20251015` and `compact_20260112`, with Anthropic's defaults; and
+`compaction`, which asks for the summary alone. Tokens are estimated at four bytes each, so that the same history is
+always edited alike. A `compaction` block that comes back stands for all that is before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -14,10 +16,20 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from deployments.api.anthropic.messages_history import KIND_CHARS_MAX
 from deployments.errors import refuse
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL
-from reliability.context_edits import Cleared, ClearResults, ClearThoughts, Edit
+from reliability.context_edits import (
+    SUMMARY_HEAD,
+    SUMMARY_ORDER,
+    Cleared,
+    ClearResults,
+    ClearThoughts,
+    Compaction,
+    Edit,
+)
 
-TOOL_USES, THINKING = "clear_tool_uses_20250919", "clear_thinking_20251015"
+TOOL_USES, THINKING, COMPACT = "clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"
+BLOCK = "compaction"
 EDITS_MAX = 16
+COMPACT_TOKENS = 150_000
 
 
 class _Part(BaseModel):
@@ -74,32 +86,81 @@ class _ClearThinking(_Part):
         return ClearThoughts(keep=self.keep.value) if isinstance(self.keep, _Turns) else None
 
 
-_KNOWN: Mapping[str, TypeAdapter[Any]] = {TOOL_USES: TypeAdapter(_ClearToolUses), THINKING: TypeAdapter(_ClearThinking)}
+class _Compact(_Part):
+    type: Literal["compact_20260112"]
+    trigger: _Tokens | None = None
+    pause_after_compaction: bool | None = None
+    instructions: str | None = None
+
+    def rule(self) -> Compaction:
+        tokens = self.trigger.value if self.trigger else COMPACT_TOKENS
+        order = self.instructions if self.instructions and self.instructions.strip() else SUMMARY_ORDER
+        pauses = self.pause_after_compaction is True
+        return Compaction(bytes_over=tokens * BYTES_PER_TOKEN_USUAL, order=order, pauses=pauses)
 
 
-def read_edits(management: Mapping[str, Any] | None) -> tuple[Edit, ...] | None:
-    """Read the edits, in their order; None where none are asked for. Raises `ApiError`: `invalid_request`;
-    `unsupported`: an edit that this server doesn't know."""
+_KNOWN: Mapping[str, TypeAdapter[Any]] = {
+    TOOL_USES: TypeAdapter(_ClearToolUses),
+    THINKING: TypeAdapter(_ClearThinking),
+    COMPACT: TypeAdapter(_Compact),
+}
+
+
+def read_edits(management: Mapping[str, Any] | None) -> tuple[tuple[Edit, ...] | None, Compaction | None]:
+    """Read the edits, in their order, None where none are asked for; and the compaction. Raises `ApiError`:
+    `invalid_request`; `unsupported`: an edit that this server doesn't know."""
     if management is None:
-        return None
+        return None, None
     edits = management.get("edits") or []
     if not isinstance(edits, list) or len(edits) > EDITS_MAX:
         raise refuse("context_management.edits", f"a list of at most {EDITS_MAX} edits is needed")
     found = [_read_edit(edit, f"context_management.edits.{at}") for at, edit in enumerate(edits)]
-    return tuple(rule for rule in found if rule is not None)
+    compaction = next((rule for rule in found if isinstance(rule, Compaction)), None)
+    return tuple(rule for rule in found if isinstance(rule, Edit)), compaction
 
 
-def _read_edit(edit: Any, path: str) -> Edit | None:
+def read_compaction(wanted: Mapping[str, Any]) -> Compaction:
+    """Read `compaction`, which asks for a summary of the whole conversation and no answer. Raises `ApiError`:
+    `invalid_request`."""
+    if wanted.get("type") != "summarize":
+        raise refuse("compaction.type", "summarize is needed")
+    edit = {"type": COMPACT, "instructions": wanted.get("instructions")}
+    rule: Compaction = _validate(_KNOWN[COMPACT], edit, "compaction")
+    return replace(rule, bytes_over=0, pauses=True)
+
+
+def drop_compacted(messages: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the messages with the summary of the last `compaction` block for all that stands before it, and what was
+    dropped for it. A block without a summary stands for nothing."""
+    for at in range(len(messages) - 1, -1, -1):
+        blocks = messages[at].get("content") if isinstance(messages[at], dict) else None
+        if not isinstance(blocks, list) or messages[at].get("role") != "assistant":
+            continue
+        for place in range(len(blocks) - 1, -1, -1):
+            block = blocks[place]
+            if isinstance(block, dict) and block.get("type") == BLOCK and isinstance(block.get("content"), str):
+                told = {**block, "type": "text", "text": SUMMARY_HEAD + block["content"]}
+                behind = blocks[place + 1 :]
+                rest = [{**messages[at], "content": behind}] if behind else []
+                return [{"role": "user", "content": [told]}, *rest, *messages[at + 1 :]], messages[:at]
+    return messages, ()
+
+
+def _read_edit(edit: Any, path: str) -> Edit | Compaction | None:
     kind = str(edit.get("type")) if isinstance(edit, Mapping) else ""
     known = _KNOWN.get(kind)
     if known is None:
         raise refuse(f"{path}.type", f"this server can't honour {kind[:KIND_CHARS_MAX]!r}", "unsupported")
+    rule: Edit | Compaction | None = _validate(known, edit, path)
+    return rule
+
+
+def _validate(known: TypeAdapter[Any], edit: Any, path: str) -> Any:
     try:
-        rule: Edit | None = known.validate_python(edit).rule()
+        return known.validate_python(edit).rule()
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise refuse(f"{path}.{first['loc'][0] if first['loc'] else 'type'}", first["msg"]) from None
-    return rule
 
 
 def describe_edits(edits: Sequence[Edit], done: Sequence[Cleared]) -> dict[str, Any]:

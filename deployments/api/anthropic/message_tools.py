@@ -34,8 +34,11 @@ class MessageTools:
     notes: tuple[str, ...]
 
 
-def read_message_tools(tools: Sequence[Mapping[str, Any]] | None, messages: Sequence[Any]) -> MessageTools:
-    """Read the tools of a request with these messages. Raises `ApiError`: `invalid_tools` or `unsupported`, with the
+def read_message_tools(
+    tools: Sequence[Mapping[str, Any]] | None, messages: Sequence[Any], dropped: Sequence[Any] = ()
+) -> MessageTools:
+    """Read the tools of a request with these messages; those that were found in messages dropped before them are
+    declared like any other. Raises `ApiError`: `invalid_tools` or `unsupported`, with the
     field in `param`."""
     tools = tools or ()
     served = [str(tool["type"]) for tool in tools if _is_server_tool(tool)]
@@ -48,6 +51,7 @@ def read_message_tools(tools: Sequence[Mapping[str, Any]] | None, messages: Sequ
     deferred = {str(tool.get("name")) for tool in tools if tool.get("defer_loading") is True}
     if any(kind.startswith(SEARCH) for kind in served) or len(deferred) == len(tools):
         deferred = set()  # nothing here could load them
+    deferred -= {str(block.get("tool_name")) for block in _list_references(dropped)}
     named = {str(block.get("tool_name")) for block in _list_references(messages)} if deferred else set()
     searched = {name: tool for _, tool in read if (name := read_name(tool)) in deferred & named}
     shown = [(place, tool) for place, tool in read if read_name(tool) not in deferred - named]

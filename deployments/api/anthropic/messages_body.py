@@ -15,7 +15,7 @@ from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 
-from deployments.api.anthropic.context_edits import read_edits
+from deployments.api.anthropic.context_edits import drop_compacted, read_compaction, read_edits
 from deployments.api.anthropic.message_tools import MessageTools, read_message_tools
 from deployments.api.anthropic.messages_history import translate_history
 from deployments.api.openai_chat import (
@@ -120,6 +120,7 @@ class MessagesBody(Strict):
     output_config: dict[str, Any] | None = None
     output_format: dict[str, Any] | None = None
     context_management: dict[str, Any] | None = None
+    compaction: dict[str, Any] | None = None
     mcp_servers: list[Any] | None = None
     container: str | dict[str, Any] | None = None
 
@@ -142,7 +143,13 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
-    tools, edits = read_message_tools(body.tools, body.messages), read_edits(body.context_management)
+    messages, dropped = drop_compacted(body.messages)
+    tools = read_message_tools(body.tools, messages, dropped)
+    edits, compaction = read_edits(body.context_management)
+    if body.compaction is not None:
+        if body.context_management is not None:
+            raise refuse("compaction", "it can't be combined with context_management")
+        compaction = read_compaction(body.compaction)
     translated = _translate(body, tools)
     thinking, shown = _read_thinking(body.thinking, (body.output_config or {}).get("effort"))
     ignored = [name for name in fields if name not in QUIET and name not in FIELDS][:NOTES_MAX]
@@ -160,7 +167,8 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         )
     except ApiError as error:
         raise rename(error, tools.places) from None
-    return replace(call, edits=edits, request=replace(call.request, searched=tools.searched))
+    request = replace(call.request, searched=tools.searched)
+    return replace(call, edits=edits, compaction=compaction, request=request)
 
 
 def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:

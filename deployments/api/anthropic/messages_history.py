@@ -114,6 +114,8 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
                 texts.append(_make_text(block, f"{path}.{at}"))
             case "thinking":
                 thoughts.append(_read_string(block, "thinking", f"{path}.{at}"))
+            case "compaction" if block.get("content") is None:
+                continue
             case "redacted_thinking" | "server_tool_use" | "mcp_tool_use":
                 continue
             case kind if kind.endswith("_tool_result"):

@@ -9,7 +9,7 @@ too long begins with words that Claude Code looks for: docs/decisions/070-errors
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,8 +65,8 @@ class _MessageCollector:
 
     answer_id: str
     thinking: bool
+    run: Run
     edits: dict[str, Any] = field(default_factory=dict)
-    stops: Collection[str] = ()
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     refused: bool = False
@@ -88,12 +88,14 @@ class _MessageCollector:
 
     def body(self, model: str, finish: Finish) -> bytes:
         """Write the complete message."""
-        message = _make_message(self.answer_id, model, _make_usage(finish.usage))
-        end = _make_end(finish, self.stops, refused=self.refused)
+        message = _make_message(self.answer_id, model, _make_whole_usage(self.run, finish))
+        end = _make_end(self.run, finish, refused=self.refused)
         return orjson.dumps(message | {"content": self._make_content()} | end | self.edits)
 
     def _make_content(self) -> list[dict[str, Any]]:
         content: list[dict[str, Any]] = []
+        if self.run.summary:
+            content.append({"type": "compaction", "content": self.run.summary})
         if self.thoughts:
             content.append({"type": "thinking", "thinking": "".join(self.thoughts), "signature": UNSIGNED})
         if text := "".join(self.texts):
@@ -168,8 +170,8 @@ class _MessageWriter:
         start = b"" if self.begun else self._start(model)
         delta = {
             "type": "message_delta",
-            "delta": _make_end(finish, self.run.request.stop, refused=self.refused),
-            "usage": _make_usage(finish.usage),
+            "delta": _make_end(self.run, finish, refused=self.refused),
+            "usage": _make_whole_usage(self.run, finish),
         } | self.edits
         stop = {"type": "message_stop", "mlx_stack": report}
         return b"".join([start, *self._close(), _frame(delta), _frame(stop)])
@@ -184,7 +186,12 @@ class _MessageWriter:
         usage = _make_usage(self.run.counted) | {"output_tokens": 0}
         if not self.run.counted.prompt_tokens:
             usage["input_tokens"] = tokens_about(self.run.prompt_bytes)
-        return _frame({"type": "message_start", "message": _make_message(self.answer_id, model, usage)})
+        start = _frame({"type": "message_start", "message": _make_message(self.answer_id, model, usage)})
+        if not self.run.summary:
+            return start
+        delta = {"type": "compaction_delta", "content": self.run.summary}
+        begin = self._open_block("compaction", {"type": "compaction", "content": None})
+        return b"".join([start, *begin, _frame({"type": "content_block_delta", "index": 0, "delta": delta})])
 
     def _write(self, kind: str, pieces: list[str]) -> list[bytes]:
         text = "".join(pieces)
@@ -232,10 +239,12 @@ def _make_message(answer_id: str, model: str, usage: dict[str, Any]) -> dict[str
     }
 
 
-def _make_end(finish: Finish, stops: Collection[str], *, refused: bool) -> dict[str, Any]:
+def _make_end(run: Run, finish: Finish, *, refused: bool) -> dict[str, Any]:
     """Make what says why it ended; not every server tells which stop sequence it was, and some tell other things."""
     reason = "refusal" if refused and finish.reason is FinishReason.STOP else STOP_REASONS[finish.reason]
-    stop = finish.stop if finish.reason is FinishReason.STOP and finish.stop in stops else None
+    if run.summary and run.compaction is not None and run.compaction.pauses:
+        reason = "compaction"
+    stop = finish.stop if finish.reason is FinishReason.STOP and finish.stop in run.request.stop else None
     if stop is not None and not refused:
         reason = "stop_sequence"
     return {"stop_reason": reason, "stop_sequence": stop, "stop_details": None, "container": None}
@@ -252,9 +261,21 @@ def _make_usage(usage: Usage | None) -> dict[str, Any]:
     }
 
 
+def _make_whole_usage(run: Run, finish: Finish) -> dict[str, Any]:
+    """Make the usage of an answer, and beside it what its summary took, which Anthropic counts apart."""
+    usage = _make_usage(finish.usage)
+    if not run.summary:
+        return usage
+    rounds = {"compaction": _make_usage(run.summarized)} | ({"message": usage} if finish.usage else {})
+    iterations = [{"type": kind, "cache_creation": None, **one} for kind, one in rounds.items()]
+    for one in iterations:
+        del one["output_tokens_details"]
+    return usage | {"iterations": iterations}
+
+
 def _begin_answer(call: ChatCall, run: Run) -> dict[str, Any]:
     edits = {} if call.edits is None else {"context_management": describe_edits(call.edits, run.edited)}
-    return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking, "edits": edits}
+    return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking, "run": run, "edits": edits}
 
 
 def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
@@ -270,8 +291,8 @@ def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
 MESSAGES = Dialect(
     name="messages",
     parse=parse_messages,
-    collector=lambda call, run: _MessageCollector(**_begin_answer(call, run), stops=run.request.stop),
-    writer=lambda call, run: _MessageWriter(**_begin_answer(call, run), run=run),
+    collector=lambda call, run: _MessageCollector(**_begin_answer(call, run)),
+    writer=lambda call, run: _MessageWriter(**_begin_answer(call, run)),
     error_body=_message_error,
     id_header="request-id",
     sign="anthropic-version",

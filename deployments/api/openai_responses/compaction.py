@@ -13,15 +13,9 @@ from typing import Any
 
 from deployments.api.openai_responses.stored_record import complete_items, open_record
 from deployments.errors import refuse
+from reliability.context_edits import SUMMARY_ORDER
 
 TRIGGER = "compaction_trigger"
-ORDER = """Summarize this conversation for the assistant that continues it and sees only your summary. Write down:
-- what the user wants, with every demand and limit that the user has named;
-- what was decided, and why;
-- what was done, with the exact paths, names, commands and figures;
-- what failed, and what is known of the cause;
-- what is left to do, and the next step.
-Answer with the summary alone. Call no tool."""
 
 
 def split_trigger(given: str | Sequence[Any]) -> tuple[str | Sequence[Any], bool]:
@@ -42,7 +36,7 @@ def order_summary(chat: Mapping[str, Any]) -> dict[str, Any]:
     without = ("response_format", "logprobs", "top_logprobs", "verbosity", "parallel_tool_calls")
     left = {name: value for name, value in chat.items() if name not in without}
     choice = {"tool_choice": "none"} if chat.get("tools") else {}
-    return left | {"messages": [*chat["messages"], {"role": "user", "content": ORDER}]} | choice
+    return left | {"messages": [*chat["messages"], {"role": "user", "content": SUMMARY_ORDER}]} | choice
 
 
 def list_user_items(chain: Iterable[bytes], given: str | Sequence[Any], tag: str) -> list[dict[str, Any]]:

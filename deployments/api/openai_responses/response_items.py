@@ -21,6 +21,7 @@ from deployments.api.openai_responses.item_ids import open_seal, tag_of
 from deployments.api.openai_responses.response_tools import SEARCH, ToolsRead, is_search, join_namespace, read_tools
 from deployments.errors import refuse
 from deployments.work.json_text import write_json
+from reliability.context_edits import SUMMARY_HEAD
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
@@ -31,7 +32,6 @@ HOSTED_CALLS = frozenset({
     "web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "tool_search_call",
     "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
 })  # fmt: skip
-SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
 CALL_ID_CHARS_MAX = 256
 
 

@@ -6,18 +6,20 @@ from typing import Any
 import pytest
 from anthropic.types.beta import BetaContextManagementResponse, BetaRawMessageDeltaEvent
 
-from deployments.api.anthropic.context_edits import read_edits
+from deployments.api.anthropic.context_edits import drop_compacted, read_compaction, read_edits
 from deployments.api.anthropic.messages_body import parse_messages
+from deployments.api.anthropic.messages_history import translate_history
 from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from deployments.work.wire import codec_of
-from reliability.context_edits import STUB, ClearResults, ClearThoughts, apply_edits
+from reliability.context_edits import STUB, SUMMARY_HEAD, ClearResults, ClearThoughts, Compaction, apply_edits
 from reliability.types import Finish, FinishReason, Text
 from tests.support.run_values import run_of
 
 USES: dict[str, Any] = {"type": "clear_tool_uses_20250919"}
 THINKING: dict[str, Any] = {"type": "clear_thinking_20251015"}
+COMPACT: dict[str, Any] = {"type": "compact_20260112"}
 FEW: dict[str, Any] = USES | {
     "trigger": {"type": "tool_uses", "value": 2},
     "keep": {"type": "tool_uses", "value": 1},
@@ -56,19 +58,21 @@ def parse(edits: list[Any]) -> ChatCall:
 )
 def test_an_edit_means_what_anthropic_says(edit, rule):
     """Each field, and the defaults of those that are left out."""
-    assert read_edits({"edits": [edit]}) == (rule,)
+    assert read_edits({"edits": [edit]}) == ((rule,), None)
 
 
 @pytest.mark.parametrize("keep", ["all", {"type": "all"}])
 def test_all_thoughts_can_be_kept(keep):
     """As Claude Code asks with each request: then there is nothing to do."""
-    assert read_edits({"edits": [THINKING | {"keep": keep}]}) == ()
+    assert read_edits({"edits": [THINKING | {"keep": keep}]}) == ((), None)
 
 
 @pytest.mark.parametrize(
     ("edit", "code", "param"),
     [
-        ({"type": "compact_20260112"}, "unsupported", "type"),
+        ({"type": "compact_20300101"}, "unsupported", "type"),
+        (COMPACT | {"trigger": {"type": "tool_uses", "value": 3}}, "invalid_request", "trigger"),
+        (COMPACT | {"pause_after_compaction": "yes"}, "invalid_request", "pause_after_compaction"),
         ({}, "unsupported", "type"),
         (5, "unsupported", "type"),
         (USES | {"trigger": {"type": "minutes", "value": 3}}, "invalid_request", "trigger"),
@@ -83,6 +87,55 @@ def test_another_edit_is_refused_by_its_place(edit, code, param):
         read_edits({"edits": [USES, edit]})
 
     assert (caught.value.code, caught.value.param) == (code, f"context_management.edits.1.{param}")
+
+
+@pytest.mark.parametrize(
+    ("edit", "rule"),
+    [
+        (COMPACT, Compaction(bytes_over=600_000)),
+        (COMPACT | {"trigger": {"type": "input_tokens", "value": 500}}, Compaction(bytes_over=2000)),
+        (
+            COMPACT | {"instructions": "Names alone.", "trigger": None},
+            Compaction(bytes_over=600_000, order="Names alone."),
+        ),
+        (COMPACT | {"instructions": " ", "pause_after_compaction": True}, Compaction(bytes_over=600_000, pauses=True)),
+    ],
+)
+def test_a_compaction_means_what_anthropic_says(edit, rule):
+    """Its fields, their defaults, and that the other edits stand beside it."""
+    assert read_edits({"edits": [THINKING, edit]}) == ((ClearThoughts(keep=1),), rule)
+
+
+def test_a_compaction_alone_is_asked_for_by_its_own_field():
+    """Whatever the size: the answer is the summary. It can't be combined with edits."""
+    assert read_compaction({"type": "summarize", "instructions": "Short."}) == Compaction(
+        bytes_over=0, order="Short.", pauses=True
+    )
+    for body in ({"type": "other"}, {"type": "summarize", "instructions": 5}):
+        with pytest.raises(ApiError):
+            read_compaction(body)
+
+
+BLOCK = {"type": "compaction", "content": "They go."}
+SUMMARY = {"role": "user", "content": [{"type": "text", "content": "They go.", "text": SUMMARY_HEAD + "They go."}]}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_summary_stands_for_all_that_is_before_it(alone):
+    """Law: what stands before the last block that has a summary is dropped, in its own message as well; what is behind
+    it stays. A block that has none stands for nothing."""
+    words = {"type": "text", "text": "Done."}
+    before = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [BLOCK, words]}]
+    behind = [{"role": "user", "content": "And now?"}]
+    blocks = [words, BLOCK] if alone else [words, BLOCK, words]
+
+    kept, dropped = drop_compacted([*before, {"role": "assistant", "content": blocks}, *behind])
+
+    assert list(kept) == [SUMMARY, *([] if alone else [{"role": "assistant", "content": [words]}]), *behind]
+    assert list(dropped) == before
+    failed = [*before[:1], {"role": "assistant", "content": [BLOCK | {"content": None}, words]}, *behind]
+    assert drop_compacted(failed) == (failed, ())
+    assert [message["role"] for message in translate_history(None, failed)] == ["user", "assistant", "user"]
 
 
 def test_the_history_of_loops_stays_whole():

@@ -126,7 +126,8 @@ def find_error(body: dict[str, Any]) -> ApiError | None:
         ({"output_config": {"format": "json"}}, "output_config.format.type"),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
         ({"output_config": {"format": FORM | {"schema": {"type": 5}}}}, "output_config.format.schema.type"),
-        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "context_management.edits.0.type"),
+        ({"context_management": {"edits": [{"type": "compact_20300101"}]}}, "context_management.edits.0.type"),
+        ({"compaction": {"type": "summarize"}, "context_management": {}}, "compaction"),
     ],
 )
 def test_what_cant_be_honoured_is_refused_by_name(fields, param):

@@ -32,7 +32,7 @@ DELTAS = {"text": {"text_delta"}, "tool_use": {"input_json_delta"}, "thinking": 
 
 
 def collector(thinking: bool = True) -> _MessageCollector:
-    return _MessageCollector(answer_id="msg_1", thinking=thinking, stops=STOPS)
+    return _MessageCollector(answer_id="msg_1", thinking=thinking, run=run_of(request_of("hi", stop=STOPS)))
 
 
 def writer(thinking: bool = True) -> _MessageWriter:

@@ -14,6 +14,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import Finish
 from tests.support.anthropic_values import MARKER, TOOL
 from tests.support.mlx_rig import ready
+from tests.support.run_values import run_of
 
 pytestmark = pytest.mark.model
 
@@ -48,7 +49,7 @@ def ask(tier: MlxTier, raw: bytes) -> dict[str, Any]:
 
     async def go() -> dict[str, Any]:
         call = parse_messages(raw, {}, request_id="r", tokens_max=64, timeout_s=TIMEOUT_S)
-        answer, finish = _MessageCollector(answer_id="msg_1", thinking=False), None
+        answer, finish = _MessageCollector(answer_id="msg_1", thinking=False, run=run_of(call.request)), None
         async for events in tier.stream(call.request):
             answer.take(events)
             finish = events[-1]

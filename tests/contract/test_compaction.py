@@ -1,0 +1,110 @@
+"""Anthropic's server-side compaction through the whole server, with their own client."""
+
+from typing import Any
+
+import anthropic
+import pytest
+
+from reliability.context_edits import NEWEST_HEAD
+from tests.support import scripts
+from tests.support.serving import Deploy, Server
+
+ORDER = "Summarize this conversation"
+ASKED = {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 1000}}]}
+PAUSED = {"edits": [ASKED["edits"][0] | {"pause_after_compaction": True}]}
+ALONE = {"type": "summarize"}
+SUMMARY = "They talk of Oslo." + NEWEST_HEAD + "And now?"
+ANSWER = [{"type": "compaction", "content": SUMMARY}, {"type": "text", "text": "It is cold."}]
+TALK: list[Any] = [
+    {"role": "user", "content": "Tell me of Oslo. " * 400},
+    {"role": "assistant", "content": "It is a city."},
+    {"role": "user", "content": "And now?"},
+]
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy) -> Server:
+    tier = scripts.scripted(
+        {"when": {"last_user": ORDER}, "answer": "They talk of Oslo."},
+        {"when": {"transcript": "Tell me of Oslo."}, "answer": "I read it all."},
+        {"when": {"transcript": "They talk of Oslo."}, "answer": "It is cold."},
+        context_tokens=4000,
+    )
+    return deploy(scripts.graph({"fast": tier}), "compaction")
+
+
+def ask(server: Server, messages: list[Any], *, stream: bool = False, **fields: Any) -> Any:
+    """The message that the client puts together."""
+    client = anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0)
+    with client:
+        wanted: dict[str, Any] = {"model": "auto", "max_tokens": 200, "messages": messages, **fields}
+        if not stream:
+            return client.beta.messages.create(**wanted, betas=["compact-2026-01-12"])
+        with client.beta.messages.stream(**wanted, betas=["compact-2026-01-12"]) as sent:
+            return sent.get_final_message()
+
+
+def blocks_of(message: Any) -> list[dict[str, Any]]:
+    return [
+        {"type": "compaction", "content": block.content} if block.type == "compaction" else block.to_dict()
+        for block in message.content
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_answer_begins_with_the_summary(server: Server, stream: bool) -> None:
+    """Law: over the trigger the answer has a block with the summary, then the words that rest on it; what the summary
+    took is told apart, and the usage is that of the words. Sent back, the block stands for all before it."""
+    message = ask(server, TALK, stream=stream, context_management=ASKED)
+
+    assert blocks_of(message) == ANSWER
+    assert message.stop_reason == "end_turn"
+    kinds = [(one.type, one.input_tokens > 500) for one in message.usage.iterations]
+    assert kinds == [("compaction", True), ("message", False)]
+    assert message.usage.iterations[1].output_tokens == message.usage.output_tokens
+
+    behind = [*TALK, {"role": "assistant", "content": message.content}, {"role": "user", "content": "And then?"}]
+    after = ask(server, behind, stream=stream, context_management=ASKED)
+    assert blocks_of(after) == ANSWER[1:]
+    assert after.usage.input_tokens < 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_below_the_trigger_nothing_is_summarized(server: Server, stream: bool) -> None:
+    """Law: the answer is as without the edit."""
+    message = ask(server, TALK, stream=stream, context_management={"edits": [{"type": "compact_20260112"}]})
+
+    assert blocks_of(message) == [{"type": "text", "text": "I read it all."}]
+    assert message.usage.iterations is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "fields", [{"context_management": PAUSED}, {"extra_body": {"compaction": {"type": "summarize"}}}]
+)
+def test_a_client_that_wants_the_summary_alone_goes_on_itself(
+    server: Server, fields: dict[str, Any], stream: bool
+) -> None:
+    """Law: the answer ends behind the block, whose stop reason says so; the next request, with the block at its end or
+    words behind it, goes on from there."""
+    message = ask(server, TALK, stream=stream, **fields)
+
+    assert blocks_of(message) == ANSWER[:1]
+    assert message.stop_reason == "compaction"
+    assert message.usage.output_tokens == 0
+    assert [one.type for one in message.usage.iterations] == ["compaction"]
+    behind = [*TALK, {"role": "assistant", "content": message.content}]
+    for messages in (behind, [*behind, {"role": "user", "content": "Go on."}]):
+        assert blocks_of(ask(server, messages, stream=stream)) == ANSWER[1:]
+
+
+def test_counting_reads_a_summary_and_makes_none(server: Server) -> None:
+    """Law: what a block stands for isn't counted; no block is made."""
+    with anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0) as client:
+        whole = client.beta.messages.count_tokens(model="auto", messages=TALK, context_management=ASKED)
+        short = client.beta.messages.count_tokens(
+            model="auto",
+            messages=[*TALK, {"role": "assistant", "content": ANSWER}, {"role": "user", "content": "And then?"}],
+        )
+
+    assert whole.input_tokens > 1000 > 200 > short.input_tokens
