@@ -2,20 +2,21 @@
 
 `extra` (what the client sent and this server doesn't know) is passed on, except what would take a decision away from
 this server. Calls and tools are brought into a form that all backends take; the rest of the conversation is sent as
-written, or in the `HistoryForm` that the tier's upstream is known to want. OpenRouter alone gets `reasoning` and the
-markers of `cache_control`: other servers refuse what they don't know.
+written, or in the `HistoryForm` that the tier's upstream is known to want, with what it misses. OpenRouter alone gets
+`reasoning` and the markers of `cache_control`: other servers refuse what they don't know.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import orjson
 
 from deployments.tiers.history_repair import HistoryForm, soften
 from deployments.tiers.history_words import read_past_arguments
+from deployments.tiers.hosted.missing_thoughts import Missing, fill_missing
 from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 
@@ -28,11 +29,16 @@ _OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "t
 
 
 def chat_body(
-    request: ChatRequest, model: str, *, openrouter: bool = False, form: HistoryForm = HistoryForm.AS_WRITTEN
+    request: ChatRequest,
+    model: str,
+    *,
+    openrouter: bool = False,
+    form: HistoryForm = HistoryForm.AS_WRITTEN,
+    missing: Collection[Missing] = (),
 ) -> bytes:
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
-    messages = list(soften([_mend(message) for message in request.messages], form))
+    messages = fill_missing(soften([_mend(message) for message in request.messages], form), missing)
     body |= {
         "model": model,
         "messages": messages if openrouter else [_drop_markers(m) for m in messages],

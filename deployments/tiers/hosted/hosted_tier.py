@@ -22,7 +22,7 @@ from functools import partial
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
-from deployments.tiers.history_repair import HistoryForm, soften
+from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import (
@@ -32,6 +32,7 @@ from deployments.tiers.hosted.connection import (
     Inbox,
 )
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
+from deployments.tiers.hosted.missing_thoughts import Missing, find_missing
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
@@ -56,6 +57,9 @@ ERROR_BODY_S = 5.0
 # The preset `openrouter`; a person's own settings go over it.
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 OPENROUTER_HEADERS: Mapping[str, str] = {"X-Title": "MLX Stack Serve"}
+
+_Form = tuple[HistoryForm, frozenset[Missing]]  # of a conversation: how it is sent, and what is filled in
+_AS_WRITTEN: _Form = (HistoryForm.AS_WRITTEN, frozenset())
 
 
 class HostedTier:
@@ -85,7 +89,7 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
-        self._form = HistoryForm.AS_WRITTEN  # the one that this upstream is known to take
+        self._form = _AS_WRITTEN  # what this upstream is known to take
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
@@ -169,33 +173,35 @@ class HostedTier:
         finally:
             response.close()  # a body that was read to its end has given its connection back already
 
-    async def _send_in_form(
-        self, request: ChatRequest, key: str, deadline: float, *, shortens: bool = True
-    ) -> aiohttp.ClientResponse | Failed:
-        """Return a response that is an answer, or why there is none. A chat template's refusal has generated nothing:
-        the request is sent once more, in the form that it asks for, which is kept once it is taken. So it is where the
-        answer's tokens don't fit behind the prompt: with those that do."""
-        form = self._form
-        response = await self._send(request, key, deadline, form)
-        if isinstance(response, Failed) or response.status // 100 == 2:
-            return response
-        complaint, failed = await self._read_refusal(response, request, key)
-        room = find_room(complaint, request.max_tokens) if shortens and not request.route else None
-        if room is not None:
-            return await self._send_in_form(replace(request, max_tokens=room), key, deadline, shortens=False)
-        softer = None if request.route else wants_softer(response.status, complaint)
-        if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
-            return failed
-        response = await self._send(request, key, deadline, softer)
-        if isinstance(response, Failed):
-            return response
-        if response.status // 100 != 2:
-            return (await self._read_refusal(response, request, key))[1]
-        self._form = max(self._form, softer)
-        return response
+    async def _send_in_form(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
+        """Return a response that is an answer, or why there is none. A refusal of the conversation has generated
+        nothing: the request is sent again, in the form that the refusal asks for or with what it misses, which is kept
+        once it is taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form
+        is tried twice."""
+        form, shortens = self._form, not request.route
+        tried = {form}
+        while True:
+            response = await self._send(request, key, deadline, form)
+            if isinstance(response, Failed):
+                return response
+            if response.status // 100 == 2:
+                self._form = max(self._form[0], form[0]), form[1]
+                return response
+            complaint, failed = await self._read_refusal(response, request, key)
+            room = find_room(complaint, request.max_tokens) if shortens else None
+            if room is not None:
+                request, shortens = replace(request, max_tokens=room), False
+                continue
+            wanted = _soften(form, response.status, complaint)
+            if request.route or wanted in tried:
+                return failed
+            if not await large(request.body_bytes, self._differs, request, form, wanted):
+                return failed
+            form = wanted
+            tried.add(form)
 
     async def _send(
-        self, request: ChatRequest, key: str, deadline: float, form: HistoryForm
+        self, request: ChatRequest, key: str, deadline: float, form: _Form
     ) -> aiohttp.ClientResponse | Failed:
         try:
             body = await large(request.body_bytes, self._write_body, request, form)
@@ -219,10 +225,13 @@ class HostedTier:
         except Exception as cause:
             return self._build_failed(*_explain_error(cause))
 
-    def _write_body(self, request: ChatRequest, form: HistoryForm = HistoryForm.AS_WRITTEN) -> bytes:
+    def _write_body(self, request: ChatRequest, form: _Form = _AS_WRITTEN) -> bytes:
         if request.route:
             return build_passed_body(request, self._model)
-        return chat_body(request, self._model, openrouter=self._openrouter, form=form)
+        return chat_body(request, self._model, openrouter=self._openrouter, form=form[0], missing=form[1])
+
+    def _differs(self, request: ChatRequest, form: _Form, wanted: _Form) -> bool:
+        return self._write_body(request, form) != self._write_body(request, wanted)
 
     def _open_reader(self, request: ChatRequest, key: str, bound: ThoughtBound | None) -> ChatReader | PassedReader:
         clean = self._endpoint.build_redactor(key)
@@ -338,8 +347,14 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body[:ERROR_BODY_BYTES_MAX])
 
 
-def _differs(request: ChatRequest, form: HistoryForm, softer: HistoryForm) -> bool:
-    return list(soften(request.messages, softer)) != list(soften(request.messages, form))
+def _soften(form: _Form, status: int, complaint: UpstreamComplaint) -> _Form:
+    """Return the form that a refusal of this one asks for, which may be the same."""
+    missing = find_missing(complaint.message)
+    if missing is not None:
+        return form[0], form[1] | {missing}
+    softer = wants_softer(status, complaint)
+    refused = {Missing.THOUGHT} if softer is HistoryForm.NO_THOUGHTS else set()
+    return max(form[0], softer or form[0]), form[1] - refused
 
 
 def _has_passed(deadline: float) -> bool:
