@@ -20,7 +20,12 @@ import orjson
 from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
 from deployments.tiers.hosted.thought_bound import ThoughtBound
-from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
+from deployments.tiers.hosted.upstream_errors import (
+    UpstreamComplaint,
+    read_complaint,
+    read_written,
+    translate_complaint,
+)
 from deployments.tiers.stream_matchers import merge_events
 from deployments.work.json_text import has_more_values, read_json
 from reliability.types import ENDS, Counted, Event, Failed, Fault, Finish, FinishReason, Usage
@@ -177,6 +182,9 @@ class ChatReader:
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:
         complaint, usage = complaint.redact(self._clean), self._chunks.usage
+        if not self._chunks.written and (answer := read_written(complaint, usage)):
+            events += answer
+            return
         events.append(translate_complaint(self._tier, complaint, usage=usage, write_asked=self._write_asked))
 
     def _end(self, cut: bool, events: list[Event]) -> None:

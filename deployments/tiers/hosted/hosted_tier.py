@@ -40,6 +40,7 @@ from deployments.tiers.hosted.upstream_errors import (
     find_room,
     read_complaint,
     read_retry_after_s,
+    read_written,
     translate_complaint,
     wants_softer,
 )
@@ -162,8 +163,8 @@ class HostedTier:
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
         response = await self._send_in_form(request, key, deadline)
-        if isinstance(response, Failed):
-            yield [response]
+        if isinstance(response, list):
+            yield response
             return
         try:
             reader = self._open_reader(request, key, bound)
@@ -173,30 +174,34 @@ class HostedTier:
         finally:
             response.close()  # a body that was read to its end has given its connection back already
 
-    async def _send_in_form(self, request: ChatRequest, key: str, deadline: float) -> aiohttp.ClientResponse | Failed:
-        """Return a response that is an answer, or why there is none. A refusal of the conversation has generated
-        nothing: the request is sent again, in the form that the refusal asks for or with what it misses, which is kept
-        once it is taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form
-        is tried twice."""
-        form, shortens = self._form, not request.route
+    async def _send_in_form(
+        self, request: ChatRequest, key: str, deadline: float
+    ) -> aiohttp.ClientResponse | list[Event]:
+        """Return a response that is an answer, or the events of one that is none. A refusal of the conversation has
+        generated nothing: the request is sent again, in the form that the refusal asks for or with what it misses,
+        which is kept once it is taken. So it is where the answer's tokens don't fit behind the prompt: with those that
+        do. No form is tried twice."""
+        form, shortens = self._form, True
         tried = {form}
         while True:
             response = await self._send(request, key, deadline, form)
             if isinstance(response, Failed):
-                return response
+                return [response]
             if response.status // 100 == 2:
                 self._form = max(self._form[0], form[0]), form[1]
                 return response
             complaint, failed = await self._read_refusal(response, request, key)
+            if request.route:
+                return [failed]
+            if answer := read_written(complaint):
+                return answer
             room = find_room(complaint, request.max_tokens) if shortens else None
             if room is not None:
                 request, shortens = replace(request, max_tokens=room), False
                 continue
             wanted = _soften(form, response.status, complaint)
-            if request.route or wanted in tried:
-                return failed
-            if not await large(request.body_bytes, self._differs, request, form, wanted):
-                return failed
+            if wanted in tried or not await large(request.body_bytes, self._differs, request, form, wanted):
+                return [failed]
             form = wanted
             tried.add(form)
 
