@@ -11,7 +11,7 @@ that its text can be continued. Invariant: no piece of an answer is missing with
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -40,7 +40,7 @@ _BOM = b"\xef\xbb\xbf"
 class ChatReader:
     """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too. `strict`: the
     answer is worth nothing if a piece of it is missing. `write_asked`: as of `translate_complaint`. `bound`: ends the
-    answer where its thought has to; one that came whole has ended."""
+    answer where its thought has to; one that came whole has ended. `left_out`: fields that the upstream refuses."""
 
     def __init__(
         self,
@@ -51,8 +51,9 @@ class ChatReader:
         logprobs: bool = False,
         strict: bool = False,
         bound: ThoughtBound | None = None,
+        left_out: Collection[str] = (),
     ) -> None:
-        self._write_asked, self._bound = write_asked, bound
+        self._write_asked, self._bound, self._left_out = write_asked, bound, left_out
         self.over = False
         self._strict = strict
         self._skipped = 0
@@ -242,6 +243,8 @@ class ChatReader:
 
     def _build_notes(self) -> tuple[str, ...]:
         notes: list[str] = []
+        if self._left_out:
+            notes.append(f"tier {self._tier}: its upstream takes no {', '.join(self._left_out)}: left out")
         if self._skipped or self._chunks.damaged:
             lost = "; a piece of the answer may be missing" if self._chunks.damaged else ""
             notes.append(f"tier {self._tier}: left out what can't be read ({max(1, self._skipped)} chunks){lost}")

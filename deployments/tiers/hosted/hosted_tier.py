@@ -22,8 +22,7 @@ from functools import partial
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
-from deployments.tiers.history_repair import HistoryForm
-from deployments.tiers.hosted.chat_body import chat_body
+from deployments.tiers.hosted.chat_body import AS_WRITTEN, chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import (
     CHAT,
@@ -32,7 +31,6 @@ from deployments.tiers.hosted.connection import (
     Inbox,
 )
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
-from deployments.tiers.hosted.missing_thoughts import Missing, find_missing
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
@@ -42,8 +40,8 @@ from deployments.tiers.hosted.upstream_errors import (
     read_retry_after_s,
     read_written,
     translate_complaint,
-    wants_softer,
 )
+from deployments.tiers.hosted.upstream_form import UpstreamForm
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
@@ -58,9 +56,6 @@ ERROR_BODY_S = 5.0
 # The preset `openrouter`; a person's own settings go over it.
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 OPENROUTER_HEADERS: Mapping[str, str] = {"X-Title": "MLX Stack Serve"}
-
-_Form = tuple[HistoryForm, frozenset[Missing]]  # of a conversation: how it is sent, and what is filled in
-_AS_WRITTEN: _Form = (HistoryForm.AS_WRITTEN, frozenset())
 
 
 class HostedTier:
@@ -90,7 +85,7 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
-        self._form = _AS_WRITTEN  # what this upstream is known to take
+        self._form = AS_WRITTEN  # what this upstream is known to take
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
@@ -177,10 +172,10 @@ class HostedTier:
     async def _send_in_form(
         self, request: ChatRequest, key: str, deadline: float
     ) -> aiohttp.ClientResponse | list[Event]:
-        """Return a response that is an answer, or the events of one that is none. A refusal of the conversation has
-        generated nothing: the request is sent again, in the form that the refusal asks for or with what it misses,
-        which is kept once it is taken. So it is where the answer's tokens don't fit behind the prompt: with those that
-        do. No form is tried twice."""
+        """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
+        generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
+        taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form is tried
+        twice."""
         form, shortens = self._form, True
         tried = {form}
         while True:
@@ -188,7 +183,7 @@ class HostedTier:
             if isinstance(response, Failed):
                 return [response]
             if response.status // 100 == 2:
-                self._form = max(self._form[0], form[0]), form[1]
+                self._form = form if len(tried) > 1 else self._form
                 return response
             complaint, failed = await self._read_refusal(response, request, key)
             if request.route:
@@ -199,14 +194,14 @@ class HostedTier:
             if room is not None:
                 request, shortens = replace(request, max_tokens=room), False
                 continue
-            wanted = _soften(form, response.status, complaint)
+            wanted = form.learn(response.status, complaint)
             if wanted in tried or not await large(request.body_bytes, self._differs, request, form, wanted):
                 return [failed]
             form = wanted
             tried.add(form)
 
     async def _send(
-        self, request: ChatRequest, key: str, deadline: float, form: _Form
+        self, request: ChatRequest, key: str, deadline: float, form: UpstreamForm
     ) -> aiohttp.ClientResponse | Failed:
         try:
             body = await large(request.body_bytes, self._write_body, request, form)
@@ -230,12 +225,12 @@ class HostedTier:
         except Exception as cause:
             return self._build_failed(*_explain_error(cause))
 
-    def _write_body(self, request: ChatRequest, form: _Form = _AS_WRITTEN) -> bytes:
+    def _write_body(self, request: ChatRequest, form: UpstreamForm = AS_WRITTEN) -> bytes:
         if request.route:
             return build_passed_body(request, self._model)
-        return chat_body(request, self._model, openrouter=self._openrouter, form=form[0], missing=form[1])
+        return chat_body(request, self._model, openrouter=self._openrouter, form=form)
 
-    def _differs(self, request: ChatRequest, form: _Form, wanted: _Form) -> bool:
+    def _differs(self, request: ChatRequest, form: UpstreamForm, wanted: UpstreamForm) -> bool:
         return self._write_body(request, form) != self._write_body(request, wanted)
 
     def _open_reader(self, request: ChatRequest, key: str, bound: ThoughtBound | None) -> ChatReader | PassedReader:
@@ -245,7 +240,8 @@ class HostedTier:
         asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
         # Where the answer must be JSON, with a piece missing it is other data, or none.
         strict = request.response_format is not None and request.response_format.get("type") != "text"
-        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict, bound=bound)
+        left_out = self._form.list_left_out(request.extra)
+        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict, bound=bound, left_out=left_out)
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
@@ -350,16 +346,6 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
                 if len(body) >= ERROR_BODY_BYTES_MAX:
                     break
     return bytes(body[:ERROR_BODY_BYTES_MAX])
-
-
-def _soften(form: _Form, status: int, complaint: UpstreamComplaint) -> _Form:
-    """Return the form that a refusal of this one asks for, which may be the same."""
-    missing = find_missing(complaint.message)
-    if missing is not None:
-        return form[0], form[1] | {missing}
-    softer = wants_softer(status, complaint)
-    refused = {Missing.THOUGHT} if softer is HistoryForm.NO_THOUGHTS else set()
-    return max(form[0], softer or form[0]), form[1] - refused
 
 
 def _has_passed(deadline: float) -> bool:
