@@ -40,7 +40,8 @@ _BOM = b"\xef\xbb\xbf"
 class ChatReader:
     """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too. `strict`: the
     answer is worth nothing if a piece of it is missing. `write_asked`: as of `translate_complaint`. `bound`: ends the
-    answer where its thought has to; one that came whole has ended. `left_out`: fields that the upstream refuses."""
+    answer where its thought has to; one that came whole has ended. `left_out`: fields that the upstream refuses.
+    `names`: those of the declared tools."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class ChatReader:
         strict: bool = False,
         bound: ThoughtBound | None = None,
         left_out: Collection[str] = (),
+        names: Collection[str] = (),
     ) -> None:
         self._write_asked, self._bound, self._left_out = write_asked, bound, left_out
         self.over = False
@@ -61,7 +63,7 @@ class ChatReader:
         self._counted_tokens = 0  # tokens of the answer, as they were last counted
         self._tier = tier
         self._clean = clean
-        self._chunks = ChunkReader(logprobs=logprobs)
+        self._chunks = ChunkReader(logprobs=logprobs, names=names)
         self._frames = SseReader()
         self._head = bytearray()
         self._json: bytearray | None = None

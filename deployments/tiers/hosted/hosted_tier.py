@@ -240,8 +240,16 @@ class HostedTier:
         asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
         # Where the answer must be JSON, with a piece missing it is other data, or none.
         strict = request.response_format is not None and request.response_format.get("type") != "text"
-        left_out = self._form.list_left_out(request.extra)
-        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict, bound=bound, left_out=left_out)
+        return ChatReader(
+            self._name,
+            clean,
+            asked,
+            logprobs=logprobs,
+            strict=strict,
+            bound=bound,
+            left_out=self._form.list_left_out(request.extra),
+            names=[tool["function"]["name"] for tool in request.tools],
+        )
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
