@@ -110,7 +110,8 @@ _IN_TURN = re.compile(
 )
 _NO_THOUGHTS = re.compile(
     r"(unsupported|not permitted|unknown name|unrecognized).{0,60}\breasoning_content"
-    r"|\breasoning_content\b.{0,60}(unsupported|not permitted|unknown|unrecognized)",
+    r"|\breasoning_content\b.{0,60}(unsupported|not permitted|unknown|unrecognized)"
+    r"|invalid .?signature.? in .?thinking",
     re.IGNORECASE,
 )
 _NO_SYSTEM = re.compile(

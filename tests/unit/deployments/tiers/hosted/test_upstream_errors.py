@@ -68,6 +68,8 @@ CONVERSATIONS = {
         "property 'reasoning_content' is unsupported",
         "Extra inputs are not permitted: messages.1.reasoning_content",
         "Unrecognized request argument supplied: reasoning_content",
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "messages.7.content.2: Invalid signature in thinking block",
         "Invalid JSON payload received. Unknown name \"reasoning_content\" at 'contents[1]': Cannot find field.",
     ],
     HistoryForm.ONE_SYSTEM: [
