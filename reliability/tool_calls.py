@@ -34,6 +34,7 @@ class RepairKind(StrEnum):
     OBJECT = "object"  # the arguments came as an object instead of its JSON text
     DOUBLE_ENCODING = "double_encoding"  # JSON text where the schema wants an object, an array or a boolean
     BOOLEAN = "boolean"  # "true" or "false" where the schema wants a boolean
+    NULL = "null"  # "null" where the schema takes null, and not this text
     ENUM_CASE = "enum_case"
     NULL_DROPPED = "null_dropped"  # null on an optional field that takes none
     DEFAULT = "default"  # a required argument that was left out and has a default in the schema

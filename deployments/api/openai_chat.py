@@ -279,7 +279,9 @@ def _check_response_format(body: ChatBody) -> Mapping[str, Any] | None:
         return None
     if value.get("type") not in ("json_object", "json_schema"):
         raise refuse("response_format.type", "text, json_object or json_schema is needed")
-    given = value.get("json_schema")
+    given, beside = value.get("json_schema"), value.get("schema")
+    if given is None and isinstance(beside, dict):  # as llama.cpp, Together and Fireworks take it
+        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": beside}}
     schema = given.get("schema") if isinstance(given, dict) else None
     if value["type"] == "json_schema" and not isinstance(schema, dict):
         raise refuse("response_format.json_schema.schema", "a schema is needed")

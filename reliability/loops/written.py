@@ -24,8 +24,8 @@ ROWS = [row for row in CALL_FORMATS if row.compared]
 NAME_CHARS = 49
 _NAME = r"[A-Za-z_][\w.:-]{0,48}"
 _SIGNS = ("<", r"\[", r"\]", "⏺", "✿")
-#: A sign and the character that stands behind it in every opener.
-_SIGN = re.compile(r"<(?=[\w|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿")
+#: A sign and what stands behind it in every opener.
+_SIGN = re.compile(r"<(?=[\w|｜]| [|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿")
 _NAME_BEHIND = re.compile(r"[\w.:-]{1,49}\Z")
 _WORD = re.compile(r"[A-Za-z=/> -]+")
 REPEATS = 3

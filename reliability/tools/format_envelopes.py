@@ -104,8 +104,9 @@ ENVELOPES: tuple[Format, ...] = (
         f"<｜DSML｜function_calls>\n{DSML_CALL}\n</｜DSML｜function_calls>",
         f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>".replace("｜", "|"),
         f"<｜DSML｜tool_calls>\n{DSML_CALL}\n</｜DSML｜tool_calls>".replace("DSML", "GCML"),
-        opens=(rf"<{DSML}calls>",),
-        closes=(rf"</{DSML}calls>",),
+        f"<｜DSML｜tool_use>\n{DSML_CALL}\n</｜DSML｜tool_use>".replace("｜DSML｜", " | DSML | "),
+        opens=(rf"<{DSML}calls>", rf"<{DSML}tool_use>"),
+        closes=(rf"</{DSML}calls>", rf"</{DSML}tool_use>"),
     ),
     _envelope(
         "MiniMax M3",
@@ -179,8 +180,10 @@ ENVELOPES: tuple[Format, ...] = (
         "Kimi K2",
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>"
         '{"query": "x"}<|tool_call_end|><|tool_calls_section_end|>',
-        opens=(r"<\|tool_calls_section_begin\|>", r"<\|tool_call_begin\|>"),
-        closes=(r"<\|tool_call_end\|>", r"<\|tool_calls_section_end\|>"),
+        "<|tool_call_section_begin|><|tool_call_begin|>search:0<|tool_call_argument_begin|>"
+        '{"query": "x"}<|tool_call_end|><|tool_call_section_end|>',
+        opens=(r"<\|tool_calls?_section_begin\|>", r"<\|tool_call_begin\|>"),
+        closes=(r"<\|tool_call_end\|>", r"<\|tool_calls?_section_end\|>"),
     ),
     _envelope(
         "DeepSeek V3 to V3.1, Step 3",

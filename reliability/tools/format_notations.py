@@ -58,6 +58,7 @@ NOTATIONS: tuple[Format, ...] = (
             ELEMENTS_CALL,
             INVOKE_CALL,
             '<function=search>{"query": "x"}</function>',
+            '<function=search={"query": "x"}</function>',
             '<function name="search"><param name="query">x</param></function>',
             '<functionname="search"><paramname="query">x</param></function>',
             DSML_CALL,

@@ -10,7 +10,7 @@ from enum import Enum, IntEnum
 NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
 # Between the `<` of a tag and its name, and behind its name: `minimax:`, `longcat_`, `ifm|`, `｜DSML｜` of DeepSeek and
 # `｜GCML｜` of GigaChat 3.5; `:opensource`.
-DSML = r"[|｜]{1,2}[A-Z]{2}ML[|｜]{1,2} ?"
+DSML = r" ?[|｜]{1,2} ?[A-Z]{2}ML ?[|｜]{1,2} ?"
 SPACES_OF_TAGS = ("", r"\w{1,32}[:_]", r"\w{1,16}\|", DSML)
 SUFFIX_OF_TAGS = r":\w{1,10}"
 # Kimi K3 may lose marks between the first one of its tools and its call: `<|open|>toolscall tool=`.

@@ -180,7 +180,8 @@ def parse_response(
     recalled = check_recalled(body.previous_response_id, body.input, recalled)
     given, triggered = split_trigger(resolve_items(body.input, recalled))
     history = _read_input(body, given, recalled)
-    tools = reduce(ToolsRead.add, history.found, read_tools(body.tools, body.tool_choice))
+    declared = [*(body.tools or ()), *history.declared.values()]
+    tools = reduce(ToolsRead.add, history.found, read_tools(declared, body.tool_choice))
     chat = _translate(fields, body, history.close(), tools)
     wanted = _build_wanted(body, tools, given, compacts=compacts or triggered)
     if wanted.compacts:

@@ -33,6 +33,8 @@ HOSTED_CALLS = frozenset({
     "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
 })  # fmt: skip
 CALL_ID_CHARS_MAX = 256
+UNREADABLE = "[a text that another server has sealed]"
+_SEALED_ELSEWHERE = "gAAAA"
 
 
 @dataclass(slots=True)
@@ -65,11 +67,13 @@ class _Answer:
 @dataclass(slots=True)
 class ItemHistory:
     """Collects items into `messages`; `notes` tells what of them has no effect; `found`: the tools that the client's
-    own searches have found, whose definitions stand in their results."""
+    own searches have found, whose definitions stand in their results; `declared`: those of `additional_tools`, in which
+    Codex declares them for its own models, the newest of each name."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     found: list[ToolsRead] = field(default_factory=list)
+    declared: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     _answer: _Answer | None = None
     _shown: list[dict[str, Any]] = field(default_factory=list)
 
@@ -93,6 +97,8 @@ class ItemHistory:
         match kind:
             case "message":
                 self._add_message(item, path)
+            case "agent_message":  # from one of Codex's agents to another
+                self._add_message({**item, "role": "user"}, path)
             case "reasoning":
                 self._add_reasoning(item, path)
             case "function_call":
@@ -106,6 +112,9 @@ class ItemHistory:
                 self._add_call({**item, "name": SEARCH}, path, arguments)
             case "tool_search_output" if is_search(item):
                 self._add_found(item, path)
+            case "additional_tools":
+                tools = _read_declared(item, path)
+                self.declared |= {(str(tool.get("type")), str(tool.get("name"))): tool for tool in tools}
             case str() if kind in COMPACTED:
                 self._add_summary(item)
             case str() if kind in HOSTED_CALLS:
@@ -154,10 +163,7 @@ class ItemHistory:
 
     def _add_found(self, item: Mapping[str, Any], path: str) -> None:
         """Add what a search has found: the definitions, a line each."""
-        declared = item.get("tools")
-        if not isinstance(declared, list) or not all(isinstance(tool, Mapping) for tool in declared):
-            raise refuse(f"{path}.tools", "a list of tools is needed")
-        found = read_tools(declared, None)
+        found = read_tools(_read_declared(item, path), None)
         self.found.append(found)
         text = "\n".join(write_json(tool).decode() for tool in found.tools) or "No tools were found."
         self._add_output({"call_id": item.get("call_id"), "output": text}, path)
@@ -193,6 +199,13 @@ class ItemHistory:
         if self._shown:
             self.messages.append({"role": "user", "content": self._shown})
             self._shown = []
+
+
+def _read_declared(item: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
+    declared = item.get("tools")
+    if not isinstance(declared, list) or not all(isinstance(tool, Mapping) for tool in declared):
+        raise refuse(f"{path}.tools", "a list of tools is needed")
+    return declared
 
 
 def _read_text(item: Mapping[str, Any], name: str, path: str) -> str:
@@ -275,6 +288,9 @@ def _read_part(part: Any, path: str, *, answer: bool = False) -> dict[str, Any]:
     kind = part.get("type")
     if kind in TEXTS:
         return {"type": "text", "text": _read_text(part, "text", path)}
+    if not answer and kind == "encrypted_content":  # what Codex seals is plain where this server's model wrote it
+        text = _read_text(part, kind, path)
+        return {"type": "text", "text": UNREADABLE if text.startswith(_SEALED_ELSEWHERE) else text}
     if answer and kind == "refusal":
         return {"type": "refusal", "refusal": _read_text(part, "refusal", path)}
     if not answer and kind == "input_image":

@@ -1,7 +1,8 @@
 """`tools` and `tool_choice`, inwards: each kind of tool is translated, kept out with a note, or refused by its name.
 
 A `custom` tool (free text) becomes a function with one string `input`. A tool of a `namespace` (Codex declares those of
-each MCP server in one) is shown under both names, `mcp__server__tool`. A `tool_search` that the client runs itself is a
+each MCP server in one) is shown under both names, `mcp__server__tool`; one of `functions`, where OpenAI has the tools
+that stand in no other, under its own. A `tool_search` that the client runs itself is a
 function, and the tools that it has found are declared behind the others (`ToolsRead.add`). Invariants: the calls of
 each tool that the model is shown can be read back; a choice forces no tool that the model isn't shown.
 """
@@ -22,6 +23,7 @@ NOTED_FIELDS = ("defer_loading", "output_schema", "allowed_callers")
 WORDS = ("auto", "none", "required")
 GRAMMAR_CHARS_MAX = 20_000
 SEARCH = "tool_search"
+_PLAIN = "functions"  # the namespace of what has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,8 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
         if namespace is not None and kind in ("function", "custom"):
             bare = _read_name(declared, path)
             tool = {**declared, "name": join_namespace(namespace, bare)}
-            namespaces[tool["name"]] = namespace, bare
+            if namespace != _PLAIN:
+                namespaces[tool["name"]] = namespace, bare
         if kind == "function":
             read.append((place, _read_function(tool, path)))
             notes += (f"{path}.{name} has no effect here" for name in NOTED_FIELDS if tool.get(name))
@@ -107,7 +110,9 @@ def is_search(item: Mapping[str, Any]) -> bool:
 
 def join_namespace(namespace: object, name: str) -> str:
     """Join what a model calls a tool of a namespace; without a namespace it is the tool's own name."""
-    return f"{namespace.removesuffix('__')}__{name}" if isinstance(namespace, str) and namespace else name
+    if not isinstance(namespace, str) or namespace in ("", _PLAIN):
+        return name
+    return f"{namespace.removesuffix('__')}__{name}"
 
 
 def _list_declared(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:

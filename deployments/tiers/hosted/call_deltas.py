@@ -2,7 +2,8 @@
 to which call it belongs; the rules, in order:
 
 - With a known `index`, the index says it. A new `id` together with a name under it is a new call all the same (some
-  upstreams number all parallel calls 0).
+  upstreams number all parallel calls 0), and so are a name and complete arguments behind complete ones.
+- A name that goes on with the one before it, so that both are a declared one or its beginning, is the rest of it.
 - A known `id` says it, with the same name and no other index.
 - A call that has no index yet goes on, at the place that a new index says, or as the last one: with its name again, or
   none, and while its arguments aren't complete. So does the last call, where neither an index nor an id says more.
@@ -12,14 +13,14 @@ to which call it belongs; the rules, in order:
 Two pieces of one list without an index are two calls, unless the first one's arguments break off.
 
 Ours are numbered from 0 without gaps. `id` (made up where it is missing) and `name` leave with the first piece of a
-call and never again; what comes before the name is held.
+call and never again; what comes before the name, and while that may go on, is held.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -57,9 +58,10 @@ class _Call:
 
 
 class CallDeltas:
-    """The calls of one answer, piece by piece."""
+    """The calls of one answer, piece by piece. `names`: those of the declared tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._names = names
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
 
@@ -75,12 +77,16 @@ class CallDeltas:
             name, given = _read_text(function.get("name")), _read_arguments(function.get("arguments"))
             if self._is_told_again(piece.get("id"), name, given):
                 continue
-            call = self._find_call(piece, name, touched)
+            begun = len(self._calls)
+            call = self._find_call(piece, name, given, touched)
+            if len(self._calls) > begun:  # no name before it gets longer any more
+                held = [one for one in self._calls[:begun] if one.name and not one.named]
+                out += [delta for one in held if (delta := self._build_delta(one, "", last=True)) is not None]
             touched.add(call)
             arguments = call.halves.take(given)
             call.parts.append(arguments)
             call.chars += len(arguments)
-            delta = _build_delta(call, name, arguments)
+            delta = self._build_delta(call, arguments)
             if delta is not None:
                 out.append(delta)
         return out
@@ -97,15 +103,17 @@ class CallDeltas:
 
     def end(self) -> list[CallDelta]:
         """Return what was held. A call whose name never came leaves too: the check of complete calls refuses it."""
-        ends = [_build_delta(call, "", call.halves.end(), last=True) for call in self._calls]
+        ends = [self._build_delta(call, call.halves.end(), last=True) for call in self._calls]
         return [delta for delta in ends if delta is not None]
 
-    def _find_call(self, piece: Mapping[str, Any], name: str, touched: set[_Call]) -> _Call:
+    def _find_call(self, piece: Mapping[str, Any], name: str, given: str, touched: set[_Call]) -> _Call:
         index, upstream_id = _read_index(piece.get("index")), _read_text(piece.get("id"))
         if len(upstream_id) > ID_CHARS_MAX:
             upstream_id = ""
         call = None if index is None else self._by_index.get(index)
-        if call is None or _begins_another(call, upstream_id, name):
+        if call is not None and self._is_rest_of_name(call, upstream_id, name):
+            call.name += name
+        elif call is None or _begins_another(call, upstream_id, name, given):
             call = self._find_begun(index, upstream_id, name, touched) or self._add_call()
         if index is not None:
             self._by_index[index] = call
@@ -140,6 +148,25 @@ class CallDeltas:
         same = (call for call in self._calls if call.chars == len(arguments) and call.name == name)
         return any(call.upstream_id == upstream_id and call.text == arguments and not call.breaks_off for call in same)
 
+    def _is_rest_of_name(self, call: _Call, upstream_id: str, name: str) -> bool:
+        known = bool(call.name and name) and name not in self._names and upstream_id in ("", call.upstream_id)
+        return known and any(one.startswith(call.name + name) for one in self._names)
+
+    def _may_get_longer(self, call: _Call) -> bool:
+        """Return whether a name may be the beginning of a longer one."""
+        settled = call.name in self._names and call.chars > 0
+        return not settled and any(one.startswith(call.name) and one != call.name for one in self._names)
+
+    def _build_delta(self, call: _Call, arguments: str, *, last: bool = False) -> CallDelta | None:
+        if call.named:
+            return CallDelta(index=call.index, arguments=arguments) if arguments else None
+        call.held += arguments
+        if not last and (not call.name or self._may_get_longer(call)):
+            return None
+        call.named = True
+        call_id = call.upstream_id or f"call_{uuid.uuid4().hex[:24]}"
+        return CallDelta(index=call.index, id=call_id, name=call.name, arguments=call.held)
+
     def _add_call(self) -> _Call:
         if len(self._calls) >= _CALLS_MAX:
             raise UnreadableStream(f"sent more than {_CALLS_MAX} tool calls")
@@ -147,14 +174,17 @@ class CallDeltas:
         return self._calls[-1]
 
 
-def _begins_another(call: _Call, upstream_id: str, name: str) -> bool:
+def _begins_another(call: _Call, upstream_id: str, name: str, given: str) -> bool:
     """Return whether a piece under a call's index is another call's: it has a name, and another id, or no id, another
-    name and nothing before it that it would complete."""
+    name or other arguments, and nothing before it that it would complete."""
     if not name or (upstream_id and upstream_id == call.upstream_id):
         return False
     if upstream_id and call.upstream_id:
         return True
-    return bool(call.name) and name != call.name and not call.breaks_off
+    if not call.name or call.breaks_off:
+        return False
+    # Some send `{}` before the arguments, or all of them twice.
+    return name != call.name or (given.lstrip().startswith("{") and call.text.strip() not in ("", "{}", given.strip()))
 
 
 def _goes_on(call: _Call, upstream_id: str, name: str, *, again: bool) -> bool:
@@ -166,17 +196,6 @@ def _goes_on(call: _Call, upstream_id: str, name: str, *, again: bool) -> bool:
     if not ends:
         return not again
     return not ends.endswith(("}", "]")) or call.breaks_off  # most pieces needn't be put together for it
-
-
-def _build_delta(call: _Call, name: str, arguments: str, *, last: bool = False) -> CallDelta | None:
-    if call.named:
-        return CallDelta(index=call.index, arguments=arguments) if arguments else None
-    call.held += arguments
-    if not name and not last:
-        return None
-    call.named = True
-    call_id = call.upstream_id or f"call_{uuid.uuid4().hex[:24]}"
-    return CallDelta(index=call.index, id=call_id, name=name, arguments=call.held)
 
 
 def _read_index(value: Any) -> int | None:

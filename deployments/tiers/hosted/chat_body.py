@@ -2,8 +2,8 @@
 
 `extra` (what the client sent and this server doesn't know) is passed on, except what would take a decision away from
 this server. Calls and tools are brought into a form that all backends take; the rest of the conversation is sent as
-written, or in the `HistoryForm` that the tier's upstream is known to want. OpenRouter alone gets `reasoning` and the
-markers of `cache_control`: other servers refuse what they don't know.
+written, or in the form that the tier's upstream is known to take. OpenRouter alone gets `reasoning` and the markers of
+`cache_control`: other servers refuse what they don't know.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 
 import orjson
 
-from deployments.tiers.history_repair import HistoryForm, soften
+from deployments.tiers.history_repair import soften
 from deployments.tiers.history_words import read_past_arguments
+from deployments.tiers.hosted.missing_thoughts import fill_missing
+from deployments.tiers.hosted.upstream_form import UpstreamForm
 from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 
@@ -24,15 +26,14 @@ _OURS = frozenset({
     "model", "models", "fallbacks", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n",
     "functions", "function_call",
 })  # fmt: skip
+AS_WRITTEN = UpstreamForm()
 _OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "temperature", "top_p")
 
 
-def chat_body(
-    request: ChatRequest, model: str, *, openrouter: bool = False, form: HistoryForm = HistoryForm.AS_WRITTEN
-) -> bytes:
+def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False, form: UpstreamForm = AS_WRITTEN) -> bytes:
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
-    messages = list(soften([_mend(message) for message in request.messages], form))
+    messages = fill_missing(soften([_mend(message) for message in request.messages], form.history), form.missing)
     body |= {
         "model": model,
         "messages": messages if openrouter else [_drop_markers(m) for m in messages],
@@ -52,7 +53,7 @@ def chat_body(
         body["tools"] = [_fill_parameters(tool) for tool in request.tools]
     if request.stop:
         body["stop"] = list(request.stop)
-    return write_json(body, default=dict)
+    return write_json(form.fit_fields(body), default=dict)
 
 
 def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:

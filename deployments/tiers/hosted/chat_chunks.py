@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from deployments.tiers.hosted.call_deltas import CallDeltas
@@ -58,9 +58,9 @@ _UNKNOWN = object()  # a finish reason
 
 
 class ChunkReader:
-    """One answer, chunk by chunk."""
+    """One answer, chunk by chunk. `names`: those of the declared tools."""
 
-    def __init__(self, *, logprobs: bool = False) -> None:
+    def __init__(self, *, logprobs: bool = False, names: Collection[str] = ()) -> None:
         self._logprobs = logprobs
         self.finish: FinishReason | None = None
         self.stop: str | None = None
@@ -74,7 +74,7 @@ class ChunkReader:
         self._others = False  # something else has come, so that only a finish reason says that the answer is complete
         self.unknown_reason = ""
         self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
-        self._calls = CallDeltas()
+        self._calls = CallDeltas(names)
         self._text = Halves()
         self._reasoning = Halves()
         self._refusal = Halves()

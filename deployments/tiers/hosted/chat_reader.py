@@ -11,7 +11,7 @@ that its text can be continued. Invariant: no piece of an answer is missing with
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +20,12 @@ import orjson
 from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
 from deployments.tiers.hosted.thought_bound import ThoughtBound
-from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
+from deployments.tiers.hosted.upstream_errors import (
+    UpstreamComplaint,
+    read_complaint,
+    read_written,
+    translate_complaint,
+)
 from deployments.tiers.stream_matchers import merge_events
 from deployments.work.json_text import has_more_values, read_json
 from reliability.types import ENDS, Counted, Event, Failed, Fault, Finish, FinishReason, Usage
@@ -35,7 +40,8 @@ _BOM = b"\xef\xbb\xbf"
 class ChatReader:
     """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too. `strict`: the
     answer is worth nothing if a piece of it is missing. `write_asked`: as of `translate_complaint`. `bound`: ends the
-    answer where its thought has to; one that came whole has ended."""
+    answer where its thought has to; one that came whole has ended. `left_out`: fields that the upstream refuses.
+    `names`: those of the declared tools."""
 
     def __init__(
         self,
@@ -46,8 +52,10 @@ class ChatReader:
         logprobs: bool = False,
         strict: bool = False,
         bound: ThoughtBound | None = None,
+        left_out: Collection[str] = (),
+        names: Collection[str] = (),
     ) -> None:
-        self._write_asked, self._bound = write_asked, bound
+        self._write_asked, self._bound, self._left_out = write_asked, bound, left_out
         self.over = False
         self._strict = strict
         self._skipped = 0
@@ -55,7 +63,7 @@ class ChatReader:
         self._counted_tokens = 0  # tokens of the answer, as they were last counted
         self._tier = tier
         self._clean = clean
-        self._chunks = ChunkReader(logprobs=logprobs)
+        self._chunks = ChunkReader(logprobs=logprobs, names=names)
         self._frames = SseReader()
         self._head = bytearray()
         self._json: bytearray | None = None
@@ -177,6 +185,9 @@ class ChatReader:
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:
         complaint, usage = complaint.redact(self._clean), self._chunks.usage
+        if not self._chunks.written and (answer := read_written(complaint, usage)):
+            events += answer
+            return
         events.append(translate_complaint(self._tier, complaint, usage=usage, write_asked=self._write_asked))
 
     def _end(self, cut: bool, events: list[Event]) -> None:
@@ -234,6 +245,8 @@ class ChatReader:
 
     def _build_notes(self) -> tuple[str, ...]:
         notes: list[str] = []
+        if self._left_out:
+            notes.append(f"tier {self._tier}: its upstream takes no {', '.join(self._left_out)}: left out")
         if self._skipped or self._chunks.damaged:
             lost = "; a piece of the answer may be missing" if self._chunks.damaged else ""
             notes.append(f"tier {self._tier}: left out what can't be read ({max(1, self._skipped)} chunks){lost}")

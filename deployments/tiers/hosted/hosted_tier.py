@@ -22,8 +22,7 @@ from functools import partial
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
-from deployments.tiers.history_repair import HistoryForm, soften
-from deployments.tiers.hosted.chat_body import chat_body
+from deployments.tiers.hosted.chat_body import AS_WRITTEN, chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import (
     CHAT,
@@ -39,9 +38,10 @@ from deployments.tiers.hosted.upstream_errors import (
     find_room,
     read_complaint,
     read_retry_after_s,
+    read_written,
     translate_complaint,
-    wants_softer,
 )
+from deployments.tiers.hosted.upstream_form import UpstreamForm
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
@@ -85,7 +85,7 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
-        self._form = HistoryForm.AS_WRITTEN  # the one that this upstream is known to take
+        self._form = AS_WRITTEN  # what this upstream is known to take
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
@@ -158,8 +158,8 @@ class HostedTier:
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
         response = await self._send_in_form(request, key, deadline)
-        if isinstance(response, Failed):
-            yield [response]
+        if isinstance(response, list):
+            yield response
             return
         try:
             reader = self._open_reader(request, key, bound)
@@ -170,32 +170,38 @@ class HostedTier:
             response.close()  # a body that was read to its end has given its connection back already
 
     async def _send_in_form(
-        self, request: ChatRequest, key: str, deadline: float, *, shortens: bool = True
-    ) -> aiohttp.ClientResponse | Failed:
-        """Return a response that is an answer, or why there is none. A chat template's refusal has generated nothing:
-        the request is sent once more, in the form that it asks for, which is kept once it is taken. So it is where the
-        answer's tokens don't fit behind the prompt: with those that do."""
-        form = self._form
-        response = await self._send(request, key, deadline, form)
-        if isinstance(response, Failed) or response.status // 100 == 2:
-            return response
-        complaint, failed = await self._read_refusal(response, request, key)
-        room = find_room(complaint, request.max_tokens) if shortens and not request.route else None
-        if room is not None:
-            return await self._send_in_form(replace(request, max_tokens=room), key, deadline, shortens=False)
-        softer = None if request.route else wants_softer(response.status, complaint)
-        if softer is None or softer <= form or not await large(request.body_bytes, _differs, request, form, softer):
-            return failed
-        response = await self._send(request, key, deadline, softer)
-        if isinstance(response, Failed):
-            return response
-        if response.status // 100 != 2:
-            return (await self._read_refusal(response, request, key))[1]
-        self._form = max(self._form, softer)
-        return response
+        self, request: ChatRequest, key: str, deadline: float
+    ) -> aiohttp.ClientResponse | list[Event]:
+        """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
+        generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
+        taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form is tried
+        twice."""
+        form, shortens = self._form, True
+        tried = {form}
+        while True:
+            response = await self._send(request, key, deadline, form)
+            if isinstance(response, Failed):
+                return [response]
+            if response.status // 100 == 2:
+                self._form = form if len(tried) > 1 else self._form
+                return response
+            complaint, failed = await self._read_refusal(response, request, key)
+            if request.route:
+                return [failed]
+            if answer := read_written(complaint):
+                return answer
+            room = find_room(complaint, request.max_tokens) if shortens else None
+            if room is not None:
+                request, shortens = replace(request, max_tokens=room), False
+                continue
+            wanted = form.learn(response.status, complaint)
+            if wanted in tried or not await large(request.body_bytes, self._differs, request, form, wanted):
+                return [failed]
+            form = wanted
+            tried.add(form)
 
     async def _send(
-        self, request: ChatRequest, key: str, deadline: float, form: HistoryForm
+        self, request: ChatRequest, key: str, deadline: float, form: UpstreamForm
     ) -> aiohttp.ClientResponse | Failed:
         try:
             body = await large(request.body_bytes, self._write_body, request, form)
@@ -219,10 +225,13 @@ class HostedTier:
         except Exception as cause:
             return self._build_failed(*_explain_error(cause))
 
-    def _write_body(self, request: ChatRequest, form: HistoryForm = HistoryForm.AS_WRITTEN) -> bytes:
+    def _write_body(self, request: ChatRequest, form: UpstreamForm = AS_WRITTEN) -> bytes:
         if request.route:
             return build_passed_body(request, self._model)
         return chat_body(request, self._model, openrouter=self._openrouter, form=form)
+
+    def _differs(self, request: ChatRequest, form: UpstreamForm, wanted: UpstreamForm) -> bool:
+        return self._write_body(request, form) != self._write_body(request, wanted)
 
     def _open_reader(self, request: ChatRequest, key: str, bound: ThoughtBound | None) -> ChatReader | PassedReader:
         clean = self._endpoint.build_redactor(key)
@@ -231,7 +240,16 @@ class HostedTier:
         asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
         # Where the answer must be JSON, with a piece missing it is other data, or none.
         strict = request.response_format is not None and request.response_format.get("type") != "text"
-        return ChatReader(self._name, clean, asked, logprobs=logprobs, strict=strict, bound=bound)
+        return ChatReader(
+            self._name,
+            clean,
+            asked,
+            logprobs=logprobs,
+            strict=strict,
+            bound=bound,
+            left_out=self._form.list_left_out(request.extra),
+            names=[tool["function"]["name"] for tool in request.tools],
+        )
 
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
@@ -336,10 +354,6 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
                 if len(body) >= ERROR_BODY_BYTES_MAX:
                     break
     return bytes(body[:ERROR_BODY_BYTES_MAX])
-
-
-def _differs(request: ChatRequest, form: HistoryForm, softer: HistoryForm) -> bool:
-    return list(soften(request.messages, softer)) != list(soften(request.messages, form))
 
 
 def _has_passed(deadline: float) -> bool:

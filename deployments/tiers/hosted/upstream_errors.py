@@ -2,7 +2,8 @@
 
 Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains may be
 a limit of this upstream: another tier is asked. A chat template that refuses a conversation (`wants_softer`), and a
-context that is too small for the answer's tokens (`find_room`), are this tier's limits. Invariants: a request that is
+context that is too small for the answer's tokens (`find_room`), are this tier's limits. What a model wrote and the
+upstream can't read as a call (`read_written`) is the answer. Invariants: a request that is
 wrong in itself never looks like a sick tier; what only this tier can't do never ends a request; no stack or path of an
 upstream reaches the client.
 """
@@ -23,7 +24,7 @@ import orjson
 from deployments.tiers.history_repair import HistoryForm
 from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
-from reliability.types import Failed, Fault, Usage
+from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, Usage
 
 MESSAGE_CHARS_MAX = 500
 CAUSE_DEPTH_MAX = 4  # of errors in errors
@@ -109,7 +110,8 @@ _IN_TURN = re.compile(
 )
 _NO_THOUGHTS = re.compile(
     r"(unsupported|not permitted|unknown name|unrecognized).{0,60}\breasoning_content"
-    r"|\breasoning_content\b.{0,60}(unsupported|not permitted|unknown|unrecognized)",
+    r"|\breasoning_content\b.{0,60}(unsupported|not permitted|unknown|unrecognized)"
+    r"|invalid .?signature.? in .?thinking",
     re.IGNORECASE,
 )
 _NO_SYSTEM = re.compile(
@@ -124,6 +126,7 @@ _SAYS_NOTHING = re.compile(
     r"[\W_]*$|traceback \(most recent|while executing|\s*(file |at |-->)|[{%\s]*[{%]", re.IGNORECASE
 )
 _NAMES_ERROR = re.compile(r"(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
+_BRACKET = re.compile(r"[<\[{(]")
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
 
@@ -136,6 +139,7 @@ class UpstreamComplaint:
     code: str = ""
     param: str | None = None
     moderated: bool = False  # OpenRouter's 403 for a prompt that its filter refused
+    written: str = ""  # what the model wrote: Groq's 400 where it can't read that as a call
 
     def redact(self, clean: Callable[[str], str]) -> UpstreamComplaint:
         """Return the same complaint with every text passed through `clean`."""
@@ -165,7 +169,16 @@ def read_complaint(payload: Any) -> UpstreamComplaint:
         code=next((name for name in names if name and not name.isdigit()), ""),
         param=_read_text(inner.get("param")) or None,
         moderated=isinstance(metadata, Mapping) and bool(metadata.get("reasons")),
+        written=_read_text(inner.get("failed_generation")),
     )
+
+
+def read_written(complaint: UpstreamComplaint, usage: Usage | None = None) -> list[Event]:
+    """Return the answer that an upstream refused since it could read no call in it; empty where there is none. Without
+    a bracket it is no call, but Groq's own words."""
+    if not _BRACKET.search(complaint.written):
+        return []
+    return [Text(complaint.written), Finish(reason=FinishReason.TOOL_CALLS, usage=usage)]
 
 
 def _read_cause(given: Any, depth: int = CAUSE_DEPTH_MAX) -> str:

@@ -2,6 +2,7 @@
 
     text of an object or array, where no string is allowed     the object or array (at every depth)
     "true", "false", where no string is allowed                the boolean
+    "null", "None", where null is allowed and no such string   null
     a word that differs from one allowed word in case only     that word
     null on an optional field that takes none                  the field is left out
 
@@ -172,6 +173,8 @@ def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> lis
     if len(words) == 1:
         found.append((words.pop(), (RepairKind.ENUM_CASE,)))
     kinds = find_allowed_types({error.keyword: error.wanted}, tool.parameters)
+    if "null" in (kinds or ()) and text.strip().casefold() in ("null", "none"):
+        found.append((None, (RepairKind.NULL,)))
     if kinds is None or "string" in kinds:
         return found
     if "boolean" in kinds and text.strip().casefold() in ("true", "false"):

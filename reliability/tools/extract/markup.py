@@ -1,6 +1,7 @@
 """Calls written as tags.
 
     <function=name><parameter=key>value</parameter></function>             <function=name>{json}</function>
+    <function=name{json}</function>                                        also with `=` or `,` before the JSON
     <invoke name="name"><parameter name="key">value</parameter></invoke>   (any namespace, also `｜DSML｜`)
     ]<]minimax[>[<invoke name="name">]<]minimax[>[<key>value]<]minimax[>[</key>]<]minimax[>[</invoke>
     name<arg_key>key</arg_key><arg_value>value</arg_value>                 <tool name="name" key="value" />
@@ -43,7 +44,8 @@ _ARGUMENTS_TAG = re.compile(r"<(?P<tag>arguments|parameters|args|params|input)>\
 _SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
 _M3 = rf"(?:{M3_TOKEN}\s{{0,8}})?"
 _HEAD = re.compile(
-    rf"(?P<m3>{_M3})<{_SPACE}(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)\s*>"
+    rf"(?P<m3>{_M3})<{_SPACE}(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)"
+    r"(?:\s*>|[=, ]{0,2}(?=\{))"
 )
 _PARAMETER = re.compile(
     rf"(?P<m3>{_M3})<{_SPACE}param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"

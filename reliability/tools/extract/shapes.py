@@ -171,6 +171,8 @@ def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
 
 def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
     """Read one object as a call, or None."""
+    if isinstance(value.get("function"), dict) and value["function"].keys() == {"name"}:  # its arguments stand outside
+        value = {**value, "function": value["function"]["name"]}
     names = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
     arguments = [key for key in ARGUMENT_KEYS if key in value]
     if len(names) != 1 or len(arguments) > 1 or not _has_only_known_keys(value, [*names, *arguments]):

@@ -36,8 +36,9 @@ _SERVER_NAMES = (
     re.compile(r"[A-Za-z0-9_-]+?(?:__|[.:/]+)(?=[A-Za-z0-9])"),
     re.compile(r"[A-Za-z0-9-]+_(?=[A-Za-z0-9])"),
 )
-# What a model, or an upstream that reads its calls, leaves on a name: a special token, an index, a pair of brackets.
-_LEFT_ON = re.compile(r"<[|｜].*|:\d{1,6}\Z|\(\s*\)\Z", re.DOTALL)
+# What a model, or an upstream that reads its calls, leaves on a name: a special token, an index, a pair of brackets,
+# the `.call` of the tools that Llama 3 knows by itself.
+_LEFT_ON = re.compile(r"<[|｜].*|:\d{1,6}\Z|\(\s*\)\Z|\.call\Z", re.DOTALL)
 # What is no ordinary word where a sentence begins: a name with a sign or a capital inside it.
 _NO_WORD = re.compile(r"(?:__|[./:])(?=[A-Za-z0-9])|(?<=[a-z0-9])[A-Z]")
 _WORDS_BEFORE = ("functions", "function", "tools", "tool", "default_api", "multi_tool_use", "mcp")

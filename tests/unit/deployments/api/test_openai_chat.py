@@ -92,3 +92,14 @@ def test_null_is_as_good_as_absent():
     )
 
     assert (call.stream, call.request.streamed, call.request.tools, call.request.stop) == (False, False, (), ())
+
+
+@pytest.mark.parametrize("kind", ["json_object", "json_schema"])
+def test_a_schema_beside_the_type_is_the_schema(kind):
+    """Law: `schema` stands where llama.cpp, Together and Fireworks have it, and is what OpenAI's form of it is; in that
+    form the request goes on."""
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    formal = parse(response_format={"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}})
+    called = parse(response_format={"type": kind, "schema": schema})
+
+    assert called.request.response_format == formal.request.response_format

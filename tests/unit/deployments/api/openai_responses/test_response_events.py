@@ -170,6 +170,55 @@ def test_the_client_searches_its_tools():
     assert call.wanted.namespaces == {"mcp__s__f": ("mcp__s", "f")}
 
 
+def test_tools_that_an_item_declares():
+    """Law: tools that stand in the input are declared as if they stood in `tools`, the newest of each name: Codex sends
+    them so for its own models, those of no namespace in that of `functions`. A call of one goes out by its own name,
+    and is known by it when it comes back."""
+    custom = {"type": "custom", "name": "exec", "description": "d"}
+    item = {"type": "additional_tools", "role": "developer", "id": "at_1"}
+    old = [{"type": "namespace", "name": "functions", "tools": [custom, TOOLS[0]]}]
+    new = [
+        {"type": "namespace", "name": "functions", "tools": [custom]},
+        {"type": "namespace", "name": "n", "tools": TOOLS},
+    ]
+    hello = {"role": "user", "content": "hi"}
+    asked = [item | {"tools": old}, hello, item | {"tools": new}]
+    choice = {"type": "custom", "name": "exec"}
+    deltas = [[CallDelta(index=0, id="call_1", name="exec", arguments='{"input": "ls"}')]]
+    called = answer(ask(tools=[], input=asked, tool_choice=choice), deltas, STOP)["output"][0]
+    output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "x"}
+    again = ask(tools=[], input=[*asked, called, output])
+
+    assert again.toolbox.names[0] == "exec"
+    assert "n__f" in again.toolbox.names
+    assert "f" not in again.toolbox.names
+    assert (called["type"], called["name"], called.get("namespace"), called["input"]) == (
+        "custom_tool_call",
+        "exec",
+        None,
+        "ls",
+    )
+    assert again.request.messages[1]["tool_calls"][0]["function"]["name"] == "exec"
+    assert [message["role"] for message in again.request.messages] == ["user", "assistant", "tool"]
+    with pytest.raises(ApiError, match=r"input\.0\.tools"):
+        ask(input=[item, hello])
+
+
+def test_what_an_agent_tells_another_is_read():
+    """Law: a message of Codex's agents is a user's; what it calls sealed is plain where a model here wrote it, and
+    named where another server sealed it."""
+    parts = [
+        {"type": "input_text", "text": "Task:"},
+        {"type": "encrypted_content", "encrypted_content": "Look at a.py."},
+    ]
+    item = {"type": "agent_message", "author": "/root", "recipient": "/root/a", "content": parts}
+    sealed = {"type": "encrypted_content", "encrypted_content": "gAAAAABxyz"}
+    messages = ask(input=[item, item | {"content": [sealed]}]).request.messages
+
+    assert [part["text"] for part in messages[0]["content"]] == ["Task:", "Look at a.py."]
+    assert messages[1] == {"role": "user", "content": "[a text that another server has sealed]"}
+
+
 def test_a_search_that_found_nothing_is_answered():
     """A result that isn't a list of tools is refused by its path."""
     call = {"type": "tool_search_call", "execution": "client", "call_id": "call_1", "arguments": {}}

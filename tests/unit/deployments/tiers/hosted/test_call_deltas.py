@@ -1,7 +1,8 @@
 """Pieces of calls as upstreams send them: each finds its call."""
 
 import json
-from itertools import product
+from collections.abc import Collection
+from itertools import combinations, pairwise, product
 
 import pytest
 
@@ -17,10 +18,10 @@ def piece(
     return fields | ({} if index is None else {"index": index}) | ({} if call_id is None else {"id": call_id})
 
 
-def calls(*lists: list[dict[str, object]]) -> list[tuple[str, str]]:
-    """Name and arguments of the calls that these lists of pieces make."""
+def calls(*lists: list[dict[str, object]], names: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Name and arguments of the calls that these lists of pieces make; `names`: those of the declared tools."""
     found: dict[int, tuple[str, str]] = {}
-    for event in one(*(delta(tool_calls=pieces) for pieces in lists), delta("tool_calls")):
+    for event in one(*(delta(tool_calls=pieces) for pieces in lists), delta("tool_calls"), names=names):
         if isinstance(event, CallDelta):
             assert (event.id is not None) == (event.index not in found)
             name, arguments = found.get(event.index, (event.name or "", ""))
@@ -147,3 +148,57 @@ def test_a_call_that_comes_twice_is_one(numbers: tuple[int | None, int | None], 
     if numbers == (0, 1):
         changed = piece(1, "a", "f", '{"x": 2}')
         assert calls([first, changed]) == [("f", '{"x": 1}'), ("f", '{"x": 2}')]
+
+
+TOWNS = [json.dumps({"city": city}) for city in ("Paris", "Rome", "Lima")]
+
+
+@pytest.mark.parametrize("call_id", [None, ""])
+@pytest.mark.parametrize("index", [0, None])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_complete_calls_of_one_tool_are_several(count: int, index: int | None, call_id: str | None) -> None:
+    """Law: Gemini's API numbers all parallel calls 0, and some proxies give them no id: each name with complete
+    arguments of its own is a call; the same ones again are told twice, and `{}` before them is none."""
+    pieces = [[piece(index, call_id, "f", text)] for text in TOWNS[:count]]
+    assert calls(*pieces) == [("f", text) for text in TOWNS[:count]]
+    if index == 0:
+        assert calls(*pieces, pieces[-1])[:-1] == [("f", text) for text in TOWNS[: count - 1]]
+        assert len(calls([piece(index, call_id, "f", "{}")], pieces[0])) == 1
+
+
+NAMES = ("get", "get_weather", "get_weather_now", "edit_existing_file", "sum")
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("call_id", ["each", "first", "none"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_in_pieces_is_one_name(name: str, call_id: str, early: bool) -> None:
+    """Law: wherever a declared name is cut, and whether its arguments have begun, the call is that of the whole name,
+    also next to another call and where each piece repeats what it belongs to."""
+    cuts = [(0, *at, len(name)) for n in range(3) for at in combinations(range(1, len(name)), n)]
+    for cut in cuts:
+        parts = [name[start:end] for start, end in pairwise(cut)]
+        begins_declared = any(name[:end] in NAMES for end in cut[1:-1])
+        if (early and begins_declared) or any(part in NAMES for part in parts[1:]):
+            continue  # who calls which of the two tools, nothing tells
+        row, last = [], len(parts) - 1
+        for at, part in enumerate(parts):
+            given = TOWNS[0][at:] if at == last else TOWNS[0][at]
+            if not early:
+                given = TOWNS[0] if at == last else ""
+            own = call_id == "each" or (call_id == "first" and at == 0)
+            row.append([piece(0, "a" if own else None, part, given)])
+        whole = (name, TOWNS[0])
+        assert calls(*row, names=NAMES) == [whole], parts
+        assert calls(*row, [piece(1, "b", "sum", TOWNS[1])], names=NAMES) == [whole, ("sum", TOWNS[1])], parts
+
+
+def test_declared_names_in_a_row_are_several_calls() -> None:
+    """Law: a declared name is never the rest of another one."""
+    for name, arguments in (("get", ""), ("get", "{}"), ("get_weather", "")):
+        pieces = [[piece(0, None, name, arguments)], [piece(0, None, "sum", "{}")]]
+        assert calls(*pieces, names=NAMES) == [(name, arguments), ("sum", "{}")]
+    assert calls([piece(0, None, "get", "{}")], [piece(0, None, "get_weather", "{}")], names=NAMES) == [
+        ("get", "{}"),
+        ("get_weather", "{}"),
+    ]

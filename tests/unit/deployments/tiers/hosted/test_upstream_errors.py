@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.upstream_errors import _STATUS_BY_CODE, read_complaint, translate_complaint, wants_softer
 from reliability.faults import TRAITS
-from reliability.types import Fault, Verdict
+from reliability.types import Fault, Finish, FinishReason, Verdict
+from tests.support import plays
+from tests.support.tier_asking import failed, play, text_of
+from tests.support.upstream import Upstream
 
 CONTEXT = [
     "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
@@ -65,6 +68,8 @@ CONVERSATIONS = {
         "property 'reasoning_content' is unsupported",
         "Extra inputs are not permitted: messages.1.reasoning_content",
         "Unrecognized request argument supplied: reasoning_content",
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "messages.7.content.2: Invalid signature in thinking block",
         "Invalid JSON payload received. Unknown name \"reasoning_content\" at 'contents[1]': Cannot find field.",
     ],
     HistoryForm.ONE_SYSTEM: [
@@ -251,3 +256,37 @@ def test_what_a_gateway_hands_on_is_read(body: dict[str, Any]) -> None:
 def test_any_body_is_read(body: Any) -> None:
     """Law: whatever an upstream answers, there is a fault."""
     assert translate_complaint("t", read_complaint(body), status=400).fault
+
+
+REFUSED_CALL = {
+    "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
+    "type": "invalid_request_error",
+    "code": "tool_use_failed",
+}
+
+
+@pytest.mark.parametrize("frame", [True, False])
+@pytest.mark.parametrize(
+    ("written", "answers"),
+    [
+        ('<function=get_weather>{"city": "Paris"}</function>', True),
+        ('get_weather(city="Paris")', True),
+        ("Tool use failed: JSON does not match the expected schema for tool calls", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_what_an_upstream_can_t_read_as_a_call_is_the_answer(
+    upstream: Upstream, written: str | None, answers: bool, frame: bool
+) -> None:
+    """Law: Groq refuses what a model wrote with a 400 that holds it: that is read here, or asked for again, as from any
+    other tier; its own words are a refusal."""
+    body = {"error": REFUSED_CALL | {"failed_generation": written}}
+    sent = [plays.Head(headers=plays.SSE), plays.Send(b"event: error\n" + plays.frame(body))]
+    events = play(upstream, tuple(sent) if frame else plays.whole(json.dumps(body).encode(), status_code=400))
+
+    if answers:
+        assert text_of(events) == written
+        assert events[-1] == Finish(reason=FinishReason.TOOL_CALLS)
+    else:
+        assert failed(events).fault is Fault.REFUSED

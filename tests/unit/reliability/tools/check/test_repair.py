@@ -87,6 +87,30 @@ def test_a_required_argument_has_its_default(given, filled):
     assert (RepairKind.DEFAULT in {repair.kind for repair in found.repairs}) is (filled is not None)
 
 
+NULLABLE = [
+    {"anyOf": [{"type": "string", "enum": ["summary", "full"]}, {"type": "null"}]},
+    {"oneOf": [{"const": "full"}, {"type": "null"}]},
+    {"type": "string", "enum": ["full"], "nullable": True},
+    {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+    {"type": ["integer", "null"]},
+    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+]
+
+
+@pytest.mark.parametrize("text", ["null", "None", " NULL "])
+@pytest.mark.parametrize("schema", NULLABLE)
+def test_the_word_null_is_null_where_nothing_else_is_allowed(schema, text):
+    """Law: null that was written as a text (in tags a model can't write another) is null where the schema takes that,
+    and not the text; where the text is allowed, it stays."""
+    tools = made(
+        [tool("f", {"type": "object", "properties": {"detail": schema, "free": {"type": ["string", "null"]}}})]
+    )
+    found = verdict({"detail": text, "free": text}, name="f", box=tools)
+
+    assert [json.loads(call.arguments) for call in found.calls] == [{"detail": None, "free": text}]
+    assert found.repairs == (Repair(RepairKind.NULL, "/0/arguments/detail"),)
+
+
 @pytest.mark.parametrize("field", ["days", "live", "where", "unit"])
 def test_null_on_an_optional_field_is_left_out(field):
     """null on an optional field that takes none is dropped, on record."""

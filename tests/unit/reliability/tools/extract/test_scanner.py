@@ -123,7 +123,7 @@ def test_prose_and_data_are_left_alone(text):
         "<function=search>[1]</function>",
         "<function=sear",
         "<function=",
-        '<function=search{"query": "x"}</function>',
+        '<function=search[{"query": "x"}]</function>',
         '{"name" "search", "arguments": {"query": "x"}}',
         '{"name": search", "arguments": {"query": "x"}}',
         "<tool_call>search<arg_key>query</arg_key><arg_value>x</arg_value>",

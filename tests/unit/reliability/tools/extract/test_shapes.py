@@ -23,7 +23,12 @@ def test_model_ids_are_kept():
 
 @pytest.mark.parametrize("frame", ["{}", "```json\n{}\n```", "\n{}\n"])
 @pytest.mark.parametrize(
-    "call", [CALL, '{"type": "function", "function": {"name": "search", "arguments": "{\\"query\\": \\"x\\"}"}}']
+    "call",
+    [
+        CALL,
+        '{"type": "function", "function": {"name": "search", "arguments": "{\\"query\\": \\"x\\"}"}}',
+        '{"id": "pending", "type": "function", "function": {"name": "search"}, "parameters": {"query": "x"}}',
+    ],
 )
 @pytest.mark.parametrize("said", ['"I look."', '""', "null"])
 def test_a_whole_message_is_its_calls_and_its_text(frame, call, said):

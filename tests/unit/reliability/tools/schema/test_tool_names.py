@@ -102,10 +102,19 @@ def test_what_would_be_a_guess_is_not_meant(declared, called):
 
 @pytest.mark.parametrize(
     "called",
-    ["functions.search:0", "search<|channel|>commentary", " search\n", "`search`", '"search"', "search()", "SEARCH:12"],
+    [
+        "functions.search:0",
+        "search<|channel|>commentary",
+        " search\n",
+        "`search`",
+        '"search"',
+        "search()",
+        "SEARCH:12",
+        "search.call",
+    ],
 )
 def test_what_is_left_on_a_native_name_is_taken_off(called):
-    """A special token, an index, quotes and brackets belong to no name."""
+    """A special token, an index, quotes, brackets and the `.call` of Llama's own tools belong to no name."""
     raw = RawCall(name=called, arguments="{}")
     verdict = check_calls([raw], made([tool("search", {})]), new_id=IDS)
     assert [call.name for call in verdict.calls] == ["search"]

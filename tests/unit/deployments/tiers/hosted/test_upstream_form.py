@@ -1,0 +1,118 @@
+"""Upstreams that refuse fields which other ones take, over real HTTP."""
+
+import json
+from typing import Any
+
+import pytest
+
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
+from deployments.tiers.hosted.upstream_form import UpstreamForm
+from reliability.types import Fault
+from tests.support.plays import Play, Seen, good, status, whole
+from tests.support.tier_asking import answers, ask, hosted_tier, text_of
+from tests.support.upstream import Upstream
+
+# What Codex, opencode and the SDKs send beside a conversation.
+EXTRA: dict[str, Any] = {
+    "user": "u",
+    "metadata": {"a": "b"},
+    "store": False,
+    "prompt_cache_key": "k",
+    "verbosity": "low",
+    "reasoning_effort": "high",
+}
+# How an API refuses a field: the words of Groq, Cerebras, Groq for one model, Gemini, OpenAI, Azure, Fireworks.
+WORDS = [
+    "property '{}' is unsupported",
+    "property '{}' is unsupported, did you mean 'stop'?",
+    "{0}: property '{0}' is unsupported",
+    "`{}` is not supported with this model",
+    'Invalid JSON payload received. Unknown name "{}": Cannot find field.',
+    "Unsupported parameter: '{}' is not supported with this model.",
+    "Unrecognized request argument supplied: '{}'",
+    "Extra inputs are not permitted, field: '{}', value: 'x'",
+]
+
+
+def refuse(seen: Seen, fields: set[str], words: str) -> Play:
+    """Refuse the first of these fields that was sent."""
+    first = next((name for name in sorted(fields) if name in seen.body), None)
+    return good("Fine.") if first is None else status(400, words.format(first))
+
+
+def notes_of(events: list[Any]) -> str:
+    return " ".join(events[-1].notes)
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_field_that_changes_no_words_ends_no_session(words: str) -> None:
+    """Law: what an upstream refuses of such fields, one after the other, is left out, and the report says so; the next
+    request is sent without them at once."""
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: refuse(seen, EXTRA.keys() | {"stream_options"}, words))
+        told = answers(hosted_tier(upstream), *[ask(extra=EXTRA)] * 2)
+        bodies = [seen.body for seen in upstream.log]
+
+    assert [text_of(events) for events in told] == ["Fine."] * 2
+    assert len(bodies) == len(EXTRA) + 3
+    assert bodies[0].keys() - bodies[-1].keys() == EXTRA.keys() | {"stream_options"}
+    assert all("takes no " + ", ".join(sorted(EXTRA)) in notes_of(events) for events in told)
+
+
+def test_all_that_one_refusal_names_is_left_out_at_once() -> None:
+    """Law: Mistral lists what it refuses, each field with its place."""
+    detail = [
+        {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"} for name in EXTRA
+    ]
+    refusal = whole(json.dumps({"object": "error", "message": {"detail": detail}}).encode(), status_code=422)
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: refusal if "user" in seen.body else good("Fine."))
+        (events,) = answers(hosted_tier(upstream), ask(extra=EXTRA))
+        asked = len(upstream.log)
+
+    assert (text_of(events), asked) == ("Fine.", 2)
+
+
+def test_the_limit_of_tokens_goes_by_the_name_that_is_taken() -> None:
+    """Law: OpenAI's models since o1 refuse `max_tokens`; the limit stands, and no note is needed."""
+    words = "Unsupported parameter: '{}' is not supported with this model. Use 'max_completion_tokens' instead."
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: refuse(seen, {"max_tokens"}, words))
+        told = answers(hosted_tier(upstream), *[ask(max_tokens=9)] * 2)
+        bodies = [seen.body for seen in upstream.log]
+
+    assert [text_of(events) for events in told] == ["Fine."] * 2
+    assert [body.get("max_completion_tokens") for body in bodies] == [None, 9, 9]
+    assert "max_tokens" not in bodies[-1]
+    assert notes_of(told[0]) == ""
+
+
+@pytest.mark.parametrize(
+    "field", ["seed", "logit_bias", "frequency_penalty", "temperature", "response_format", "tools"]
+)
+def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
+    """Law: a field that the words of an answer depend on is another tier's to honour."""
+    extra = EXTRA | {field: 1}
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: refuse(seen, {field}, WORDS[0]))
+        (events,) = answers(hosted_tier(upstream), ask(extra=extra))
+        asked = len(upstream.log)
+
+    assert events[-1].fault in (Fault.REFUSED, Fault.UNSUPPORTED)
+    assert asked == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (500, "property 'user' is unsupported"),
+        (400, "the user is not supported"),
+        (400, "Invalid 'user': string too long"),
+        (400, ""),
+    ],
+)
+def test_other_refusals_teach_nothing(code: int, said: str) -> None:
+    """Law: only a refusal that names the field, and says that it isn't known, is one."""
+    form = UpstreamForm()
+    assert form.learn(code, read_complaint({"error": {"message": said}})) == form
+    assert form.learn(400, UpstreamComplaint()) == form
