@@ -152,7 +152,7 @@ _ROLES = (*(role for turns in TURNS for role in turns.roles), *_STOPS)
 _RESULTS = tuple(result for turns in TURNS for result in turns.results)
 ENDS = (*_ENDS, *_STOPS)
 """What the gate holds."""
-GIVEN_RESULTS = tuple(result for result in _RESULTS if "observation" not in result)
+GIVEN_RESULTS = (*(result for result in _RESULTS if result != "<observations?>"), r"<\|observation\|>")
 """What the gate holds where tools are declared."""
 GIVEN_RESULT = re.compile(rf"(?:{'|'.join(GIVEN_RESULTS)})(?![,.:;)]|[ \t]+(?-i:[a-z]))", re.IGNORECASE)
 RESULT_ALONE = re.compile(rf"\s*+{GIVEN_RESULT.pattern}[ \t]*\r?\n", re.IGNORECASE)
