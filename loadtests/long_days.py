@@ -137,6 +137,7 @@ def main() -> int:
     budget = {"per_session": None, "per_hour": None}
     reliability = {"token_budget": budget, "context": "shorten", "escalation": {"chain": ["fast"]}}
     rows = []
+    ROWS.parent.mkdir(exist_ok=True)
     with short_folder() as folder, run_server({"tiers": {"fast": tier}, "reliability": reliability}, folder) as running:
         for agent in args.agents:
             for row in run_session(agent, running.url, folder, args.turns):

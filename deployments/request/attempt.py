@@ -26,6 +26,7 @@ from reliability.confidence import TEXT_CHARS_MAX, Gauge
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind, Loop
 from reliability.prefix import LostPrefix
+from reliability.tools.turns import RESULT_ALONE
 from reliability.types import (
     CallDelta,
     ChatRequest,
@@ -50,6 +51,7 @@ Question = Callable[[], Judged]
 # looked at again, to settle whether it is a call, even more.
 WEIGHT = 4
 OPEN_WEIGHT = 16
+HEAD_CHARS = 64
 # Before a replica has taken the request: nothing is known of its queue.
 NOT_TAKEN = Prefilled(tokens=0, of_tokens=0, left_s=0.0, waits_behind=0)
 
@@ -86,6 +88,7 @@ class AttemptState:
         self.scan = AnswerScan(enabled=plan.expected.loops is not None, tools=bool(plan.expected.toolbox.tools))
         hold = Hold.ALL if plan.text_committed else plan.hold
         self.delivery = Delivery(plan.expected, hold, begun, logprobs=plan.logprobs)
+        self.head = ""  # of its text
         self.ttft_ns: int | None = None
         self.end: Finish | Failed | None = None
         self.judged: Judged | None = None
@@ -187,6 +190,10 @@ class AttemptState:
         if self.ttft_ns is None:
             self.ttft_ns = now_ns - self.plan.started_ns
         self.spending.write(event)
+        if len(self.head) < HEAD_CHARS and isinstance(event, Text):
+            self.head += event.text[:HEAD_CHARS]
+            if self.plan.expected.toolbox.tools and not self.plan.begun and RESULT_ALONE.match(self.head):
+                self.end = Finish(reason=FinishReason.STOP)  # behind a result that it gives itself all is made up
         if isinstance(event, CallDelta):
             self.scan.step(event)
             if self.scan.stopped_for_calls:

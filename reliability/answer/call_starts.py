@@ -38,7 +38,7 @@ from reliability.tools.formats import (
     is_quoted,
 )
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
-from reliability.tools.turns import ENDS, list_fences
+from reliability.tools.turns import ENDS, GIVEN_RESULTS, list_fences
 
 SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
 SPACES_MAX = 64  # white space between a fence or a tag and a candidate
@@ -56,7 +56,7 @@ _CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELO
 _TURN_ENDS = [Start(end) for end in dict.fromkeys(ENDS)]
 _DELIMITERS = [
     start
-    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS)
+    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS, *map(Start, GIVEN_RESULTS))
     if start.place is Place.ANYWHERE and start.tail is None
 ]
 _SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}

@@ -7,6 +7,10 @@ A model that isn't stopped at the end of its turn writes the conversation on. Th
     {call}<tool_response>21</tool_response>{call}     behind a call: a result, or another role
     {call}\\n**Output:** 21\\n{call}                    between two calls: a line that gives a result
 
+An answer that begins with a tool's result, and no call before it, gives a result that no tool has given:
+
+    <tool_response>\\n21\\n</tool_response>            a call that can't be read: the model is asked again
+
 In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of. The expressions are
 made as `Format.opens` is (`formats.py`), so that a cut text can be asked whether it ends in one.
 """
@@ -148,6 +152,11 @@ _ROLES = (*(role for turns in TURNS for role in turns.roles), *_STOPS)
 _RESULTS = tuple(result for turns in TURNS for result in turns.results)
 ENDS = (*_ENDS, *_STOPS)
 """What the gate holds."""
+GIVEN_RESULTS = (*(result for result in _RESULTS if result != "<observations?>"), r"<\|observation\|>")
+"""What the gate holds where tools are declared."""
+GIVEN_RESULT = re.compile(rf"(?:{'|'.join(GIVEN_RESULTS)})(?![,.:;)]|[ \t]+(?-i:[a-z]))", re.IGNORECASE)
+RESULT_ALONE = re.compile(rf"\s*+{GIVEN_RESULT.pattern}[ \t]*\r?\n", re.IGNORECASE)
+"""How an answer begins that goes on with a result which it gives itself."""
 MARKS = (*_ENDS, *_ROLES, *_RESULTS)
 
 _OWN = tuple(own for turns in TURNS for own in turns.own)

@@ -110,7 +110,7 @@ def chat_streamed(events: list[Event], finish: Finish) -> Given:
 
 def messages_whole(events: list[Event], finish: Finish) -> Given:
     """Messages, in one piece."""
-    collector = _MessageCollector(answer_id="msg_1", thinking=False)
+    collector = _MessageCollector(answer_id="msg_1", thinking=False, run=RUN)
     collector.take(events)
     message = Message.model_validate(json.loads(collector.body("fast", finish)))
     return [(block.name, block.input) for block in message.content if block.type == "tool_use"]

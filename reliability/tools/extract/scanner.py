@@ -99,9 +99,8 @@ def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, told
 
 
 def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) -> bool:
-    """Return whether everything in a text is delivered as it stands. What stands before `begin` is
-    prose; it is seen, and not read again. Where the text isn't `complete`, it is none as long as a
-    call that waits for the next one may get it."""
+    """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose; it is seen,
+    not read again. Where the text isn't `complete`, it is none while a call that waits for the next one may get it."""
     walk = _walk(text, box, begin=begin, whole=False)
     return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
 
@@ -237,9 +236,9 @@ class _Walk(Findings):
         elif delimiter.kind == "says":
             if self.is_used(delimiter):
                 self.take_apart(delimiter.start, delimiter.end)
-        elif delimiter.kind == "turn" and self._look_at_turn(delimiter):
-            self.end_answer(delimiter.start, delimiter.end)
-        elif not self.box.tools or delimiter.kind == "turn" or self._is_mentioned(delimiter):
+        elif delimiter.kind == "turn":
+            self._look_at_turn(delimiter)
+        elif not self.box.tools or self._is_mentioned(delimiter):
             return
         elif delimiter.kind is Reader.ENVELOPE:
             self._read_envelope(delimiter)
@@ -248,20 +247,21 @@ class _Walk(Findings):
         else:
             self._read_in_the_open(delimiter)
 
-    def _look_at_turn(self, mark: Delimiter) -> bool:
-        """Return whether the answer ends at a mark of its turn, or of the next one."""
+    def _look_at_turn(self, mark: Delimiter) -> None:
+        """End the answer at a mark of its turn, or of the next one; report a result that no tool has given."""
         if harmony.is_header(self.text, mark.start):
             self._look_at_header(mark)
-            return False
+            return
         behind = bool(self.calls or self.malformed or self.row.reaches(self.text, mark.start))
-        ends = self.may_end and ends_answer(
-            self.text, mark.start, mark.end, begins=self.begins, behind_call=behind, opened=self.turn_opened
-        )
-        if ends and not is_in_code_block(self.fences, self.base + mark.start):
-            return True
+        if self.may_end and not is_in_code_block(self.fences, self.base + mark.start):
+            if ends_answer(
+                self.text, mark.start, mark.end, begins=self.begins, behind_call=behind, opened=self.turn_opened
+            ):
+                self.end_answer(mark.start, mark.end)
+                return
+            self.report_own_result(mark.start)
         self.turn_opened = self.turn_opened or opens_turn(self.text[mark.start : mark.end])
         self.at = skip_ends(self.text, self.at)
-        return False
 
     def _look_at_header(self, mark: Delimiter) -> None:
         """Read on in messages where a header stands behind other text, and drop a mark of one that stands alone."""

@@ -36,7 +36,7 @@ from reliability.tools.formats import (
     is_quoted,
 )
 from reliability.tools.schema.toolbox import ToolBox
-from reliability.tools.turns import is_in_code_block
+from reliability.tools.turns import GIVEN_RESULT, is_in_code_block
 
 MALFORMED_MAX = 32
 _LOOK_CHARS = 400
@@ -47,6 +47,7 @@ _SHOWN_BEFORE = re.compile(
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
     re.IGNORECASE,
 )
+_OWN_RESULT = "a tool's result that no tool has given: call the tool, and wait for what it gives"
 _WRECK = "a declared tool and its arguments, in a form that is no call"
 _LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 
@@ -319,6 +320,16 @@ class Findings:
         least = max(self.kept, self.row.end, start - _LOOK_CHARS)
         line = max(self.text.rfind("\n", least, start) + 1, least)
         return not self.text[line:start].strip()
+
+    def report_own_result(self, start: int) -> None:
+        """Report a tool's result that begins here, unless it is announced as what one looks like."""
+        result = GIVEN_RESULT.match(self.text, start) if self.box.tools and self.begins_line(start) else None
+        if result is None:
+            return
+        self.undecided = self.undecided or not self.text[result.end() :].strip(" \t")
+        quoted = is_block_quoted(self.text, self.begins, start, whole=self.whole)
+        if not quoted and not self.text[max(self.begins, start - SHOWN_CHARS) : start].rstrip().endswith(":"):
+            self.report_malformed(start, len(self.text), _OWN_RESULT, "result")
 
     def is_shown(self, start: int) -> bool:
         """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""

@@ -25,7 +25,19 @@ from reliability.types import (
     Reason,
     RefuseCode,
 )
-from tests.support.driving import ANSWERS, CHAIN, drive_once, make_ports, make_run, scripted, tell_in_turn, text_of
+from tests.support.driving import (
+    ANSWERS,
+    CALL,
+    CHAIN,
+    calls_of,
+    drive_once,
+    make_ports,
+    make_run,
+    say,
+    scripted,
+    tell_in_turn,
+    text_of,
+)
 
 
 def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tuple[Run, list[Event]]:
@@ -204,6 +216,25 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
     assert not run.finish.usage.exact
     assert 100 <= run.finish.usage.completion_tokens <= 1000
     assert 1000 < len(text_of(events)) < 2500
+
+
+@pytest.mark.parametrize("hold_all", [False, True])
+@pytest.mark.parametrize("before", ["", "I look. \n"])
+def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(before, hold_all):
+    """Law: nothing of the result leaves, the model is told to call, and its call does. An answer that begins with a
+    result is closed there."""
+    result = "<tool_response>\n" + "".join(f"{line}: made up\n" for line in range(100)) + "</tool_response>"
+    tiers, asked = tell_in_turn(["fast"], [say(before + result), [CALL]])
+
+    run, events = drive_once(tiers, hold_all=hold_all)
+
+    assert calls_of(events) == [("f", '{"a": 1}')]
+    assert "made up" not in text_of(events)
+    assert "no tool has given" in str(asked[1].messages[-1]["content"])
+    first = run.attempts[0]
+    assert first.flaw is Flaw.TOOL_CALL_INVALID
+    assert first.usage is not None
+    assert (first.usage.completion_tokens < 50) is not bool(before)
 
 
 async def test_a_reader_that_leaves_is_written_down():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.tools import build_toolbox, extract_calls
-from reliability.tools.turns import TURNS
+from reliability.tools.turns import GIVEN_RESULTS, TURNS
 from tests.support.extracting import BOX, CALL
 from tests.support.renderings import tool
 from tests.support.streaming import cut_at, inked, play, whole
@@ -72,6 +72,40 @@ def test_calls_behind_a_made_up_result_are_dropped(mark):
         assert whole(text, BOX).calls == [("search", {"query": "x"})]
         assert extract_calls(text, BOX).behind == 1
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+
+
+OWN = sorted({example(result) for result in GIVEN_RESULTS})
+
+
+@pytest.mark.parametrize("mark", OWN)
+def test_a_result_that_no_tool_has_given_is_no_answer(mark):
+    """Law: where tools are declared and no call stands before it, the answer is refused, with the calls that rest on
+    it; without tools it is text."""
+    for text in (f"{mark}\n21\n", f'\n{mark}{{"a": 1}}', f"{ANSWER}\n\n{mark}21", f"{mark}\n21\n{ONE}"):
+        assert whole(text, BOX).refused
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+        if ONE not in text:
+            assert whole(text, NONE) == ([], False, inked(text))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "{m} is how a result begins.",
+        "`{m}` opens one.",
+        "It looks like this:\n\n{m}\n21\n",
+        "```\n{m}\n21\n```\nThat is one.",
+        "- {m}: a result",
+        "See {m}\n21",
+        "> {m}\n> 21",
+    ],
+)
+def test_a_result_may_be_shown(said):
+    """Law: in a sentence, in code, announced or quoted, it is the answer's, in any pieces."""
+    for mark in OWN:
+        text = said.format(m=mark)
+        assert whole(text, BOX) == ([], False, inked(text)), text
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
 
 
 LINES = [
