@@ -247,7 +247,7 @@ class HostedTier:
             logprobs=logprobs,
             strict=strict,
             bound=bound,
-            left_out=self._form.list_left_out(request.extra),
+            left_out=self._form.list_left_out(request),
             names=[tool["function"]["name"] for tool in request.tools],
         )
 

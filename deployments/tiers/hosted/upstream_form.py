@@ -2,8 +2,9 @@
 
 Beside the conversation (`HistoryForm`, `Missing`) these are the fields that it refuses. OpenAI's models since o1 want
 the number of tokens as `max_completion_tokens`. Groq, Mistral, Cerebras and Gemini refuse each field that they don't
-know; agents send some to every API. Those that change no words of an answer, and wishes about thinking, are left out
-there (`list_left_out` tells the report). What else is refused (`logit_bias`, `seed`) another tier may take.
+know, and models that reason take no temperature; agents send some to every API. Those that change no words of an
+answer, and wishes about thinking and sampling, are left out there (`list_left_out` tells the report). What else is
+refused (`logit_bias`, `seed`) another tier may take.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.missing_thoughts import Missing, find_missing
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
+from reliability.types import ChatRequest
 
 _OURS = frozenset({"max_tokens", "stream_options"})  # this server sends them with each request
 _DISPENSABLE = frozenset({
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "client_metadata", "prediction", "parallel_tool_calls", "verbosity", "reasoning_effort", "reasoning", "thinking",
-    "thinking_budget", "enable_thinking", "chat_template_kwargs",
+    "thinking_budget", "enable_thinking", "chat_template_kwargs", "temperature", "top_p", "top_k", "min_p",
+    "frequency_penalty", "presence_penalty",
 })  # fmt: skip
 _REFUSES_FIELD = re.compile(
     r"unsupported|not? support|n't support|not permitted|not allowed|extra_forbidden|unrecognized|must be one of"
@@ -57,9 +60,11 @@ class UpstreamForm:
         fit = {name: value for name, value in body.items() if name not in self.refused}
         return fit | ({"max_completion_tokens": body["max_tokens"]} if "max_tokens" in self.refused else {})
 
-    def list_left_out(self, asked: Mapping[str, Any]) -> list[str]:
+    def list_left_out(self, request: ChatRequest) -> list[str]:
         """List the client's fields that aren't sent."""
-        return sorted(self.refused & asked.keys())
+        return sorted(
+            name for name in self.refused - _OURS if name in request.extra or getattr(request, name, None) is not None
+        )
 
 
 def _names(complaint: UpstreamComplaint, name: str) -> bool:

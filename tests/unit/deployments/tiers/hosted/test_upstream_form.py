@@ -88,8 +88,24 @@ def test_the_limit_of_tokens_goes_by_the_name_that_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["seed", "logit_bias", "frequency_penalty", "temperature", "response_format", "tools"]
+    ("field", "words"),
+    [
+        ("temperature", "'{}' does not support 0 with this model. Only the default (1) value is supported."),
+        ("temperature", "Unsupported parameter: '{}' is not supported with this model."),
+        ("top_p", "`{}` is not supported with this model"),
+    ],
 )
+def test_a_model_that_takes_no_temperature_answers_without(field: str, words: str) -> None:
+    """Law: a model that reasons would refuse the request for ever; the report says that the wish has no effect."""
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: refuse(seen, {field}, words))
+        (events,) = answers(hosted_tier(upstream), ask(**{field: 0.2}))
+
+    assert text_of(events) == "Fine."
+    assert f"takes no {field}" in notes_of(events)
+
+
+@pytest.mark.parametrize("field", ["seed", "logit_bias", "response_format", "tools"])
 def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
     """Law: a field that the words of an answer depend on is another tier's to honour."""
     extra = EXTRA | {field: 1}
