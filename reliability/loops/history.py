@@ -51,7 +51,7 @@ from reliability.loops.comparison.findings import (
     has_failed,
     summary,
 )
-from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, follow_figures, mask_figures
+from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, find_news, follow_figures, mask_figures
 from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
@@ -206,7 +206,8 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
             texts = [text for lap in laps if (text := lap.get(key)) is not None]
             changes = max(changes, _count_changes(texts, row.is_equal))
             step = key in row.steps_in(place)
-            told = max(told, follow_figures(texts, has_failed(newest), step))
+            failed = has_failed(newest)
+            told = max(told, follow_figures(texts, failed, step), find_news(texts, failed))
     return told if changes >= CHANGES_MIN else Movement.PROGRESS
 
 

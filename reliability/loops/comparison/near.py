@@ -15,6 +15,8 @@ end, a drift, or nothing. Where most of them tell nothing, one that drifts is ch
     is no number (a clock, a hash)                                     nothing
     is a price                                                         DRIFT
 
+Words tell, too (`find_news`): the next page of a list is nearly all frame, and what is new on it no lap has said before.
+
 Invariants: `CHARS` at each end of a result for what costs more than a search; `LINES_MAX` lines are sorted.
 """
 
@@ -84,9 +86,9 @@ def find_difference(a: str, b: str) -> tuple[str, str]:
     return _clip(a[start : len(a) - end]), _clip(b[start : len(b) - end])
 
 
-def _clip(text: str) -> str:
+def _clip(text: str, chars: int = 2 * CHARS) -> str:
     """Cut the middle out of a long text."""
-    return text if len(text) <= 2 * CHARS else f"{text[:CHARS]}\n{text[-CHARS:]}"
+    return text if len(text) <= chars else f"{text[: chars // 2]}\n{text[-chars // 2 :]}"
 
 
 def mask_figures(text: str) -> str:
@@ -160,6 +162,11 @@ def _collect_states(value: Any, depth: int = DEPTH) -> list[Any]:
 
 
 LAPS_MAX = 8
+#: So many new pairs of words in every lap are more than a random name; so many are more than a tip or an advertisement.
+NEWS_DRIFT, NEWS_PROGRESS = 6, 16
+NEWS_CHARS = 8_000
+#: A word, and no part of a digest.
+_WORD = re.compile(r"(?<![\w+/=-])[^\W\d_]{2,20}(?![\w+/=-])")
 LABEL_BEFORE, LABEL_BEHIND = 32, 20
 COLUMNS_MAX = 400
 
@@ -208,11 +215,26 @@ def follow_figures(texts: Sequence[str], failed: bool, step: bool = False) -> Mo
     return Movement.DRIFT if told[Movement.DRIFT] > (0 if step else told[Movement.NOTHING]) else Movement.NOTHING
 
 
-def _trim_shared(texts: list[str]) -> list[str]:
+def find_news(texts: Sequence[str], failed: bool) -> Movement:
+    """Tell whether every result of a call, oldest first, says in words what none before it said."""
+    laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]], NEWS_CHARS)
+    seen: set[tuple[str, str]] = set()
+    news = []
+    for lap in laps:
+        pairs = set(pairwise(_WORD.findall(lap)))
+        news.append(len(pairs - seen))
+        seen |= pairs
+    least = 0 if failed else min(news[1:], default=0)
+    if least >= NEWS_PROGRESS:
+        return Movement.PROGRESS
+    return Movement.DRIFT if least >= NEWS_DRIFT else Movement.NOTHING
+
+
+def _trim_shared(texts: list[str], chars: int = 2 * CHARS) -> list[str]:
     """Leave out the lines that all the texts share at both ends, and the middle of what is long all the same."""
     ends = [count_shared_ends(texts[0], text) for text in texts[1:] if text != texts[0]]
     start, end = min((start for start, _ in ends), default=0), min((end for _, end in ends), default=0)
-    return [_clip(text[start : len(text) - end]) for text in texts]
+    return [_clip(text[start : len(text) - end], chars) for text in texts]
 
 
 def _judge_column(values: list[str], text: str, place: re.Match[str], step: bool) -> Movement:
