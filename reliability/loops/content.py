@@ -83,13 +83,14 @@ _FIGURE = re.compile(rf"[\d{_CHINESE}]")
 _COUNT = r"(1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14})"
 _START = r"(?<![\w.,:/#$€£-])"
 _TIMES = re.compile(
-    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?(?:(?:more|further|weitere) )?"
-    r"(?:times|mal|veces|fois|volte|vezes|раза?|gånger|razy|keer"
+    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?(?:(?:more|further|weitere|test) |\w{{4,12}}(?:ate|ive|ical) )?"
+    r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
     r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps)\b"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
-    rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) {_COUNT} (?=[a-z]{{3}}))"
+    rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send|take|collect|record"
+    rf"|print|copy) {_COUNT} (?=[a-z]{{3}}))"
     r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
 #: Behind it: a comparison, a rate.
@@ -105,6 +106,9 @@ _REPORTS_TIMES = re.compile(
 _SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
 _CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
 _ENDLESS = re.compile(
+    r"\b(?:(?:re-?)?run|press|click|tap|swipe|scroll|skip|flip|roll|toss|spin|draw|poll|check|watch|monitor|ping|query"
+    r"|refresh|wait|move|walk|step|turn|raise|lower)\b(?:(?!\b(?:and|then)\b).){0,60}?\buntil (?!(?:i|we)\b).*"
+    r"|\b(?:alert|notify|warn) me (?:when|if|once|as soon as)\b(?! you\b).*|"
     r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
     r"|(?:every|each) (?:\d{1,3} |few |other )?(?:second|minute|hour|day|night|morning|tick)s?"
     r"|until (?:i|we) (?:stop|say|tell|interrupt|cancel|call)|until (?:further notice|(?:you're|you are|being) told"
@@ -209,12 +213,20 @@ class PersonsOrder(NamedTuple):
 
 
 def read_order(text: str) -> PersonsOrder:
-    """Read what a request orders; a longer one than `REQUEST_CHARS` orders nothing."""
-    if len(text) > REQUEST_CHARS:
+    """Read what a request orders, beside what a harness adds; a longer one than `REQUEST_CHARS` orders nothing."""
+    lower = _drop_elements(text).lower()
+    if len(lower) > REQUEST_CHARS:
         return PersonsOrder()
-    lower = text.lower()
     endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
     return PersonsOrder(_read_number(lower), _read_times(lower), endless)
+
+
+def _drop_elements(text: str) -> str:
+    """Drop what a harness adds in its elements; what follows one that doesn't end is dropped with it."""
+    for tag in HARNESS_TAGS:
+        head, *parts = text.split(f"<{tag}>")
+        text = head + "".join(part.partition(f"</{tag}>")[2] for part in parts)
+    return text
 
 
 def _read_number(lower: str) -> int:

@@ -14,8 +14,8 @@ with the same results. The answer about to leave (`candidate`) counts as the new
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
-found": they break at twice the limit. A shell or a browser does something else with every argument, so its failures are
-left to the judge. TEXTS: thoughts are the text of an answer that holds nothing else. Every user message but a bare "go
+found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
+argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the text of an answer that holds nothing else. Every user message but a bare "go
 on" re-arms it, and so does a call with a result. Thoughts alone are notes, however they differ, whose results only
 repeat, count or confirm them.
 
@@ -63,7 +63,11 @@ PUSHED_LAPS = 2
 ERROR_CHARS = 2_000
 #: An error shorter than this ("error") says too little to be the same error.
 ERROR_CHARS_MIN = 8
-_LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b", re.IGNORECASE)
+_LOOKUP = re.compile(
+    r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b|\b(?:404|410)\b"
+    r"|\bnot[ _]resolved?\b|\benotfound\b",
+    re.IGNORECASE,
+)
 TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
 #: So many texts are looked at for each repetition that is asked about.
 TEXTS_MAX = 64
@@ -246,7 +250,8 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         _poll_thresholds(config) if row.is_ordered(1) else (config.duplicate_threshold, config.break_threshold)
     )
     count, echoes = 0, bool(_LOOKUP.search(text))
-    for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
+    most = max(2 * max(warn, limit, 1), row.order.times, row.order.number)
+    for index in range(row.size - 1, max(row.size - most - 2, -1), -1):
         error = _read_error_at(row, index)
         if error is None or error[0] != tool:
             break
@@ -258,7 +263,8 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     if row.is_ordered(1):
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
         return None if warn < count < limit else _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
-    return _build_streak_loop(Kind.ERRORS, count, warn, 2 * limit if echoes else limit, text, tool)
+    limit = max(2 * limit if echoes else limit, row.order.times, row.order.number if echoes else 0)
+    return _build_streak_loop(Kind.ERRORS, count, max(warn, row.order.times), limit, text, tool)
 
 
 def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:

@@ -42,6 +42,8 @@ from reliability.loops.text_calls import read_text_calls
 MESSAGES_MAX = 256
 #: How far back the user's last request is looked for.
 REQUEST_MESSAGES_MAX = 2_048
+#: So many of the user's messages are one request, each but the first an answer to a question.
+ASKED_MAX = 4
 #: How many user messages before and after one are looked at for one that says the same, and how much of them.
 NEIGHBOURS = 16
 WORDS_CHARS = 2_000
@@ -90,14 +92,25 @@ class _ConversationTail:
         return self.lowest
 
     def find_request(self, start: int) -> str:
-        """Find what the user said last before an index, be it only a few words or long ago."""
+        """Find what the user said last before an index, be it only a few words or long ago; where that answers the
+        model's questions, what led to them stands before it."""
+        said: list[str] = []
         for index in range(start - 1, max(-1, start - 1 - REQUEST_MESSAGES_MAX), -1):
             message = self.messages[index]
             if not isinstance(message, dict) or message.get("role") != "user":
                 continue
             if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
-                return read_own_text(message)
-        return ""
+                said.insert(0, read_own_text(message))
+                if len(said) == ASKED_MAX or not self.answers_question(index):
+                    break
+        return "\n".join(said)
+
+    def answers_question(self, index: int) -> bool:
+        """Return whether the message stands behind a question of the model."""
+        before = self.messages[index - 1] if index else None
+        if not isinstance(before, dict) or before.get("role") != "assistant":
+            return False
+        return read_own_text(before).rstrip(" \n*_\"')").endswith(("?", "？", "؟"))
 
     def is_own(self, index: int) -> bool:
         """Return whether the user message is the user's own, and more than a "go on"."""

@@ -32,7 +32,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.findings import Memo, dumps
-from reliability.loops.comparison.same_result import count_shared_ends
+from reliability.loops.comparison.same_result import count_shared_ends, mask_line
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 
 CHARS = 2_000
@@ -61,7 +61,7 @@ def is_near_result(older: str, newer: str, threshold: float, memo: Memo) -> bool
     a, b = older.strip(), newer.strip()
     if not a or not b:
         return False
-    if _is_shuffled(a, b):
+    if _is_shuffled(a, b, memo):
         return True
     known_a, value_a = memo.parse(older)
     known_b, value_b = memo.parse(newer)
@@ -109,10 +109,13 @@ def _has_words_enough(text: str, x: str, y: str) -> bool:
     return letters >= LETTERS_MIN and changed <= FIGURES_MAX * len(text)
 
 
-def _is_shuffled(a: str, b: str) -> bool:
+def _is_shuffled(a: str, b: str, memo: Memo) -> bool:
+    """Return whether the two hold the same lines in another order, but for volatile fields."""
     if not 2 <= a.count("\n") <= LINES_MAX or a.count("\n") != b.count("\n"):
         return False
-    return sorted(map(str.strip, a.split("\n"))) == sorted(map(str.strip, b.split("\n")))
+    x, y = (Counter(map(str.strip, text.split("\n"))) for text in (a, b))
+    left, right = (sorted(mask_line(line, memo) for line in lines.elements()) for lines in (x - y, y - x))
+    return left == right
 
 
 def _spell(value: Any) -> str:

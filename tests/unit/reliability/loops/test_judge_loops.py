@@ -150,6 +150,27 @@ def test_30_a_chant_inside_one_answer_is_found(text: str) -> None:
     assert found.kind is Kind.CYCLE
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result"),
+    [
+        ("HassTurnOn", {"name": "desk lamp"}, {"success": True}),
+        ("light_turn_off", {"entity_id": "light.desk"}, "The light was turned off"),
+        ("send_email", {"to": "bob", "body": "Hello"}, "Email sent, 4f8c2a91d07b6e35"),
+        ("execute_sql", {"query": "DELETE FROM logs WHERE old LIMIT 1000"}, "DELETE 0"),
+    ],
+)
+def test_30_what_is_done_once_is_no_step(tool: str, arguments: dict[str, str], result: object) -> None:
+    """A lamp that is on stays on, and a letter that was sent was sent."""
+    assert stages([USER, *acted(tool, arguments, result) * 5])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
+
+
+def test_30_a_browser_that_points_at_nothing_is_a_loop() -> None:
+    """Law: a click that finds its element in no lap is nudged, and broken as what isn't found is."""
+    clicks = [m for i in range(11) for m in acted("browser_click", {"ref": f"e{i}"}, f"Error: Ref e{i} not found")]
+    found = stages([USER, *clicks])
+    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (3, 10)
+
+
 def test_31_three_equal_texts_in_a_row() -> None:
     """The third equal text with no call between is nudged, the fifth breaks; "continue" changes nothing."""
     go_on = {"role": "user", "content": "Continue."}

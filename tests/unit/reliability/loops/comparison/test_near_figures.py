@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.comparison.near import LAPS_MAX, Movement, follow_figures
+from reliability.loops.comparison.near import LAPS_MAX, Movement, find_news, follow_figures
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,24 @@ def test_texts_that_hold_other_figures_tell_nothing() -> None:
     """Where a figure comes or goes nobody knows which is which; and one lap tells nothing."""
     assert follow_figures(["1 done", "2 done of 3"], False) is Movement.NOTHING
     assert follow_figures(["1 % done"], False) is Movement.NOTHING
+
+
+FRAME = "\n".join(f"link {chr(97 + n % 26)} of the navigation" for n in range(90))
+
+
+@pytest.mark.parametrize(
+    ("words", "movement"), [(2, Movement.NOTHING), (10, Movement.DRIFT), (30, Movement.PROGRESS)]
+)
+def test_new_words_in_every_lap_are_news(words: int, movement: Movement) -> None:
+    """Law: many words that no lap has said are another page, some may be an advertisement, two are a random name."""
+    laps = [[chr(97 + lap) + chr(97 + n % 26) + chr(97 + n // 26) for n in range(words)] for lap in range(6)]
+    texts = ["\n".join((FRAME, *lap, FRAME)) for lap in laps]
+    assert find_news(texts, False) is movement
+    assert find_news([*texts, texts[0]], False) is Movement.NOTHING
+    assert find_news(texts, True) is Movement.NOTHING
+
+
+def test_digests_are_no_words() -> None:
+    """Law: the letters of a random name say nothing, however many there are."""
+    texts = [f"{FRAME}\nsha512-{'/'.join(chr(97 + lap) * n for n in range(2, 30))}==\n{FRAME}" for lap in range(5)]
+    assert find_news(texts, False) is Movement.NOTHING
