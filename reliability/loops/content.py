@@ -83,7 +83,8 @@ _FIGURE = re.compile(rf"[\d{_CHINESE}]")
 _COUNT = r"(1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14})"
 _START = r"(?<![\w.,:/#$€£-])"
 _TIMES = re.compile(
-    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?(?:(?:more|further|weitere|test) |\w{{4,12}}(?:ate|ive|ical) )?"
+    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
+    r"(?:(?:more|further|weitere|test) |\w{4,12}(?:ate|ive|ical) )?"
     r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
     r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps)\b"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b"

@@ -15,8 +15,8 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
-argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the text of an answer that holds nothing else. Every user message but a bare "go
-on" re-arms it, and so does a call with a result. Thoughts alone are notes, however they differ, whose results only
+argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the text of
+an answer that holds nothing else. Every user message but a bare "go on" re-arms it, and so does a call with a result. Thoughts alone are notes, however they differ, whose results only
 repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
@@ -51,7 +51,14 @@ from reliability.loops.comparison.findings import (
     has_failed,
     summary,
 )
-from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, find_news, follow_figures, mask_figures
+from reliability.loops.comparison.near import (
+    LAPS_MAX,
+    Movement,
+    find_difference,
+    find_news,
+    follow_figures,
+    mask_figures,
+)
 from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig

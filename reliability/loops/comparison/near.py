@@ -15,7 +15,8 @@ end, a drift, or nothing. Where most of them tell nothing, one that drifts is ch
     is no number (a clock, a hash)                                     nothing
     is a price                                                         DRIFT
 
-Words tell, too (`find_news`): the next page of a list is nearly all frame, and what is new on it no lap has said before.
+Words tell, too (`find_news`): the next page of a list is nearly all frame, and no lap before has said what is new on
+it.
 
 Invariants: `CHARS` at each end of a result for what costs more than a search; `LINES_MAX` lines are sorted.
 """

@@ -83,9 +83,7 @@ def test_texts_that_hold_other_figures_tell_nothing() -> None:
 FRAME = "\n".join(f"link {chr(97 + n % 26)} of the navigation" for n in range(90))
 
 
-@pytest.mark.parametrize(
-    ("words", "movement"), [(2, Movement.NOTHING), (10, Movement.DRIFT), (30, Movement.PROGRESS)]
-)
+@pytest.mark.parametrize(("words", "movement"), [(2, Movement.NOTHING), (10, Movement.DRIFT), (30, Movement.PROGRESS)])
 def test_new_words_in_every_lap_are_news(words: int, movement: Movement) -> None:
     """Law: many words that no lap has said are another page, some may be an advertisement, two are a random name."""
     laps = [[chr(97 + lap) + chr(97 + n % 26) + chr(97 + n // 26) for n in range(words)] for lap in range(6)]
