@@ -15,9 +15,9 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
-argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the text of
-an answer that holds nothing else. Every user message but a bare "go on" re-arms it, and so does a call with a result. Thoughts alone are notes, however they differ, whose results only
-repeat, count or confirm them.
+argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the
+text of an answer that holds nothing else. Every user message but a bare "go on" re-arms it, and so does a call with a
+result. Thoughts alone are notes, however they differ, whose results only repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
 more. Steps are nudged once. Where the user asks for a number of steps, or for anything so many times, neither a nudge
