@@ -33,7 +33,7 @@ request (`Memo`): an ordinary history costs a handful of comparisons.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise, takewhile
 
@@ -55,9 +55,9 @@ from reliability.loops.comparison.near import (
     LAPS_MAX,
     Movement,
     find_difference,
-    find_news,
-    follow_figures,
+    find_movement,
     mask_figures,
+    mask_once,
 )
 from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
 from reliability.loops.text_calls import read_text_calls
@@ -215,17 +215,16 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
         laps = [row.results(index) for index in range(place, max(-1, place - period * known), -period)][::-1]
         for key, newest in laps[-1].items():
             texts = [text for lap in laps if (text := lap.get(key)) is not None]
-            changes = max(changes, _count_changes(texts, row.is_equal))
+            changes = max(changes, _count_changes(texts, row))
             step = key in row.steps_in(place)
-            failed = has_failed(newest)
-            told = max(told, follow_figures(texts, failed, step), find_news(texts, failed))
+            told = max(told, find_movement(texts, has_failed(newest), step))
     return told if changes >= CHANGES_MIN else Movement.PROGRESS
 
 
-def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -> int:
+def _count_changes(texts: Sequence[str], row: TurnSequence) -> int:
     """Count the laps whose result differs from the one before. Figures may stand still for a lap."""
-    changed = [find_difference(a.strip(), b.strip()) for a, b in pairwise(texts) if not is_equal(a, b)]
-    worded = any(mask_figures(a) != mask_figures(b) for a, b in changed)
+    changed = [find_difference(a.strip(), b.strip()) for a, b in pairwise(texts) if not row.is_equal(a, b)]
+    worded = any(mask_once(a, row.memo) != mask_once(b, row.memo) for a, b in changed)
     return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 COUNTED_CHARS_MAX = 200_000
-MASKED_CHARS_MAX = 48_000
+MASKED_CHARS_MAX = 24_000
 PARSED_MAX = 8  # values of results that are kept: each is compared with its neighbours
 NO_ARGUMENTS = frozenset({"", "{}", "null"})
 SUMMARY_CHARS = 240

@@ -219,12 +219,6 @@ def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
 
 
-def mask_line(line: str, memo: Memo) -> str:
-    """Mask the volatile fields of a line, where it is short and the memo still masks."""
-    masked = memo.mask(line, _mask) if len(line) <= WHOLE_CHARS else None
-    return line if masked is None else masked
-
-
 def _mask_epochs(x: str, y: str) -> tuple[str, str]:
     """Mask the seconds with which both lines begin, where they are moments of one clock."""
     a, b = _EPOCH.match(x), _EPOCH.match(y)
