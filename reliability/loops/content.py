@@ -86,12 +86,12 @@ _TIMES = re.compile(
     rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
     r"(?:(?:more|further|weitere|test) |\w{4,12}(?:ate|ive|ical) )?"
     r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
-    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps)\b"
+    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
+    r"|measurements|readings|screenshots|photos)\b"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
-    rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send|take|collect|record"
-    rf"|print|copy) {_COUNT} (?=[a-z]{{3}}))"
+    rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) {_COUNT} (?=[a-z]{{3}}))"
     r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
 #: Behind it: a comparison, a rate.
@@ -99,17 +99,19 @@ _COMPARES = re.compile(r" (?:as|a|an|the|per|out|more|less|better|(?!over\b)\w{2
 #: Before it: a report of what has happened, a question why, a ban.
 _REPORTS_TIMES = re.compile(
     r"^(?!.*\b(?:until|before)\b).*(?:\b(?:why|warum|pourquoi|don't|do not|never|nicht|jamais)\b"
-    r"|\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|happen(?:s|ed)|occur(?:s|red)|appears|broke|breaks|went|died|hung|ran"
+    r"|\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|happen(?:s|ed)|occur(?:s|red)|appears|broke|breaks|went|died|hung|ran|took"
     r"|(?:the|these|those|last|past|previous)"
     r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?\w{2,12}ed)"
     r"(?: (?:it|them|this|already|about|around|at least|up to))? $)"
 )
 _SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
 _CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
+#: What is waited for, and not worked for.
+_COMES = r"(?!(?:i|we)\b|.*\b(?:pass|passes|works?|green|fixed|done|finished|completed?|correct|right|bugs?|solved)\b)"
 _ENDLESS = re.compile(
-    r"\b(?:(?:re-?)?run|press|click|tap|swipe|scroll|skip|flip|roll|toss|spin|draw|poll|check|watch|monitor|ping|query"
-    r"|refresh|wait|move|walk|step|turn|raise|lower)\b(?:(?!\b(?:and|then)\b).){0,60}?\buntil (?!(?:i|we)\b).*"
-    r"|\b(?:alert|notify|warn) me (?:when|if|once|as soon as)\b(?! you\b).*|"
+    r"(?:^|\band |\bthen )\W{0,4}(?:please )?(?:(?:(?:re-?)?run|press|click|tap|swipe|scroll|skip|flip|roll|toss|spin"
+    r"|draw|poll|check|watch|monitor|ping|query|refresh|wait|move|walk|turn|raise|lower)\b(?:(?!\b(?:and|then)\b).){0,60}?"
+    rf"\buntil |(?:alert|notify|warn) me (?:when|if|once|as soon as) (?!you\b)){_COMES}.*|"
     r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
     r"|(?:every|each) (?:\d{1,3} |few |other )?(?:second|minute|hour|day|night|morning|tick)s?"
     r"|until (?:i|we) (?:stop|say|tell|interrupt|cancel|call)|until (?:further notice|(?:you're|you are|being) told"

@@ -99,6 +99,8 @@ FOREIGN = """
 10 Run it 10 consecutive times.
 10 Make 10 test runs.
 10 Take 10 readings of the sensor.
+0 Print 20 lines of the log.
+0 It took 4 separate runs to find it.
 10 Testleri 10 kez çalıştır.
 10 شغّل الاختبارات 10 مرات
 0 It failed 10 times yesterday. Why?
@@ -172,6 +174,7 @@ ENDLESS = (
     "Vérifie le service sans arrêt.",
     "每分钟检查一次",
     "Run the check until it fails.",
+    "Roll the dice until you see a six.",
     "Please watch the service until it is up, then go home.",
     "Notify me when the database is up.",
 )
@@ -196,7 +199,9 @@ def test_an_order_of_repetition_without_a_number_has_the_limits_of_a_poll(reques
         "Don't call the same tool over and over.",
         "Find a nonstop flight. Wait until I confirm it.",
         "Run the check and mend the code until it passes.",
-        "It runs until it crashes. Fix it.",
+        "Run the tests until they pass.",
+        "Tests run until the timeout hits. Make them faster.",
+        "Write a script that will alert me when the service is down.",
         "Notify me when you are done.",
     ],
 )
