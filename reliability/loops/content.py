@@ -28,7 +28,7 @@ _REPORTS = re.compile(
     r"\s*(?:I have \*added these files|I updated the files\b|These files have been added"
     r"|Here are summaries of some files|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo"
     r"|The above context|\[?(?:Tool|Command) (?:result|output)|<(?:tool_response|function_results?|observation|output)>"
-    r"|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
+    r"|Observation ?\d{0,3}:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
 #: How a harness urges on an agent that has answered without a call.
@@ -172,6 +172,15 @@ def read_own_text(message: Message) -> str:
     return "\n".join(filter(None, map(_read_text, parts)))
 
 
+def drop_elements(text: str) -> str:
+    """Drop what a harness adds in its elements; one that doesn't end stays."""
+    for tag in HARNESS_TAGS:
+        head, *parts = text.split(f"<{tag}>")
+        cut = ((part, *part.partition(f"</{tag}>")) for part in parts)
+        text = head + "".join(behind if closed else f"<{tag}>{part}" for part, _, closed, behind in cut)
+    return text
+
+
 class Who(Enum):
     """What a user-role message turned out to be."""
 
@@ -197,7 +206,7 @@ def classify_speaker(message: Message) -> Who:
         return Who.REPORTS
     if list_other_parts(message) or not isinstance(message.get("content") or "", (str, list)):
         return Who.SPEAKS
-    words = text.strip().strip(".!… ")
+    words = drop_elements(text).strip().strip(".!… ")
     return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
 
 
@@ -217,19 +226,11 @@ class PersonsOrder(NamedTuple):
 
 def read_order(text: str) -> PersonsOrder:
     """Read what a request orders, beside what a harness adds; a longer one than `REQUEST_CHARS` orders nothing."""
-    lower = _drop_elements(text).lower()
+    lower = drop_elements(text).lower()
     if len(lower) > REQUEST_CHARS:
         return PersonsOrder()
     endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
     return PersonsOrder(_read_number(lower), _read_times(lower), endless)
-
-
-def _drop_elements(text: str) -> str:
-    """Drop what a harness adds in its elements; what follows one that doesn't end is dropped with it."""
-    for tag in HARNESS_TAGS:
-        head, *parts = text.split(f"<{tag}>")
-        text = head + "".join(part.partition(f"</{tag}>")[2] for part in parts)
-    return text
 
 
 def _read_number(lower: str) -> int:

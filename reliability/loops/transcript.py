@@ -9,7 +9,7 @@ as a marker turn. Beside what `content` tells, a user message is not the user's 
   answer that it got ("Reply OK or ALERT.");
 - only shows an image behind a tool's result: it belongs to that result.
 
-A result belongs by its id to the newest turn that has it. A result that a client has
+A result belongs by its id to the newest turn that has it, without a harness's elements. A result that a client has
 cleared is unknown, and unknown equals nothing. An answer with results that holds one call `FOLDED_MIN` times is read as
 a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
 that is delivered holds so many.
@@ -32,6 +32,7 @@ from reliability.loops.content import (
     Message,
     Who,
     classify_speaker,
+    drop_elements,
     list_other_parts,
     read_own_text,
     text_of,
@@ -168,7 +169,7 @@ class _ConversationTail:
 
     def _words_at(self, index: int) -> str:
         if index not in self._words:
-            text = read_own_text(self.messages[index])[:WORDS_CHARS].strip()
+            text = drop_elements(read_own_text(self.messages[index]))[:WORDS_CHARS].strip()
             self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
         return self._words[index]
 
@@ -325,7 +326,7 @@ def _attach(turns: list[_OpenTurn], call_id: str, content: Any) -> None:
 
 def _add_result(texts: list[str], text: str) -> None:
     if texts or not _is_cleared(text):
-        texts.append(text)
+        texts.append(drop_elements(text))
 
 
 def _is_cleared(text: str) -> bool:

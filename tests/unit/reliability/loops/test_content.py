@@ -12,6 +12,7 @@ from reliability.loops.content import (
     NUMBER_MAX,
     Who,
     classify_speaker,
+    drop_elements,
     read_order,
     read_own_text,
     text_of,
@@ -221,6 +222,7 @@ def test_an_order_is_read_beside_what_a_harness_adds(frame: str) -> None:
     """Law: neither the length of a harness's elements nor their figures change what the user orders."""
     assert read_order(frame % "Click it 10 times.").times == 10
     assert read_order(frame % "Click it.").times == 0
+    assert drop_elements(frame % "a <system-reminder> b").count("a <system-reminder> b") == 1
 
 
 @law

@@ -150,6 +150,18 @@ def test_30_a_chant_inside_one_answer_is_found(text: str) -> None:
     assert found.kind is Kind.CYCLE
 
 
+def test_29_what_a_client_adds_to_a_result_is_none_of_it() -> None:
+    """Law: reminders, times and a window that fills change no result, of a native call or of one in the text."""
+    added = "\n<environment_details>\n# Context Window\n{} / 128 tokens at 10:0{}\n</environment_details>"
+    native = [m for i in range(5) for m in acted("npm", {}, "1 failing" + "<system-reminder>x</system-reminder>" * i)]
+    call = "<execute_command>\n<command>npm test</command>\n</execute_command>"
+    written = [
+        m for i in range(5) for m in (said(call), {"role": "user", "content": "1 failing" + added.format(9 * i, i)})
+    ]
+    for laps in (native, written):
+        assert stages([USER, *laps])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "result"),
     [
