@@ -28,7 +28,7 @@ _REPORTS = re.compile(
     r"\s*(?:I have \*added these files|I updated the files\b|These files have been added"
     r"|Here are summaries of some files|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo"
     r"|The above context|\[?(?:Tool|Command) (?:result|output)|<(?:tool_response|function_results?|observation|output)>"
-    r"|Observation:|\[\w+ for '[^'\n]{0,200}'\] Result)",
+    r"|Observation ?\d{0,3}:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
 #: How a harness urges on an agent that has answered without a call.
@@ -83,9 +83,11 @@ _FIGURE = re.compile(rf"[\d{_CHINESE}]")
 _COUNT = r"(1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14})"
 _START = r"(?<![\w.,:/#$€£-])"
 _TIMES = re.compile(
-    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?(?:(?:more|further|weitere) )?"
-    r"(?:times|mal|veces|fois|volte|vezes|раза?|gånger|razy|keer"
-    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps)\b"
+    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
+    r"(?:(?:more|further|weitere|test) |\w{4,12}(?:ate|ive|ical) )?"
+    r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
+    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
+    r"|measurements|readings|screenshots|photos)\b"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
@@ -97,14 +99,19 @@ _COMPARES = re.compile(r" (?:as|a|an|the|per|out|more|less|better|(?!over\b)\w{2
 #: Before it: a report of what has happened, a question why, a ban.
 _REPORTS_TIMES = re.compile(
     r"^(?!.*\b(?:until|before)\b).*(?:\b(?:why|warum|pourquoi|don't|do not|never|nicht|jamais)\b"
-    r"|\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|happen(?:s|ed)|occur(?:s|red)|appears|broke|breaks|went|died|hung|ran"
+    r"|\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|happen(?:s|ed)|occur(?:s|red)|appears|broke|breaks|went|died|hung|ran|took"
     r"|(?:the|these|those|last|past|previous)"
     r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?\w{2,12}ed)"
     r"(?: (?:it|them|this|already|about|around|at least|up to))? $)"
 )
 _SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
 _CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
+#: What is waited for, and not worked for.
+_COMES = r"(?!(?:i|we)\b|.*\b(?:pass|passes|works?|green|fixed|done|finished|completed?|correct|right|bugs?|solved)\b)"
 _ENDLESS = re.compile(
+    r"(?:^|\band |\bthen )\W{0,4}(?:please )?(?:(?:(?:re-?)?run|press|click|tap|swipe|scroll|skip|flip|roll|toss|spin"
+    r"|draw|poll|check|watch|monitor|ping|query|refresh|wait|move|walk|turn|raise|lower)\b(?:(?!\b(?:and|then)\b).){0,60}?"
+    rf"\buntil |(?:alert|notify|warn) me (?:when|if|once|as soon as) (?!you\b)){_COMES}.*|"
     r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
     r"|(?:every|each) (?:\d{1,3} |few |other )?(?:second|minute|hour|day|night|morning|tick)s?"
     r"|until (?:i|we) (?:stop|say|tell|interrupt|cancel|call)|until (?:further notice|(?:you're|you are|being) told"
@@ -165,6 +172,15 @@ def read_own_text(message: Message) -> str:
     return "\n".join(filter(None, map(_read_text, parts)))
 
 
+def drop_elements(text: str) -> str:
+    """Drop what a harness adds in its elements; one that doesn't end stays."""
+    for tag in HARNESS_TAGS:
+        head, *parts = text.split(f"<{tag}>")
+        cut = ((part, *part.partition(f"</{tag}>")) for part in parts)
+        text = head + "".join(behind if closed else f"<{tag}>{part}" for part, _, closed, behind in cut)
+    return text
+
+
 class Who(Enum):
     """What a user-role message turned out to be."""
 
@@ -190,7 +206,7 @@ def classify_speaker(message: Message) -> Who:
         return Who.REPORTS
     if list_other_parts(message) or not isinstance(message.get("content") or "", (str, list)):
         return Who.SPEAKS
-    words = text.strip().strip(".!… ")
+    words = drop_elements(text).strip().strip(".!… ")
     return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
 
 
@@ -209,10 +225,10 @@ class PersonsOrder(NamedTuple):
 
 
 def read_order(text: str) -> PersonsOrder:
-    """Read what a request orders; a longer one than `REQUEST_CHARS` orders nothing."""
-    if len(text) > REQUEST_CHARS:
+    """Read what a request orders, beside what a harness adds; a longer one than `REQUEST_CHARS` orders nothing."""
+    lower = drop_elements(text).lower()
+    if len(lower) > REQUEST_CHARS:
         return PersonsOrder()
-    lower = text.lower()
     endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
     return PersonsOrder(_read_number(lower), _read_times(lower), endless)
 

@@ -14,10 +14,10 @@ with the same results. The answer about to leave (`candidate`) counts as the new
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
-found": they break at twice the limit. A shell or a browser does something else with every argument, so its failures are
-left to the judge. TEXTS: thoughts are the text of an answer that holds nothing else. Every user message but a bare "go
-on" re-arms it, and so does a call with a result. Thoughts alone are notes, however they differ, whose results only
-repeat, count or confirm them.
+found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
+argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the
+text of an answer that holds nothing else. Every user message but a bare "go on" re-arms it, and so does a call with a
+result. Thoughts alone are notes, however they differ, whose results only repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
 more. Steps are nudged once. Where the user asks for a number of steps, or for anything so many times, neither a nudge
@@ -33,7 +33,7 @@ request (`Memo`): an ordinary history costs a handful of comparisons.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise, takewhile
 
@@ -51,7 +51,14 @@ from reliability.loops.comparison.findings import (
     has_failed,
     summary,
 )
-from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, follow_figures, mask_figures
+from reliability.loops.comparison.near import (
+    LAPS_MAX,
+    Movement,
+    find_difference,
+    find_movement,
+    mask_figures,
+    mask_once,
+)
 from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
@@ -63,7 +70,11 @@ PUSHED_LAPS = 2
 ERROR_CHARS = 2_000
 #: An error shorter than this ("error") says too little to be the same error.
 ERROR_CHARS_MIN = 8
-_LOOKUP = re.compile(r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b", re.IGNORECASE)
+_LOOKUP = re.compile(
+    r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b|\b(?:404|410)\b"
+    r"|\bnot[ _]resolved?\b|\benotfound\b",
+    re.IGNORECASE,
+)
 TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
 #: So many texts are looked at for each repetition that is asked about.
 TEXTS_MAX = 64
@@ -204,16 +215,16 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
         laps = [row.results(index) for index in range(place, max(-1, place - period * known), -period)][::-1]
         for key, newest in laps[-1].items():
             texts = [text for lap in laps if (text := lap.get(key)) is not None]
-            changes = max(changes, _count_changes(texts, row.is_equal))
+            changes = max(changes, _count_changes(texts, row))
             step = key in row.steps_in(place)
-            told = max(told, follow_figures(texts, has_failed(newest), step))
+            told = max(told, find_movement(texts, has_failed(newest), step))
     return told if changes >= CHANGES_MIN else Movement.PROGRESS
 
 
-def _count_changes(texts: Sequence[str], is_equal: Callable[[str, str], bool]) -> int:
+def _count_changes(texts: Sequence[str], row: TurnSequence) -> int:
     """Count the laps whose result differs from the one before. Figures may stand still for a lap."""
-    changed = [find_difference(a.strip(), b.strip()) for a, b in pairwise(texts) if not is_equal(a, b)]
-    worded = any(mask_figures(a) != mask_figures(b) for a, b in changed)
+    changed = [find_difference(a.strip(), b.strip()) for a, b in pairwise(texts) if not row.is_equal(a, b)]
+    worded = any(mask_once(a, row.memo) != mask_once(b, row.memo) for a, b in changed)
     return 0 if worded and len(changed) < len(texts) - 1 else len(changed)
 
 
@@ -245,7 +256,8 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         _poll_thresholds(config) if row.is_ordered(1) else (config.duplicate_threshold, config.break_threshold)
     )
     count, echoes = 0, bool(_LOOKUP.search(text))
-    for index in range(row.size - 1, max(row.size - 2 * max(warn, limit, 1) - 2, -1), -1):
+    most = max(2 * max(warn, limit, 1), row.order.times, row.order.number)
+    for index in range(row.size - 1, max(row.size - most - 2, -1), -1):
         error = _read_error_at(row, index)
         if error is None or error[0] != tool:
             break
@@ -257,7 +269,8 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     if row.is_ordered(1):
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
         return None if warn < count < limit else _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
-    return _build_streak_loop(Kind.ERRORS, count, warn, 2 * limit if echoes else limit, text, tool)
+    limit = max(2 * limit if echoes else limit, row.order.times, row.order.number if echoes else 0)
+    return _build_streak_loop(Kind.ERRORS, count, max(warn, row.order.times), limit, text, tool)
 
 
 def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:

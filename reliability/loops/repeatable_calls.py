@@ -39,6 +39,7 @@ _GENERIC = word_set(
     "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
     "browser computer"
 )
+_POINTS = word_set("click type hover fill select drag tap")
 _STEPS = word_set(
     "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go forward back "
     "backward backwards up down left right add increment increase decrement decrease raise lower advance rotate undo "
@@ -51,6 +52,9 @@ READS = word_set(
     "explain summarize logs price prices quote monitor"
 )
 _EDITS = word_set("edit editor replace write patch overwrite save apply rewrite str")
+#: What is on stays on, and what was sent to a person was sent.
+_SWITCHED = word_set("on off")
+_ONCE = _SWITCHED | word_set("send reply email mail notify sms")
 #: Where a shell or a terminal is told what to do.
 COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
 ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
@@ -79,7 +83,13 @@ DONE_WORDS = 3
 #: A step's report may be longer: the deed stands at its beginning, behind a subject or a heading, and code may follow.
 STEP_WORDS, DEED_WITHIN = 10, 4
 _SHOWN_CODE = re.compile(r"```.*?```", re.DOTALL)
-_FOLDER_UP = re.compile(r"\s*(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?\s*")
+#: Commands that are steps: a folder up, a touch of a phone's screen, a key.
+_STEP_COMMAND = re.compile(
+    r"\s*(?:(?:cd|pushd|popd)\b[ ./~-]*(?:&& ls)?"
+    r"|(?:(?:adb (?:-s \S+ )?shell )?input|xdotool) (?:swipe|tap|key|keyevent|click)\b[^;&|\n]*)\s*"
+)
+#: So many rows are changed at once, until none is left.
+_BATCH = re.compile(r"\s*(?:delete|update)\b.{1,2000}\blimit \d", re.IGNORECASE | re.DOTALL)
 _REFUSES = re.compile(
     r"\b(?:already|unchanged|cannot|can't|could not|unable|rejected|denied|refused|invalid|failed|failure|blocked|"
     r"no (?:change|effect|more|such|navigation)\w{0,1}|nothing|not (?!e\b)\w+|"
@@ -96,8 +106,11 @@ ENTITY_LABEL_CHARS = 24
 
 
 def is_generic_tool(name: str) -> bool:
-    """Return whether it is a shell, a code runner or a browser: with other arguments another tool."""
-    return not _GENERIC.isdisjoint(words_of(name))
+    """Return whether it is a shell, a code runner or a browser: with other arguments another tool. One that points at
+    a part of a page (`browser_click`) is none."""
+    words = words_of(name)
+    found = _GENERIC.intersection(words)
+    return bool(found) and (found != {"browser"} or _POINTS.isdisjoint(words))
 
 
 def _read_texts(call: SeenCall) -> dict[str, str]:
@@ -115,7 +128,7 @@ def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
     named = set(words_of(call.name))
     for key in ACTION_KEYS:
         named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= ACTION_CHARS else ())
-    return named
+    return named if named.isdisjoint(_SWITCHED) else named - {"turn"}
 
 
 def acts(call: SeenCall) -> bool:
@@ -125,7 +138,7 @@ def acts(call: SeenCall) -> bool:
         return "next" in named
     if not _STEPS.isdisjoint(named):
         return True
-    return bool(named) and named.isdisjoint(_GENERIC | _EDITS) and not any(map(names_place, _read_fields(call)))
+    return bool(named) and named.isdisjoint(_GENERIC | _EDITS | _ONCE) and not any(map(names_place, _read_fields(call)))
 
 
 def walks(call: SeenCall) -> bool:
@@ -149,10 +162,12 @@ def acknowledges(call: SeenCall, result: str) -> bool:
     texts = _read_texts(call)
     if not _STEPS.isdisjoint(_name_actions(call, texts)):
         return len(result) <= STEP_CHARS and _is_done(_SHOWN_CODE.sub("", result), STEP_WORDS)
+    if any(map(_BATCH.match, texts.values())):
+        return leads_on(result) and re.search("[1-9]", result) is not None
     if not _is_done(result):
         return False
     if is_generic_tool(call.name):
-        return any(_FOLDER_UP.fullmatch(texts.get(key, "-")) for key in COMMAND_KEYS)
+        return any(_STEP_COMMAND.fullmatch(texts.get(key, "-")) for key in COMMAND_KEYS)
     return acts(call) and any(map(_is_deed, words_of(result)))
 
 

@@ -25,7 +25,8 @@ _CODE = re.compile(r"<code>(.*?)(?:</code>|\Z)", re.DOTALL)
 _LISTED = re.compile(r"Calling tools:\s*(\[.*\])", re.DOTALL)
 _ELEMENT = re.compile(r"<([a-z]\w{1,40})(?:[ =][^<>\n]{0,80})?>")
 _ACTION = re.compile(
-    r"^[ \t*]*Action[ \t*]*:[ \t*]*([^\n*]{1,120}?)[ \t*]*$(?:\s*^[ \t*]*Action[ _]Input[ \t*]*:[ \t]*(.*?)(?=^[ \t*]*"
+    r"^[ \t*]*Action[ \t*]*\d{0,3}[ \t*]*:[ \t*]*([^\n*]{1,120}?)[ \t*]*$(?:\s*^[ \t*]*Action[ _]Input"
+    r"[ \t*]*\d{0,3}[ \t*]*:[ \t]*(.*?)(?=^[ \t*]*"
     r"(?:Observation|Thought|Action)\b|\Z))?",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )

@@ -9,7 +9,7 @@ as a marker turn. Beside what `content` tells, a user message is not the user's 
   answer that it got ("Reply OK or ALERT.");
 - only shows an image behind a tool's result: it belongs to that result.
 
-A result belongs by its id to the newest turn that has it. A result that a client has
+A result belongs by its id to the newest turn that has it, without a harness's elements. A result that a client has
 cleared is unknown, and unknown equals nothing. An answer with results that holds one call `FOLDED_MIN` times is read as
 a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
 that is delivered holds so many.
@@ -32,6 +32,7 @@ from reliability.loops.content import (
     Message,
     Who,
     classify_speaker,
+    drop_elements,
     list_other_parts,
     read_own_text,
     text_of,
@@ -42,6 +43,8 @@ from reliability.loops.text_calls import read_text_calls
 MESSAGES_MAX = 256
 #: How far back the user's last request is looked for.
 REQUEST_MESSAGES_MAX = 2_048
+#: So many of the user's messages are one request, each but the first an answer to a question.
+ASKED_MAX = 4
 #: How many user messages before and after one are looked at for one that says the same, and how much of them.
 NEIGHBOURS = 16
 WORDS_CHARS = 2_000
@@ -90,14 +93,25 @@ class _ConversationTail:
         return self.lowest
 
     def find_request(self, start: int) -> str:
-        """Find what the user said last before an index, be it only a few words or long ago."""
+        """Find what the user said last before an index, be it only a few words or long ago; where that answers the
+        model's questions, what led to them stands before it."""
+        said: list[str] = []
         for index in range(start - 1, max(-1, start - 1 - REQUEST_MESSAGES_MAX), -1):
             message = self.messages[index]
             if not isinstance(message, dict) or message.get("role") != "user":
                 continue
             if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
-                return read_own_text(message)
-        return ""
+                said.insert(0, read_own_text(message))
+                if len(said) == ASKED_MAX or not self.answers_question(index):
+                    break
+        return "\n".join(said)
+
+    def answers_question(self, index: int) -> bool:
+        """Return whether the message stands behind a question of the model."""
+        before = self.messages[index - 1] if index else None
+        if not isinstance(before, dict) or before.get("role") != "assistant":
+            return False
+        return read_own_text(before).rstrip(" \n*_\"')").endswith(("?", "？", "؟"))
 
     def is_own(self, index: int) -> bool:
         """Return whether the user message is the user's own, and more than a "go on"."""
@@ -155,7 +169,7 @@ class _ConversationTail:
 
     def _words_at(self, index: int) -> str:
         if index not in self._words:
-            text = read_own_text(self.messages[index])[:WORDS_CHARS].strip()
+            text = drop_elements(read_own_text(self.messages[index]))[:WORDS_CHARS].strip()
             self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
         return self._words[index]
 
@@ -312,7 +326,7 @@ def _attach(turns: list[_OpenTurn], call_id: str, content: Any) -> None:
 
 def _add_result(texts: list[str], text: str) -> None:
     if texts or not _is_cleared(text):
-        texts.append(text)
+        texts.append(drop_elements(text))
 
 
 def _is_cleared(text: str) -> bool:

@@ -254,7 +254,11 @@ NOTATIONS: tuple[Format, ...] = (
     ),
     Format(
         family="ReAct",
-        examples=('Action: search\nAction Input: {"query": "x"}',),
+        examples=(
+            'Action: search\nAction Input: {"query": "x"}',
+            'Action: search\nAction Input: ```json\n{"query": "x"}\n```',
+            'Action: search\nAction Input:\n```\n{"query": "x"}\n```',
+        ),
         reader=Reader.REACT,
         opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}[ \t]{{0,8}}",),
         holds=(

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 COUNTED_CHARS_MAX = 200_000
-MASKED_CHARS_MAX = 48_000
+MASKED_CHARS_MAX = 24_000
 PARSED_MAX = 8  # values of results that are kept: each is compared with its neighbours
 NO_ARGUMENTS = frozenset({"", "{}", "null"})
 SUMMARY_CHARS = 240
@@ -32,6 +32,7 @@ _ERROR = r"(?:[\w.]{0,60}(?:error|exception)|fatal|panic|failed|failure|tracebac
 _MARKER = re.compile(
     rf"[\s\[(<*#❌]*(?:{_ERROR})\b"
     r"|.{0,80}\b(?:command not found|no such file or directory|permission denied)\b"
+    r"|(?:the )?tool (?:execution|call) failed\b"
     r"|.{0,40}\bexit(?:ed with)?(?: code| status)?:? [1-9]|.{0,20}\b(?:unknown|invalid|no such) tool\b",
     re.IGNORECASE,
 )

@@ -4,7 +4,7 @@ Near are results that differ in figures only, that hold the same lines or items 
 the threshold. News looks near, too: a text that goes on where the older one ends, JSON in which a status says another
 word, and a text that is hardly anything but its figures are progress.
 
-What figures tell that change from lap to lap of a streak is asked of the whole streak (`follow_figures`): a way to an
+What figures tell that change from lap to lap of a streak is asked of the whole streak (`find_movement`): a way to an
 end, a drift, or nothing. Where most of them tell nothing, one that drifts is chance.
 
     figure (with the words beside it as its name)                      tells
@@ -14,6 +14,9 @@ end, a drift, or nothing. Where most of them tell nothing, one that drifts is ch
     goes up by the same step each lap, or up and down                  nothing; in a step's result DRIFT
     is no number (a clock, a hash)                                     nothing
     is a price                                                         DRIFT
+
+Words tell, too: the next page of a list is nearly all frame, and no lap before has said what is new on
+it.
 
 Invariants: `CHARS` at each end of a result for what costs more than a search; `LINES_MAX` lines are sorted.
 """
@@ -42,6 +45,7 @@ ANCHORS_MAX = 16
 LETTERS_MIN = 10
 FIGURE_CHARS = 8
 FIGURES_MAX = 0.4
+_DIGITS = re.compile("[0-9]+")
 DEPTH = 6
 _FIGURE = re.compile(
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
@@ -59,21 +63,22 @@ def is_near_result(older: str, newer: str, threshold: float, memo: Memo) -> bool
     a, b = older.strip(), newer.strip()
     if not a or not b:
         return False
-    if _is_shuffled(a, b):
+    if _is_shuffled(a, b, memo):
         return True
     known_a, value_a = memo.parse(older)
     known_b, value_b = memo.parse(newer)
     if known_a and known_b:
-        if _collect_states(value_a) != _collect_states(value_b):
+        states, a = _read_value(older, value_a, memo)
+        others, b = _read_value(newer, value_b, memo)
+        if states != others:
             return False
-        a, b = _spell(value_a), _spell(value_b)
-    return a == b or _is_near_text(a, b, threshold)
+    return a == b or _is_near_text(a, b, threshold, memo)
 
 
-def _is_near_text(a: str, b: str, threshold: float) -> bool:
+def _is_near_text(a: str, b: str, threshold: float, memo: Memo) -> bool:
     x, y = find_difference(a, b)
-    if mask_figures(x) == mask_figures(y):
-        return _has_words_enough(a, x, y)
+    if mask_once(x, memo) == mask_once(y, memo):
+        return _has_words_enough(a, x, y, memo)
     shared = 1 - max(len(x), len(y)) / max(len(a), len(b), 1) if max(len(x), len(y)) <= 2 * CHARS else 0.0
     return shared + (1 - shared) * fuzz.ratio(x, y) / 100 >= threshold and not _continues(a, b)
 
@@ -94,23 +99,47 @@ def mask_figures(text: str) -> str:
     return _FIGURE.sub("0", text)
 
 
+def mask_once(text: str, memo: Memo) -> str:
+    """Mask as `mask_figures` does, each text once."""
+    return memo.once(("masked", text), lambda: mask_figures(text))
+
+
+def _list_figures(text: str, memo: Memo) -> list[str]:
+    return memo.once(("figures", text), lambda: _FIGURE.findall(text))
+
+
 def _find_figures(text: str) -> list[re.Match[str]]:
     """Find what `mask_figures` masks, in order."""
     return list(_FIGURE.finditer(text))
 
 
-def _has_words_enough(text: str, x: str, y: str) -> bool:
+def _has_words_enough(text: str, x: str, y: str, memo: Memo) -> bool:
     """Return whether the figures in which `x` and `y` differ stand in a text that says something beside them."""
-    pairs = zip(_find_figures(x), _find_figures(y), strict=True)
-    changed = sum(min(len(older[0]), FIGURE_CHARS) for older, newer in pairs if older[0] != newer[0])
-    letters = sum(map(str.isalpha, mask_figures(_clip(text))))
+    pairs = zip(_list_figures(x, memo), _list_figures(y, memo), strict=True)
+    changed = sum(min(len(older), FIGURE_CHARS) for older, newer in pairs if older != newer)
+    letters = sum(map(str.isalpha, mask_once(_clip(text), memo)))
     return letters >= LETTERS_MIN and changed <= FIGURES_MAX * len(text)
 
 
-def _is_shuffled(a: str, b: str) -> bool:
+def _is_shuffled(a: str, b: str, memo: Memo) -> bool:
+    """Return whether the two hold the same lines in another order, but for their digits."""
     if not 2 <= a.count("\n") <= LINES_MAX or a.count("\n") != b.count("\n"):
         return False
+    x, y = _list_lines(a, memo), _list_lines(b, memo)
+    if x != y:
+        return sorted(x) == sorted(y)
+    # What stands in the same order is judged by its figures.
     return sorted(map(str.strip, a.split("\n"))) == sorted(map(str.strip, b.split("\n")))
+
+
+def _list_lines(text: str, memo: Memo) -> list[str]:
+    """List the lines of a text without their digits."""
+    return memo.once(("lines", text), lambda: list(map(str.strip, _DIGITS.sub("", text).split("\n"))))
+
+
+def _read_value(text: str, value: Any, memo: Memo) -> tuple[list[Any], str]:
+    """Return the states that a value tells, and its spelling."""
+    return memo.once(("value", text), lambda: (_collect_states(value), _spell(value)))
 
 
 def _spell(value: Any) -> str:
@@ -160,6 +189,10 @@ def _collect_states(value: Any, depth: int = DEPTH) -> list[Any]:
 
 
 LAPS_MAX = 8
+#: So many new pairs of words in every lap are more than a random name; so many are more than a tip or an advertisement.
+NEWS_DRIFT, NEWS_PROGRESS = 6, 16
+#: A word, and no part of a digest.
+_WORD = re.compile(r"(?<![\w+/=-])[^\W\d_]{2,20}(?![\w+/=-])")
 LABEL_BEFORE, LABEL_BEHIND = 32, 20
 COLUMNS_MAX = 400
 
@@ -191,13 +224,16 @@ class Movement(IntEnum):
     PROGRESS = 2
 
 
-def follow_figures(texts: Sequence[str], failed: bool, step: bool = False) -> Movement:
-    """Tell where the figures go in the results of one call, oldest first, of which each differs from the next in
-    little. `failed`: the newest says that the call failed. `step`: the call leads on."""
+def find_movement(texts: Sequence[str], failed: bool, step: bool = False) -> Movement:
+    """Tell where the figures and words go in the results of one call, oldest first, of which each differs from the next
+    in little. `failed`: the newest says that the call failed. `step`: the call leads on."""
     laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]])
-    figures = [_find_figures(lap)[:COLUMNS_MAX] for lap in laps]
-    if failed or len(laps) < 2 or len({len(found) for found in figures}) > 1:
+    if failed or len(laps) < 2:
         return Movement.NOTHING
+    news = _find_news(laps)
+    figures = [_find_figures(lap)[:COLUMNS_MAX] for lap in laps]
+    if len({len(found) for found in figures}) > 1:
+        return news
     told = Counter[Movement]()
     for column in zip(*figures, strict=True):
         values = [match[0] for match in column]
@@ -205,7 +241,21 @@ def follow_figures(texts: Sequence[str], failed: bool, step: bool = False) -> Mo
             told[_judge_column(values, laps[-1], column[-1], step)] += 1
     if told[Movement.PROGRESS]:
         return Movement.PROGRESS
-    return Movement.DRIFT if told[Movement.DRIFT] > (0 if step else told[Movement.NOTHING]) else Movement.NOTHING
+    return max(news, Movement.DRIFT) if told[Movement.DRIFT] > (0 if step else told[Movement.NOTHING]) else news
+
+
+def _find_news(laps: Sequence[str]) -> Movement:
+    """Tell whether every lap says in words what none before it said."""
+    seen: set[tuple[str, str]] = set()
+    news = []
+    for lap in laps:
+        pairs = set(pairwise(_WORD.findall(lap)))
+        news.append(len(pairs - seen))
+        seen |= pairs
+    least = min(news[1:])
+    if least >= NEWS_PROGRESS:
+        return Movement.PROGRESS
+    return Movement.DRIFT if least >= NEWS_DRIFT else Movement.NOTHING
 
 
 def _trim_shared(texts: list[str]) -> list[str]:

@@ -40,7 +40,7 @@ ONGOING_WORDS = phrase_set(
     "running|in progress|queued|building|starting|waiting|processing|executing|working|deploying|provisioning"
     "|downloading|uploading|installing|compiling|initializing|activating|creating|container creating|loading|training"
     "|evaluating|indexing|validating|syncing|progressing|transferring|rebuilding|stopping|terminating|draining"
-    "|preparing|pulling|booting|enqueued|in queue|in review|under review|not started|not ready|warming"
+    "|opening|closing|preparing|pulling|booting|enqueued|in queue|in review|under review|not started|not ready|warming"
     "|pending approval|pending review|waiting for approval|awaiting approval"
 )
 #: Words before and behind such a state that only name what it is the state of.
@@ -171,6 +171,7 @@ VOLATILE_FORMS = _compile_patterns(
     rf"\b(?P<v>{_UUID})\b",
     r"\b(?P<v>0x[0-9a-f]{6,16})\b",
     rf"{_LABELS}[ _-]?(?:id|uuid|guid){_LINK}(?P<v>[\w+/-]{{1,128}}={{0,2}})",
+    rf"\bhost[ _-]?id{_LINK}(?P<v>[\w+/-]{{40,128}}={{0,2}})",
     rf"{_QUOTED}(?: (?:id|code|number|no\.?))?{_LINK}(?P<v>{_REFERENCE})",
     rf"\b(?:{_LABELS}|id|uuid|guid|nonce){_LINK}(?P<v>{_HEX})\b",
     r"\b(?P<v>(?:req|call|msg|trace|span|resp|run|evt|toolu|chatcmpl)[_-](?=[a-z0-9]{0,64}\d)[a-z0-9]{6,64})\b",

@@ -315,12 +315,15 @@ def _skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
 
 
 def read_announced(text: str, at: int, setting: Setting) -> Found | None:
-    """Read the name and the object behind the words that end here."""
+    """Read the name and the object, in a fence or without, behind the words that end here."""
     named = _HEADS[setting.format].match(text, at)
     if named is None or setting.box.find(named["name"]) is None:
         return None
-    value = read_object(text, named.end())
-    return build_found(named["name"], value.value, setting, value.end, value.repair_kinds)
+    fence = _FENCE.match(text, named.end())
+    value = read_object(text, fence.end() if fence else named.end())
+    closing = _FENCE.match(text, value.end) if fence else None
+    kinds = [RepairKind.FENCE] * bool(fence) + list(value.repair_kinds)
+    return build_found(named["name"], value.value, setting, closing.end() if closing else value.end, kinds)
 
 
 def read_fenced(text: str, at: int, setting: Setting) -> Found | None:

@@ -12,6 +12,7 @@ from reliability.loops.content import (
     NUMBER_MAX,
     Who,
     classify_speaker,
+    drop_elements,
     read_order,
     read_own_text,
     text_of,
@@ -96,6 +97,13 @@ FOREIGN = """
 200 Click it 1,000 times.
 200 Click it 1000 times.
 200 Click it 250 times.
+10 Run it 10 consecutive times.
+10 Make 10 test runs.
+10 Take 10 readings of the sensor.
+0 Print 20 lines of the log.
+0 It took 4 separate runs to find it.
+10 Testleri 10 kez çalıştır.
+10 شغّل الاختبارات 10 مرات
 0 It failed 10 times yesterday. Why?
 0 Why did it run 10 times?
 0 Don't call it 10 times.
@@ -117,7 +125,7 @@ def test_an_order_is_read_however_it_is_written(order: str) -> None:
 
 @pytest.mark.parametrize("row", FOREIGN.strip().split("\n"))
 def test_other_orders_are_read_and_reports_are_none(row: str) -> None:
-    """In nine languages; what tells of the past, asks why or forbids it orders nothing."""
+    """In eleven languages; what tells of the past, asks why or forbids it orders nothing."""
     number, _, request_text = row.partition(" ")
     assert read_order(request_text).times == int(number)
 
@@ -166,6 +174,10 @@ ENDLESS = (
     "Revisa el servicio cada 5 minutos.",
     "Vérifie le service sans arrêt.",
     "每分钟检查一次",
+    "Run the check until it fails.",
+    "Roll the dice until you see a six.",
+    "Please watch the service until it is up, then go home.",
+    "Notify me when the database is up.",
 )
 
 
@@ -187,12 +199,30 @@ def test_an_order_of_repetition_without_a_number_has_the_limits_of_a_poll(reques
         "It keeps failing. I can't keep paying for it.",
         "Don't call the same tool over and over.",
         "Find a nonstop flight. Wait until I confirm it.",
+        "Run the check and mend the code until it passes.",
+        "Run the tests until they pass.",
+        "Tests run until the timeout hits. Make them faster.",
+        "Write a script that will alert me when the service is down.",
+        "Notify me when you are done.",
     ],
 )
 def test_a_complaint_about_repetition_is_no_order(request_text: str) -> None:
     """Law: words of repetition that tell what happens, or that forbid it, spare no loop."""
     found = stages(StepCase("check_service", '{"name": "db"}', "all is well").build(6, request_text))
     assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
+
+
+FILES = "\n".join(f"src/file{number}.ts" for number in range(300))
+REMINDER = f"<system-reminder>\nDo it 40 times. {FILES}\n</system-reminder>"
+DETAILS = f"<environment_details>\n{FILES}\n</environment_details>"
+
+
+@pytest.mark.parametrize("frame", [f"{REMINDER}\n%s", f"<task>\n%s\n</task>\n{DETAILS}", f"%s\n{DETAILS}{REMINDER}"])
+def test_an_order_is_read_beside_what_a_harness_adds(frame: str) -> None:
+    """Law: neither the length of a harness's elements nor their figures change what the user orders."""
+    assert read_order(frame % "Click it 10 times.").times == 10
+    assert read_order(frame % "Click it.").times == 0
+    assert drop_elements(frame % "a <system-reminder> b").count("a <system-reminder> b") == 1
 
 
 @law

@@ -150,6 +150,39 @@ def test_30_a_chant_inside_one_answer_is_found(text: str) -> None:
     assert found.kind is Kind.CYCLE
 
 
+def test_29_what_a_client_adds_to_a_result_is_none_of_it() -> None:
+    """Law: reminders, times and a window that fills change no result, of a native call or of one in the text."""
+    added = "\n<environment_details>\n# Context Window\n{} / 128 tokens at 10:0{}\n</environment_details>"
+    native = [m for i in range(5) for m in acted("npm", {}, "1 failing" + "<system-reminder>x</system-reminder>" * i)]
+    call = "<execute_command>\n<command>npm test</command>\n</execute_command>"
+    written = [
+        m for i in range(5) for m in (said(call), {"role": "user", "content": "1 failing" + added.format(9 * i, i)})
+    ]
+    for laps in (native, written):
+        assert stages([USER, *laps])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result"),
+    [
+        ("HassTurnOn", {"name": "desk lamp"}, {"success": True}),
+        ("light_turn_off", {"entity_id": "light.desk"}, "The light was turned off"),
+        ("send_email", {"to": "bob", "body": "Hello"}, "Email sent, 4f8c2a91d07b6e35"),
+        ("execute_sql", {"query": "DELETE FROM logs WHERE old LIMIT 1000"}, "DELETE 0"),
+    ],
+)
+def test_30_what_is_done_once_is_no_step(tool: str, arguments: dict[str, str], result: object) -> None:
+    """A lamp that is on stays on, and a letter that was sent was sent."""
+    assert stages([USER, *acted(tool, arguments, result) * 5])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
+
+
+def test_30_a_browser_that_points_at_nothing_is_a_loop() -> None:
+    """Law: a click that finds its element in no lap is nudged, and broken as what isn't found is."""
+    clicks = [m for i in range(11) for m in acted("browser_click", {"ref": f"e{i}"}, f"Error: Ref e{i} not found")]
+    found = stages([USER, *clicks])
+    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (3, 10)
+
+
 def test_31_three_equal_texts_in_a_row() -> None:
     """The third equal text with no call between is nudged, the fifth breaks; "continue" changes nothing."""
     go_on = {"role": "user", "content": "Continue."}

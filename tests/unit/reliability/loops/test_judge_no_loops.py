@@ -83,6 +83,16 @@ def test_06_a_browser_that_fails_on_other_pages_is_no_loop() -> None:
     assert quiet([USER, *pages])
 
 
+def test_03_the_next_page_of_a_list_is_no_repetition() -> None:
+    """Clicks on one link whose pages are nine tenths navigation are no loop, if each page shows other things."""
+    random.seed(3)
+    frame = "\n".join(f'- link "{chr(97 + n % 26)} department" [ref=e{n}]' for n in range(200))
+    things = [["".join(random.choices("aeioulnrst", k=6)) for _ in range(24)] for _ in range(25)]
+    pages = ["\n".join((frame, *map(" ".join, zip(*[iter(lap)] * 2, strict=True)), frame)) for lap in things]
+    clicks = [m for page in pages for m in acted("browser_click", {"element": "Next", "ref": "e9"}, page)]
+    assert quiet([USER, *clicks])
+
+
 @pytest.mark.parametrize("result", [{"exit_code": 1, "output": ""}, "", {"exit_code": 1, "error": "exit status 1"}])
 def test_07_failing_searches_are_a_search(result: Any) -> None:
     """Twelve different greps that find nothing are no loop."""

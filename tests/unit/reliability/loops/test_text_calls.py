@@ -23,6 +23,7 @@ LISTED = f"Calling tools:\n{[{'id': 'call_7', 'type': 'function', 'function': FU
         (LISTED, "look", '{"path":"a"}'),
         ('Action: search\nAction Input: {"q": 1}', "search", '{"q":1}'),
         ("Action: finish", "finish", "{}"),
+        ("Thought 3: x\nAction 3: finish", "finish", "{}"),
         ('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>', "f", '{"a":1}'),
         ("<read_file>\n<path>a.py</path>\n</read_file>", "read_file", "<path>a.py</path>"),
         ("<execute_bash>ls</execute_bash>", "execute_bash", "ls"),

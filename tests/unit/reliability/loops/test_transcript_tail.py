@@ -58,3 +58,20 @@ def test_a_screen_behind_a_result_is_the_results() -> None:
 def test_reading_back_is_bounded() -> None:
     """No more than the newest messages are looked at."""
     assert start(*[said("x") for _ in range(3 * MESSAGES_MAX)]) >= MESSAGES_MAX
+
+
+ORDER = "Click it 10 times."
+
+
+@pytest.mark.parametrize(
+    ("between", "last", "request_text"),
+    [
+        ("Shall I begin?", "Yes, with the defaults.", f"{ORDER}\nYes, with the defaults."),
+        ("**Which one?**", "The blue one.", f"{ORDER}\nThe blue one."),
+        ("I clicked it.", "Now mend the build.", "Now mend the build."),
+    ],
+)
+def test_an_answer_to_a_question_takes_nothing_back(between: str, last: str, request_text: str) -> None:
+    """Law: what the user ordered holds while the model's questions are answered, and no longer."""
+    messages = (user(ORDER), said(between), user(last))
+    assert _ConversationTail(messages).find_request(3) == request_text

@@ -101,6 +101,7 @@ def test_a_text_is_read_as_without_a_memo(numbers: list[int]) -> None:
         "Process exited with code 3",
         '"Error: no"',
         "Unknown tool: foo",
+        "The tool execution failed with the following error:\n<error>\nno match\n</error>",
     ],
 )
 def test_failures(text: str) -> None:

@@ -49,3 +49,5 @@ def test_another_order_is_near() -> None:
     assert is_near("\n".join(lines), "\n".join(reversed(lines)))
     assert is_near(json.dumps({"a": lines, "b": 1}), json.dumps({"b": 1, "a": lines[::-1]}))
     assert not is_near("\n".join(lines), "\n".join([*lines[:3], "none"]), 0.99)
+    timed = [f"PASS {line} ({n}.25 s)" for n, line in enumerate(lines)]
+    assert is_near("\n".join(timed), "\n".join(f"PASS {line} ({n}.5 s)" for n, line in enumerate(lines[::-1])), 1.0)

@@ -88,6 +88,7 @@ TEXT_METERS = [
     ("12 s elapsed: ok", "14 s elapsed: ok"),
     ("[12:03:44] no rows", "[12:05:01] no rows"),
     ("12:03:44.123 no rows", "12:05:01.999 no rows"),
+    ("403, host id: " + "aB3/" * 18 + "Qz8=", "403, host id: " + "z+X4" * 18 + "aa1="),
     ("Mar  3 12:03:44 host sshd[123]: refused", "Mar  3 12:09:44 host sshd[877]: refused"),
     ("2026-03-03 10:00:01,250 ERROR no", "2026-03-03 10:00:02,750 ERROR no"),
     ("printed on Tue Mar  3 10:00:01 CET 2026", "printed on Tue Mar  3 10:00:04 CET 2026"),
