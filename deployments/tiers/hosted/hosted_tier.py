@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -85,7 +86,8 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
-        self._form = HistoryForm.AS_WRITTEN  # the one that this upstream is known to take
+        # The one that this upstream is known to take, by API key: a refusal may quote what a client has written.
+        self._forms: defaultdict[str, HistoryForm] = defaultdict(lambda: HistoryForm.AS_WRITTEN)
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
@@ -175,7 +177,7 @@ class HostedTier:
         """Return a response that is an answer, or why there is none. A chat template's refusal has generated nothing:
         the request is sent once more, in the form that it asks for, which is kept once it is taken. So it is where the
         answer's tokens don't fit behind the prompt: with those that do."""
-        form = self._form
+        form = self._forms[request.key]
         response = await self._send(request, key, deadline, form)
         if isinstance(response, Failed) or response.status // 100 == 2:
             return response
@@ -191,7 +193,7 @@ class HostedTier:
             return response
         if response.status // 100 != 2:
             return (await self._read_refusal(response, request, key))[1]
-        self._form = max(self._form, softer)
+        self._forms[request.key] = max(self._forms[request.key], softer)
         return response
 
     async def _send(
