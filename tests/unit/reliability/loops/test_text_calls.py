@@ -66,12 +66,13 @@ def test_no_text_is_too_odd(text: str) -> None:
             ("", one)
             for one in ("<a_b>", "```\n", "Action: x\n", "[[", "<tool_call>", "Calling tools: [", json.dumps("{"))
         ),
-        *(("```", one) for one in ("a", "a.", " ", "`", " `", "a```", "\t")),
+        *(("```", one) for one in ("a", " ", "`", "a```")),
+        *(("I wait.", one) for one in ("\n", " \n", " ")),
     ],
 )
 def test_reading_is_bounded(head: str, piece: str) -> None:
-    """A text of openers, and an opener whose line doesn't end, cost no more than its bound allows: a history holds
-    hundreds of them."""
+    """A text of openers, an opener whose line doesn't end, and white space cost no more than its bound allows: a
+    history holds hundreds of them."""
     begun = time.process_time()
     for _ in range(5):
         read_text_calls(head + piece * (200_000 // len(piece)))
