@@ -148,7 +148,7 @@ def test_a_slash_too_many_is_no_other_route(root, path):
 
 @pytest.mark.parametrize(("method", "path"), [found for found in list_routes() if "health" not in found[1]])
 def test_no_route_redirects_for_a_slash(method, path):
-    """Law: a slash behind any route is the route itself, which wants a key; a redirect loses a POST and names a host."""
+    """Law: a slash behind a route is the route itself, which wants a key; a redirect loses a POST and names a host."""
     door, filled = build_app(access(f"agent:{KEY}")), re.sub(r"{\w+(:path)?}", "a", path)
     with_slash, without = (ask_app(door, method, f"{filled}{end}") for end in ("/", ""))
 
