@@ -6,10 +6,11 @@ What it means stands in its `description`, once: docs/configuration.md is writte
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from reliability.admission.budget import Policy
 from reliability.admission.request import MemoryRules
@@ -17,6 +18,18 @@ from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
 from reliability.types import Hold, Reason
+
+KEY_CHARS_MIN = 20
+
+
+def _refuse_key(name: str) -> str:
+    """Refuse a key in the place of a variable's name: the server tells every client which variable isn't set."""
+    if len(name) >= KEY_CHARS_MIN and re.search("[a-z]", name) and re.search("[0-9]", name):
+        raise ValueError("this is a key: the name of the variable that holds it is needed")
+    return name
+
+
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_refuse_key)]
 
 
 class Section(BaseModel):
@@ -39,10 +52,8 @@ class CloudFallback(Section):
 
     provider: Literal["openrouter"] = Field(default="openrouter", description="whose preset this is for")
     model: str = Field(default="anthropic/claude-sonnet-4-6", min_length=1, description="the model's name there")
-    api_key_env: str = Field(
-        default="OPENROUTER_API_KEY",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="the environment variable that holds the key",
+    api_key_env: VariableName = Field(
+        default="OPENROUTER_API_KEY", description="the environment variable that holds the key"
     )
 
 

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from deployments.api.access import Access
@@ -111,8 +111,12 @@ class MiddlewareApp(Starlette):
             at = scope["path"].rindex(path)
             scope["path"] = scope["path"][:at] + path[len(TWICE) - len("/v1/") :]
             path = find_inner_path(scope)
-        if path.endswith("/") and any(isinstance(route, Route) and route.path == path[:-1] for route in self.routes):
+        if path.endswith("/") and any(self._is_route(route, path[:-1]) for route in self.routes):
             scope["path"] = scope["path"][:-1]
+
+    def _is_route(self, route: BaseRoute, path: str) -> bool:
+        """Tell whether a route has this path. One that ends in a name of any form has slashes of its own."""
+        return isinstance(route, Route) and not route.path.endswith(":path}") and bool(route.path_regex.match(path))
 
 
 def find_ending(scope: Scope) -> ExitStack:

@@ -31,6 +31,8 @@ TOOLS_MAX = 512
 STOPS_MAX = 16
 TOP_LOGPROBS_MAX = 20
 MODEL_CHARS_MAX = 256
+# A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm takes 0 for "off", vLLM for a mistake.
+TOP_P_MIN = 1e-6
 # Of objects and lists in one another. Whoever visits, encodes or dumps the body further in has bounds of their own, the
 # nearest at about 250, and would break in the middle of the work.
 DEPTH_MAX = 100
@@ -79,7 +81,7 @@ class ChatBody(Strict):
     max_tokens: TokenCap = None
     max_completion_tokens: TokenCap = None
     temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
     n: int | None = None
     logprobs: bool | None = None
@@ -208,7 +210,7 @@ def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
         "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         "seed": body.seed,
         "temperature": body.temperature,
-        "top_p": body.top_p,
+        "top_p": None if body.top_p is None else max(body.top_p, TOP_P_MIN),
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         "streamed": bool(body.stream),
     }
@@ -262,15 +264,21 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
 
 
 def _make_field_error(error: ValidationError) -> ApiError:
-    """Name the first wrong field the way a person writes it: `messages.0.role`."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    # A union adds the name of each choice to the path; the field ends where the body's own keys end.
-    path: list[str] = []
-    for part in first["loc"]:
-        if isinstance(part, str) and not (part.isidentifier() and part.islower() and part not in CHOICES):
-            break
-        path.append(str(part))
+    """Name the first wrong field the way a person writes it: `messages.0.role`. Of a union's choices the one counts
+    that has the value's own form."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    first, *others = found
+    at = len(first["loc"])
+    if _is_choice(first["loc"][-1]):
+        beside = [one for one in others if one["loc"][: at - 1] == first["loc"][:-1]]
+        first = next((one for one in beside if len(one["loc"]) > at or not one["type"].endswith("_type")), first)
+    path = [str(part) for part in first["loc"] if not _is_choice(part)]
     return refuse(".".join(path), first["msg"])
+
+
+def _is_choice(part: str | int) -> bool:
+    """Tell whether a part of a path is the name of a union's choice, and no key of the body."""
+    return isinstance(part, str) and not (part.isidentifier() and part.islower() and part not in CHOICES)
 
 
 def _check_response_format(body: ChatBody) -> Mapping[str, Any] | None:

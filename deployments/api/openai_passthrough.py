@@ -51,7 +51,7 @@ class CompletionBody(Strict):
     suffix: str | None = None
     max_tokens: int | None = Field(default=None, ge=0, le=100_000_000)
     temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     n: int | None = None
     best_of: int | None = Field(default=None, ge=1, le=BEST_OF_MAX)
     echo: bool | None = None

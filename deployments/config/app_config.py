@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from deployments.config.config_errors import ConfigError, first_mistake
-from deployments.config.tier_config import ENV_NAME, TierConfig, Timeouts
-from reliability.config import ReliabilityConfig, Section
+from deployments.config.tier_config import TierConfig, Timeouts
+from reliability.config import ReliabilityConfig, Section, VariableName
 
 TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
 # Scheme, host and port in lower case, as browsers send them; no `*` and no `null`, which any page can be.
@@ -89,9 +89,8 @@ class ServerConfig(Section):
     api_keys_file: str | None = Field(
         default=None, min_length=1, description='a YAML file of API keys: docs/operations.md, "API keys"'
     )
-    api_keys_env: str = Field(
+    api_keys_env: VariableName = Field(
         default="MLX_STACK_API_KEYS",
-        pattern=ENV_NAME,
         description="the environment variable that holds API keys: `NAME:KEY,NAME:KEY:admin,NAME:KEY:local-only`",
     )
     allow_open: bool = Field(

@@ -9,10 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from reliability.config import Section
+from reliability.config import Section, VariableName
 from reliability.escalation.decisions import RETRY_STRATEGY, RetryStep
-
-ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
 class Timeouts(Section):
@@ -191,9 +189,8 @@ class HostedTierConfig(TierBase):
         min_length=1,
         description="the model's name there; needed without a preset, with one `cloud_fallback.model` where not set",
     )
-    api_key_env: str | None = Field(
+    api_key_env: VariableName | None = Field(
         default=None,
-        pattern=ENV_NAME,
         description="the environment variable that holds the key; not set: none is sent, with a preset "
         "`cloud_fallback.api_key_env`",
     )

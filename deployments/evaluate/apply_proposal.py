@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from deployments.config.app_config import ROUTER, patch
-from deployments.config.config_errors import ConfigError
+from deployments.config.config_errors import ConfigError, describe_yaml_error
 from deployments.config.whole_file import write_whole
 from deployments.evaluate.evaluation_target import read_config
 from deployments.graph.serve_file import IMPORT_PATH
@@ -38,7 +38,7 @@ def write_proposal(text: str, change: Mapping[str, Any]) -> str:
         yaml = min((_make_yaml(layout) for layout in LAYOUTS), key=lambda one: _count_changes(one, text))
         document = yaml.load(text)
     except YAMLError as error:
-        raise ConfigError(f"the file can't be changed: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"the file can't be changed: {describe_yaml_error(error)}") from None
     app = next(app for app in document["applications"] if app.get("import_path") == IMPORT_PATH)
     _merge(app["args"], change)
     for deployment in app.get("deployments") or ():

@@ -18,7 +18,7 @@ from ray.serve.config import ProxyLocation
 from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicationSchema, ServeDeploySchema
 
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig, ServerConfig, load
-from deployments.config.config_errors import ConfigError
+from deployments.config.config_errors import ConfigError, describe_yaml_error
 from deployments.graph.reconfigure import patch_router, patch_tier
 
 IMPORT_PATH = "deployments.app:build"
@@ -87,7 +87,7 @@ def _read_document(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ConfigError("is not UTF-8") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a ValueError is a date that doesn't exist
-        raise ConfigError(f"is not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"is not YAML: {describe_yaml_error(error)}") from None
     if not isinstance(document, Mapping) or not isinstance(document.get("applications"), list):
         raise ConfigError("applications: a list is needed (this is a Ray Serve config file)")
     return dict(document)

@@ -19,8 +19,8 @@ from reliability.loops.written import find_bodies
 
 TEXT_CHARS = 32_000
 CALLS_MAX = 16
-_MAY_HOLD = re.compile(r"```|<[a-zA-Z|｜]|\bAction\b|^\s*[\[{]|Calling tools|\[TOOL|⏺|✿", re.MULTILINE)
-_FENCE = re.compile(r"```[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_MAY_HOLD = re.compile(r"```|<[a-zA-Z|｜]|\bAction\b|^[^\S\n]*+[\[{]|Calling tools|\[TOOL|⏺|✿", re.MULTILINE)
+_FENCE = re.compile(r"```[ \t]*+([\w+#.-]*+)[^\n]{0,200}+\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 _CODE = re.compile(r"<code>(.*?)(?:</code>|\Z)", re.DOTALL)
 _LISTED = re.compile(r"Calling tools:\s*(\[.*\])", re.DOTALL)
 _ELEMENT = re.compile(r"<([a-z]\w{1,40})(?:[ =][^<>\n]{0,80})?>")

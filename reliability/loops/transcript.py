@@ -56,10 +56,10 @@ NAMED_CHARS = 40
 WRITING_MESSAGES = 32
 #: What a harness counts in its messages: what is left, how often, how late it is.
 _COUNTDOWN = re.compile(
-    r"\b\d+(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
+    r"\b\d++(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
     r"times?|tokens?|seconds?|minutes?|messages?|calls?|requests?|actions?)\b)"
     r"|(?:(?<=step )|(?<=turn )|(?<=iteration )|(?<=attempt )|(?<=round )|(?<=try ))#?\d+(?: ?(?:/|of) ?\d+)?"
-    r"|\d+(?=(?:st|nd|rd|th) (?:time|attempt|try|step|turn)\b)"
+    r"|(?<!\d)\d++(?=(?:st|nd|rd|th) (?:time|attempt|try|step|turn)\b)"
     r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?|\b\d\d?:\d\d(?::\d\d)?\b",
     re.IGNORECASE,
 )

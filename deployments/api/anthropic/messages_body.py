@@ -203,7 +203,7 @@ def _translate(body: MessagesBody, tools: MessageTools) -> dict[str, Any]:
         "stream": body.stream,
         "max_tokens": body.max_tokens,
         "temperature": body.temperature,
-        "top_p": body.top_p or None,
+        "top_p": body.top_p,
         "top_k": body.top_k or None,
         "stop": body.stop_sequences or None,
         "tools": tools.tools or None,

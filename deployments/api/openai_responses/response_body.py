@@ -76,7 +76,7 @@ class ResponseBody(Strict):
     max_output_tokens: TokenCount | None = None
     max_tool_calls: int | None = Field(default=None, ge=1, le=2**31)
     temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: float | None = Field(default=None, ge=0, le=1)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     top_logprobs: int | None = Field(default=None, ge=0, le=20)

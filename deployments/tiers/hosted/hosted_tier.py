@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -85,7 +86,8 @@ class HostedTier:
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
-        self._form = AS_WRITTEN  # what this upstream is known to take
+        # What this upstream is known to take, by API key: a refusal may quote what a client has written.
+        self._forms: defaultdict[str, UpstreamForm] = defaultdict(lambda: AS_WRITTEN)
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
@@ -176,14 +178,15 @@ class HostedTier:
         generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
         taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form is tried
         twice."""
-        form, shortens = self._form, True
+        form, shortens = self._forms[request.key], True
         tried = {form}
         while True:
             response = await self._send(request, key, deadline, form)
             if isinstance(response, Failed):
                 return [response]
             if response.status // 100 == 2:
-                self._form = form if len(tried) > 1 else self._form
+                if len(tried) > 1:
+                    self._forms[request.key] = form
                 return response
             complaint, failed = await self._read_refusal(response, request, key)
             if request.route:
@@ -247,7 +250,7 @@ class HostedTier:
             logprobs=logprobs,
             strict=strict,
             bound=bound,
-            left_out=self._form.list_left_out(request),
+            left_out=self._forms[request.key].list_left_out(request),
             names=[tool["function"]["name"] for tool in request.tools],
         )
 

@@ -17,8 +17,6 @@ from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.prompt import refuse
 from reliability.types import ChatRequest
 
-# A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm would take 0 for "off".
-_TOP_P_MIN = 1e-6
 _BIAS_ENTRIES_MAX = 1024
 _BIAS_MAX = 100.0
 # Field, least, most. A repetition penalty divides.
@@ -56,7 +54,7 @@ def read_sampling(request: ChatRequest, defaults: Sampling, vocabulary: int) -> 
     for name, least, most in _BOUNDS:
         value = given.get(name)
         values[name] = getattr(defaults, name) if value is None else _check_number(name, value, least, most)
-    values["top_p"], values["top_k"] = max(values["top_p"], _TOP_P_MIN), int(values["top_k"])
+    values["top_k"] = int(values["top_k"])
     return Sampling(
         **values,
         seed=defaults.seed if request.seed is None else request.seed,

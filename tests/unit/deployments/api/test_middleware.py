@@ -17,7 +17,7 @@ from deployments.api.middleware import EXPOSED, MiddlewareApp
 from deployments.config.app_config import ServerConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.loopback import is_own, is_own_page
-from tests.support.bare_router import ask_app, build_app, list_all_routes
+from tests.support.bare_router import ask_app, build_app, list_all_routes, list_routes
 from tests.support.repository import ROOT
 from tests.support.small_config import config_of
 
@@ -144,6 +144,15 @@ def test_a_slash_too_many_is_no_other_route(root, path):
     answer = asked(access(), "POST" if "chat" in path else "GET", path, {}, root=root)
 
     assert (answer.status_code, answer.text) == (200, root + path[:-1])
+
+
+@pytest.mark.parametrize(("method", "path"), [found for found in list_routes() if "health" not in found[1]])
+def test_no_route_redirects_for_a_slash(method, path):
+    """Law: a slash behind a route is the route itself, which wants a key; a redirect loses a POST and names a host."""
+    door, filled = build_app(access(f"agent:{KEY}")), re.sub(r"{\w+(:path)?}", "a", path)
+    with_slash, without = (ask_app(door, method, f"{filled}{end}") for end in ("/", ""))
+
+    assert with_slash.status_code == without.status_code
 
 
 @pytest.mark.parametrize("root", ["", "/app"])

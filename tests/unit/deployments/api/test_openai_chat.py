@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from deployments.api.anthropic.messages_body import parse_messages
 from deployments.api.openai_chat import DEPTH_MAX, parse_chat
+from deployments.api.openai_responses.response_body import parse_response
 from deployments.errors import ApiError
 
 HI = [{"role": "user", "content": "hi"}]
@@ -35,6 +37,35 @@ def test_probabilities_are_asked_for_by_two_fields():
         with pytest.raises(ApiError) as refused:
             parse(**fields)
         assert (refused.value.code, refused.value.param) == ("invalid_request", "top_logprobs")
+
+
+@pytest.mark.parametrize(("given", "read"), [(0, 1e-6), (0.0, 1e-6), (0.9, 0.9), (1, 1.0), (None, None)])
+def test_a_top_p_of_zero_asks_for_the_most_likely_token(given, read):
+    """Law: the three APIs allow it, and each tier gets a number that means the same to all that may stand behind it."""
+    terms: Any = {"request_id": "r", "tokens_max": 100, "timeout_s": 9.0}
+    bodies = {parse_chat: {"messages": HI}, parse_messages: {"messages": HI, "max_tokens": 9}}
+    for parse_dialect, body in {**bodies, parse_response: {"input": "hi", "store": False}}.items():
+        call = parse_dialect(json.dumps(body | {"top_p": given}).encode(), {}, **terms)
+        assert call.request.top_p == read
+
+
+WRONG_IN_ONE_FORM = [
+    ({"stop": ["a"] * 17}, "stop", "at most 16 items"),
+    ({"stop": ["a", ""]}, "stop.1", "at least 1 character"),
+    ({"stop": [1]}, "stop.0", "valid string"),
+    ({"stop": 1}, "stop", "valid string"),
+    ({"messages": [{"role": "user", "content": ["hi"]}]}, "messages.0.content.0", "valid dictionary"),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content", "valid string"),
+    ({"messages": HI, "tools": 5, "stop": ["a"] * 17}, "stop", "at most 16 items"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param", "words"), WRONG_IN_ONE_FORM)
+def test_a_field_of_two_forms_is_told_what_is_wrong_in_its_own(fields, param, words):
+    """Law: a list is told of its items and its length, not that it is no text."""
+    with pytest.raises(ApiError, match=words) as refused:
+        parse(**fields)
+    assert refused.value.param == param
 
 
 def test_the_output_cap():

@@ -24,6 +24,11 @@ from tests.support.small_config import config_of
         ("tiers", {}, "tiers: "),
         ("tiers.x", {"kind": "hosted"}, "tiers.x: a hosted tier needs base_url and model, or a preset"),
         ("tiers.x", {"kind": "hosted", "preset": "nowhere"}, "tiers.x.preset: Input should be 'openrouter'"),
+        *(
+            (f"{at}api_key_env", key, f"{at}api_key_env: this is a key: the name of the variable that holds it")
+            for at in ("tiers.premium.", "reliability.escalation.cloud_fallback.")
+            for key in ("gsk_8eXgKkYwT3zQ9wHnVb2L", "AIzaSyD4x0Vn2m_kQ8rT6uW1y")
+        ),
         ("tiers.m.min_replicas", 5, "tiers.m: min_replicas (5) is over max_replicas (1)"),
         (
             "reliability.escalation.chain",

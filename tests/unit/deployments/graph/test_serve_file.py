@@ -69,6 +69,32 @@ def test_a_file_is_checked_whole(tmp_path, text, line):
     assert line in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: {b: [SECRET1, c: d}", "line 1, column 22: expected ',' or ']', but got '}'"),
+        ("a: b\n c: SECRET1", "line 2, column 3: mapping values are not allowed here"),
+        ("a: *SECRET1", "line 1, column 4: found undefined alias"),
+        ("a: !SECRET1 1", "line 1, column 4: could not determine a constructor for the tag"),
+        ("a: !!int SECRET1", "invalid literal for int() with base 10"),
+        ('a: "SECRET1', "line 1, column 12: found unexpected end of stream"),
+        ("a:\n\t- SECRET1", "line 2, column 1: found character '\\t' that cannot start any token"),
+        ("a: b\n- SECRET1", "line 2, column 1: expected <block end>, but found '-'"),
+        ("a: SECRET1\x01", "unacceptable character #x0001: special characters are not allowed"),
+        ("a: 2026-02-31", "day"),
+    ],
+)
+def test_a_wrong_line_isnt_quoted(tmp_path, text, said):
+    """Law: what is printed goes into logs and questions to others; a key in the line stays out of it."""
+    path = tmp_path / "serve_config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_file(path)
+
+    assert "SECRET" not in str(caught.value)
+    assert f"is not YAML: {said}" in str(caught.value)
+
+
 def test_a_file_that_cant_be_read_is_said_so(tmp_path):
     """A wrong path, and bytes that aren't UTF-8, are no stack trace."""
     path = tmp_path / "serve_config.yaml"

@@ -1,5 +1,6 @@
 """Loop rules on large histories: the work is bounded, and the verdicts stay what they are."""
 
+import time
 from typing import Any
 
 import pytest
@@ -22,6 +23,19 @@ def history(results: list[str]) -> list[dict[str, Any]]:
         messages.append({"role": "assistant", "tool_calls": [{"id": f"c{number}", "function": function}]})
         messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
     return messages
+
+
+@pytest.mark.parametrize("text", ["1" * 2_000, "\n" * 8_000, "```" + "a" * 8_000])
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_long_runs_of_one_sign_are_read_in_one_pass(role, text):
+    """Law: what an odd text costs grows with its length alone; 0.3 MB of line breaks took a minute."""
+    other = {"user": "assistant", "assistant": "user"}[role]
+    said = ({"role": role, "content": f"{n} {text}."} for n in range(40))
+    messages = [message for one in said for message in ({"role": other, "content": "go on, please"}, one)]
+    begun = time.process_time()
+    find_loop(read_turns(messages, CONFIG.turns_needed), CONFIG)
+
+    assert time.process_time() - begun < 2.0
 
 
 @pytest.fixture

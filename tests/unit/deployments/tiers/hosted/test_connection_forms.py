@@ -91,6 +91,27 @@ def test_no_past_ends_a_session(dialect, template, refuse, streamed):
     assert asked <= 3
 
 
+def refuse_long_ids(seen: Any) -> Any:
+    """Play a server that quotes the id it refuses, as Mistral's does."""
+    calls = [call for message in seen.body["messages"] for call in message.get("tool_calls") or ()]
+    wrong = next((call["id"] for call in calls if len(call["id"]) > 9), None)
+    return good() if wrong is None else status(400, f"Tool call id was {wrong} but must be a-z, with a length of 9.")
+
+
+def test_no_key_chooses_the_form_of_another_key_s_conversations():
+    """Law: an upstream may quote a client's words, so the form that a refusal asks for is kept for its key alone."""
+    system, user = {"role": "system", "content": "Be good."}, {"role": "user", "content": "hi"}
+    call = {"id": "system role is not supported", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    past = ({"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"], "content": "x"})
+    attack, plain = (replace(read("chat"), messages=(system, user, *more)) for more in ((*past, user), ()))
+    with Upstream() as upstream:
+        upstream.plays("m", refuse_long_ids)
+        answers(hosted_tier(upstream), *(replace(attack, key="a"), replace(plain, key="a"), replace(plain, key="b")))
+        sent = [[message["role"] for message in seen.body["messages"]] for seen in upstream.log]
+
+    assert (sent[-2:], len(sent)) == ([["user"], ["system", "user"]], 4)
+
+
 def test_what_every_template_takes_is_sent_as_it_was_written():
     """Law: the first request of a tier is the client's own, but for arguments and parameters that no backend takes."""
     request = read("chat")
