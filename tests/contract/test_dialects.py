@@ -6,6 +6,7 @@ its own report, what the client was told from the client. Whatever a scenario en
 
 from typing import Any
 
+import anthropic
 import httpx
 import pytest
 
@@ -50,6 +51,8 @@ def rules(tier: str) -> list[dict[str, Any]]:
         {"when": {"last_user": "deferred", "turn": 1}, "answer": [{"text": "I look. "}, LOAD]},
         {"when": {"transcript": "deferred"}, "answer": [{"text": "I call."}, write_call("tool_3", number=1)]},
         {"when": {"transcript": "bad:"}, "answer": [{"tool_call": CALL}]},
+        {"when": {"transcript": "errand", "turn": 2}, "answer": "The errand is done: {{tool_result}}"},
+        {"when": {"transcript": "errand"}, "answer": [{"tool_call": CALL}]},
         *scripts.rules(tier),
     ]
 
@@ -126,6 +129,23 @@ def test_no_client_sees_a_load_of_tools(server, stream):
         assert one.text.split() == ["I", "look.", "I", "call."]
         assert any("loaded tools: tool_3" in note for note in one.report["notes"])
         assert [(attempt["fault"], attempt["flaw"]) for attempt in one.report["attempts"]] == [(None, None)] * 2
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_client_that_wants_its_conversation_kept_sends_all_of_it(server, stream):
+    """Law: the tool runner of Anthropic's SDK asks the server to keep its messages (`thread`), and is refused in the
+    words at which it sends the whole history instead. The model knows the errand when the result comes."""
+
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """Tell the weather."""
+        return f"It rains in {city}."
+
+    with anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0) as client:
+        asked: dict[str, Any] = {"messages": user("errand"), "tools": [get_weather], "stream": stream}
+        last = client.beta.messages.tool_runner(model="fast", max_tokens=100, **asked).until_done()
+
+    assert [block.text for block in last.content if block.type == "text"] == ["The errand is done: It rains in Paris."]
 
 
 LOOPS = [("fast-lap-2", "nudged", None), ("both-lap-2", "nudged", None), ("both-lap-4", "broken", "loop_detected")]
