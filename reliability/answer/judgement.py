@@ -25,7 +25,7 @@ from reliability.answer.answer_calls import (
 )
 from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
-from reliability.answer.wanted_form import WantedForm, judge_form
+from reliability.answer.wanted_form import WantedForm, find_forced_tool, judge_form, read_forced_call
 from reliability.deferred_tools import take_load
 from reliability.loops import (
     Loop,
@@ -229,6 +229,8 @@ def judge(
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
+    if expected.checks is not None and not (told or sent or native):
+        found = read_forced_call(find_forced_tool(expected.declared, expected.tool_choice), found, text, finish)
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)

@@ -51,6 +51,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
         {"when": {"last_user": "deferred", "turn": 1}, "answer": [{"text": "I look. "}, LOAD]},
         {"when": {"transcript": "deferred"}, "answer": [{"text": "I call."}, write_call("tool_3", number=1)]},
         {"when": {"transcript": "bad:"}, "answer": [{"tool_call": CALL}]},
+        {"when": {"last_user": "forced"}, "answer": [{"raw": 'Sure:\n```json\n{"city": "Paris"}\n```'}]},
         {"when": {"transcript": "errand", "turn": 2}, "answer": "The errand is done: {{tool_result}}"},
         {"when": {"transcript": "errand"}, "answer": [{"tool_call": CALL}]},
         *scripts.rules(tier),
@@ -146,6 +147,18 @@ def test_a_client_that_wants_its_conversation_kept_sends_all_of_it(server, strea
         last = client.beta.messages.tool_runner(model="fast", max_tokens=100, **asked).until_done()
 
     assert [block.text for block in last.content if block.type == "text"] == ["The errand is done: It rains in Paris."]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_arguments_of_a_forced_call_are_the_call(server, dialect, stream):
+    """Law: where a request wants one tool called, and the model writes its arguments and no call, the client gets the
+    call, at the first attempt, and no text. So clients ask for an object of a schema."""
+    told = ask_in(dialect, server, user("forced"), stream=stream, tools=WEATHER_TOOLS, tool_choice="required")
+
+    assert (told.calls, told.finish, told.text) == ([("get_weather", {"city": "Paris"})], "tool_calls", "")
+    assert [(one["fault"], one["flaw"]) for one in told.report["attempts"]] == [(None, None)]
+    assert "envelope" in str(told.report["repairs"])
 
 
 LOOPS = [("fast-lap-2", "nudged", None), ("both-lap-2", "nudged", None), ("both-lap-4", "broken", "loop_detected")]
