@@ -20,7 +20,7 @@ from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
-from reliability.answer.wanted_form import WantedForm, find_forced_tool
+from reliability.answer.wanted_form import WantedForm
 from reliability.escalation.decisions import Limits, RetryStep
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold, Reason
@@ -126,7 +126,7 @@ def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
     if (
         not stream
         or expected.form is not None
-        or find_forced_tool(expected.declared, expected.tool_choice) is not None
+        or expected.forced is not None
         or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo))
     ):
         return Hold.ALL

@@ -100,7 +100,7 @@ def find_forced_tool(toolbox: ToolBox, tool_choice: Any) -> Tool | None:
 def read_forced_call(tool: Tool | None, found: Extraction, text: str, finish: Finish) -> Extraction:
     """Read a text that is the arguments of the forced tool as its call: a JSON object with all the keys that the tool
     requires, and none that it doesn't declare. A tool that requires none is never called so."""
-    if tool is None or not tool.required or finish.reason is not FinishReason.STOP:
+    if tool is None or not tool.required or finish.reason is not FinishReason.STOP or not text.strip():
         return found
     if any(call.name == tool.name for call in found.calls):
         return found

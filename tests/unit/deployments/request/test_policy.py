@@ -49,7 +49,7 @@ def test_a_conversation_that_repeats_itself_is_held(count, held):
     assert hold_of(config, expected, stream=False) is Hold.ALL
     off = replace(expected, loops=None)
     assert hold_of(config, off, stream=True) is Hold(held)
-    forced = replace(off, toolbox=BOX, tool_choice="required")
+    forced = replace(off, forced=BOX.tools[0])
     assert hold_of(config, forced, stream=True) is Hold.ALL
 
 
