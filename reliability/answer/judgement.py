@@ -215,9 +215,8 @@ def judge(
     reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one complete answer, the same however much has left. `held`: what the gate kept; `sent`: what it let pass;
-    `told`: what had left before the answer began anew; `text_committed`: so had one of an earlier attempt; `stopped`:
-    its loop. Raises `OutOfSteps`: its calls take more than `steps` (None: all they take); never where they are last."""
+    """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
+    anew; `text_committed`: an earlier attempt's text has left; `stopped`: its loop. Raises `OutOfSteps`: see `steps`."""
     held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
