@@ -216,7 +216,7 @@ def judge(
     steps: Steps | None = None,
 ) -> Judged:
     """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
-    anew; `text_committed`: an earlier attempt's text has left; `stopped`: its loop. Raises `OutOfSteps`: see `steps`."""
+    anew; `text_committed`: an earlier attempt's has; `stopped`: its loop. Raises `OutOfSteps` (more than `steps`)."""
     held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
