@@ -120,11 +120,13 @@ def build_expected(
 
 def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
     """Return what is held until the whole answer is judged. A client that doesn't stream has seen nothing until the
-    end, so everything can be repaired. So it is where the text must be of a form (`response_format`). One whose
-    conversation repeats itself already may be told so instead: see `reliability.answer.repeating`."""
+    end, so everything can be repaired. So it is where the text must be of a form (`response_format`, or the arguments
+    of the one tool that must be called). One whose conversation repeats itself already may be told so instead: see
+    `reliability.answer.repeating`."""
     if (
         not stream
         or expected.form is not None
+        or expected.forced is not None
         or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo))
     ):
         return Hold.ALL

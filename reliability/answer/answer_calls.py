@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
 from reliability.loops import Kind, Loop
 from reliability.loops import SeenCall as LoopCall
 from reliability.loops.written import cut_before_repeats
-from reliability.tools import Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
+from reliability.surrogates import join_surrogates
+from reliability.tools import Checked, Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
+from reliability.tools.check.calls import assign
 from reliability.tools.format_envelopes import HERMES
 from reliability.tools.formats import has_only_delimiters
 from reliability.types import CallDelta, Event, ToolCall
@@ -180,3 +182,15 @@ def _list_cuts(text: str, loop: Loop) -> list[int]:
         return []
     places = {match.end() for match in _BOUNDARY.finditer(text, loop.keep, loop.keep + loop.period + 1)}
     return sorted(places, key=lambda at: (text[at - 1] != "\n", at))[:CUTS_MAX]
+
+
+def pass_unchecked(calls: Sequence[RawCall], used_ids: Collection[str], new_id: Callable[[int], str]) -> Checked:
+    """Pass the calls unjudged: validation is switched off. Only their ids are made unique, since agents key by them."""
+    ids = assign([call.id for call in calls], used_ids, new_id)
+    texts = [c.arguments if isinstance(c.arguments, str) else json.dumps(c.arguments) for c in calls]
+    return Checked(
+        calls=tuple(
+            ToolCall(id=id, name=join_surrogates(call.name), arguments=join_surrogates(text))
+            for id, call, text in zip(ids, calls, texts, strict=True)
+        )
+    )

@@ -9,8 +9,7 @@ none. Text that an earlier attempt has sent stands. A refusal without calls is a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,13 +18,14 @@ from reliability.answer.answer_calls import (
     drop_equal,
     drop_told,
     keep_few_counted,
+    pass_unchecked,
     read_native_calls,
     read_stopped,
     write_native_calls,
 )
 from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
-from reliability.answer.wanted_form import WantedForm, judge_form
+from reliability.answer.wanted_form import WantedForm, find_forced_tool, judge_form, read_forced_call
 from reliability.deferred_tools import take_load
 from reliability.loops import (
     Loop,
@@ -47,7 +47,6 @@ from reliability.loops import (
 )
 from reliability.sessions import name_request
 from reliability.steps import Steps
-from reliability.surrogates import join_surrogates
 from reliability.tools import (
     CheckConfig,
     Checked,
@@ -61,10 +60,10 @@ from reliability.tools import (
     id_source,
     ids_in,
 )
-from reliability.tools.check.calls import assign
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose, may_be_told
+from reliability.tools.schema.toolbox import Tool
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
 WORDS_CHARS_MAX = 200_000
@@ -75,11 +74,12 @@ LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the requ
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
-    what its text must be, where `response_format` says so. `loader`: the server's own tool, if it has one, and
-    whether an answer `may_load` by it; `listed`: the tools that the model may have seen no more of than their line in
-    its list. `asked` names the request where it brings no history; then `window`, what its session was answered before,
-    is held against the answer once the owner of the windows has sent it. `shown`: what the request shows of its
-    session, to be joined with what the window has kept. `memo` is what the loop rules have found out about `turns`."""
+    what its text must be, where `response_format` says so; `forced`: the one tool that must be called. `loader`: the
+    server's own tool, if it has one, and whether an answer `may_load` by it; `listed`: the tools that the model may
+    have seen no more of than their line in its list. `asked` names the request where it brings no history; then
+    `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
+    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
+    loop rules have found out about `turns`."""
 
     toolbox: ToolBox
     id_seed: str
@@ -87,6 +87,7 @@ class Expected:
     parallel_tool_calls: bool | None = None
     checks: CheckConfig | None = None
     form: WantedForm | None = None
+    forced: Tool | None = None
     loops: LoopConfig | None = None
     turns: tuple[Turn, ...] = ()
     window: Window | None = None
@@ -180,6 +181,7 @@ def expect(
         parallel_tool_calls=parallel_tool_calls,
         checks=checks,
         form=None if checks is None else form,
+        forced=None if checks is None else find_forced_tool(toolbox, tool_choice),
         loops=loops,
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name),
@@ -213,9 +215,8 @@ def judge(
     reasoned: str = "",
     steps: Steps | None = None,
 ) -> Judged:
-    """Judge one complete answer, the same however much has left. `held`: what the gate kept; `sent`: what it let pass;
-    `told`: what had left before the answer began anew; `text_committed`: so had one of an earlier attempt; `stopped`:
-    its loop. Raises `OutOfSteps`: its calls take more than `steps` (None: all they take); never where they are last."""
+    """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
+    anew; `text_committed`: an earlier attempt's has; `stopped`: its loop. Raises `OutOfSteps` (more than `steps`)."""
     held = held if told + sent else drop_marks(held)
     text = "".join(event.text for event in held if isinstance(event, Text))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
@@ -229,6 +230,7 @@ def judge(
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
+    found = read_forced_call(expected.forced, found, "" if told + sent or native else text, finish)
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
         raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
@@ -271,7 +273,7 @@ def _check_distinct(
 def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:
     new_id = id_source(f"{expected.id_seed}/{attempt}")
     if expected.checks is None:
-        return _pass_unchecked(expected, raw, new_id)
+        return pass_unchecked(raw, expected.used_ids, new_id)
     return check_calls(
         raw,
         expected.declared,
@@ -283,18 +285,6 @@ def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attemp
         conversation=expected.words or None,  # an empty conversation tells nothing of what was said
         malformed=found.malformed,
         steps=steps,
-    )
-
-
-def _pass_unchecked(expected: Expected, raw: Sequence[RawCall], new_id: Callable[[int], str]) -> Checked:
-    """Pass the calls unjudged: validation is switched off. Only their ids are made unique, since agents key by them."""
-    ids = assign([call.id for call in raw], expected.used_ids, new_id)
-    texts = [c.arguments if isinstance(c.arguments, str) else json.dumps(c.arguments) for c in raw]
-    return Checked(
-        calls=tuple(
-            ToolCall(id=id, name=join_surrogates(call.name), arguments=join_surrogates(text))
-            for id, call, text in zip(ids, raw, texts, strict=True)
-        )
     )
 
 

@@ -2,6 +2,8 @@
 
     text ──▶ one JSON document (a fence or prose around it goes) ──▶ schema ──▶ as it is, repaired, refused
 
+A request that wants one tool called asks for a form, too: a text that is the arguments of that tool is its call.
+
 Judged like the arguments of a call. Not judged: an answer with calls, a refusal, and one that the token limit has cut.
 Without the client's `strict`, and for any JSON object, the form is a wish: the last answer is delivered as it came.
 """
@@ -15,15 +17,16 @@ from typing import Any
 
 from reliability.steps import Steps
 from reliability.surrogates import join_all, may_hold_halves
-from reliability.tool_calls import Flaws, Repair, RepairKind, Violation, join
+from reliability.tool_calls import Flaws, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools import Checked, Extraction, ToolBox, extract_calls
+from reliability.tools.check.calls import parse_choice
 from reliability.tools.check.complaints import describe
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import dump
 from reliability.tools.extract.text import read_document
 from reliability.tools.schema.compiled import compile_schema
 from reliability.tools.schema.dialects import BadSchema
-from reliability.tools.schema.toolbox import Tool
+from reliability.tools.schema.toolbox import BadTools, Tool
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import Finish, FinishReason
 
@@ -83,6 +86,35 @@ def judge_form(
     if checked.violations and (judged.violations or forced):
         return found, checked
     return replace(found, text=delivered, calls=(), malformed=()), judged
+
+
+def find_forced_tool(toolbox: ToolBox, tool_choice: Any) -> Tool | None:
+    """Find the one tool that the request wants called; None where it leaves the model a choice."""
+    choice = parse_choice(tool_choice, toolbox)
+    if isinstance(choice, BadTools) or not choice.must:
+        return None
+    names = choice.may or tuple(toolbox.by_name)
+    return toolbox.by_name[names[0]] if len(names) == 1 else None
+
+
+def read_forced_call(tool: Tool | None, found: Extraction, text: str, finish: Finish) -> Extraction:
+    """Read a text that is the arguments of the forced tool as its call: a JSON object with all the keys that the tool
+    requires, and none that it doesn't declare. A tool that requires none is never called so."""
+    if tool is None or not tool.required or finish.reason is not FinishReason.STOP or not text.strip():
+        return found
+    if any(call.name == tool.name for call in found.calls):
+        return found
+    said = extract_calls(text, ToolBox()).text if found.calls or found.malformed else found.text
+    read = read_document(said, tool.parameters)
+    if isinstance(read, str) or not isinstance(read.value, dict):
+        return found
+    keys, declared = read.value.keys(), tool.parameters.get("properties") or {}
+    if not keys <= declared.keys() or not keys >= set(tool.required):
+        return found
+    kinds = dict.fromkeys((RepairKind.ENVELOPE, *read.repair_kinds))
+    repairs = tuple(Repair(kind, "") for kind in kinds)
+    call = RawCall(name=tool.name, arguments=read.value, format="arguments", repairs=repairs)
+    return replace(found, text="", calls=(call,), malformed=())
 
 
 def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) -> WantedForm | BadSchema | None:

@@ -6,6 +6,7 @@ its own report, what the client was told from the client. Whatever a scenario en
 
 from typing import Any
 
+import anthropic
 import httpx
 import pytest
 
@@ -50,6 +51,9 @@ def rules(tier: str) -> list[dict[str, Any]]:
         {"when": {"last_user": "deferred", "turn": 1}, "answer": [{"text": "I look. "}, LOAD]},
         {"when": {"transcript": "deferred"}, "answer": [{"text": "I call."}, write_call("tool_3", number=1)]},
         {"when": {"transcript": "bad:"}, "answer": [{"tool_call": CALL}]},
+        {"when": {"last_user": "forced"}, "answer": [{"raw": 'Sure:\n```json\n{"city": "Paris"}\n```'}]},
+        {"when": {"transcript": "errand", "turn": 2}, "answer": "The errand is done: {{tool_result}}"},
+        {"when": {"transcript": "errand"}, "answer": [{"tool_call": CALL}]},
         *scripts.rules(tier),
     ]
 
@@ -126,6 +130,35 @@ def test_no_client_sees_a_load_of_tools(server, stream):
         assert one.text.split() == ["I", "look.", "I", "call."]
         assert any("loaded tools: tool_3" in note for note in one.report["notes"])
         assert [(attempt["fault"], attempt["flaw"]) for attempt in one.report["attempts"]] == [(None, None)] * 2
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_client_that_wants_its_conversation_kept_sends_all_of_it(server, stream):
+    """Law: the tool runner of Anthropic's SDK asks the server to keep its messages (`thread`), and is refused in the
+    words at which it sends the whole history instead. The model knows the errand when the result comes."""
+
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """Tell the weather."""
+        return f"It rains in {city}."
+
+    with anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0) as client:
+        asked: dict[str, Any] = {"messages": user("errand"), "tools": [get_weather], "stream": stream}
+        last = client.beta.messages.tool_runner(model="fast", max_tokens=100, **asked).until_done()
+
+    assert [block.text for block in last.content if block.type == "text"] == ["The errand is done: It rains in Paris."]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_arguments_of_a_forced_call_are_the_call(server, dialect, stream):
+    """Law: where a request wants one tool called, and the model writes its arguments and no call, the client gets the
+    call, at the first attempt, and no text. So clients ask for an object of a schema."""
+    told = ask_in(dialect, server, user("forced"), stream=stream, tools=WEATHER_TOOLS, tool_choice="required")
+
+    assert (told.calls, told.finish, told.text) == ([("get_weather", {"city": "Paris"})], "tool_calls", "")
+    assert [(one["fault"], one["flaw"]) for one in told.report["attempts"]] == [(None, None)]
+    assert "envelope" in str(told.report["repairs"])
 
 
 LOOPS = [("fast-lap-2", "nudged", None), ("both-lap-2", "nudged", None), ("both-lap-4", "broken", "loop_detected")]

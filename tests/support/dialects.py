@@ -109,6 +109,7 @@ def _ask_messages(
     told = Told()
     fields = {"model": "auto", "max_tokens": 4096, **_write_blocks(messages), "extra_headers": headers}
     fields |= {"tools": [_write_tool(tool) for tool in options["tools"]]} if "tools" in options else {}
+    fields |= {"tool_choice": {"type": "any"}} if options.get("tool_choice") == "required" else {}
     with anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0) as client:
         try:
             message = _gather_message(client, fields, told) if stream else client.messages.create(**fields)
@@ -171,6 +172,7 @@ def _ask_responses(
     told = Told()
     fields: dict[str, Any] = {"model": "auto", "input": _write_items(messages), "store": False}
     fields |= {"tools": [{"type": "function", **t["function"]} for t in options["tools"]]} if "tools" in options else {}
+    fields |= {"tool_choice": options["tool_choice"]} if "tool_choice" in options else {}
     with server.client() as client:
         try:
             made: Any = client.responses.create(**fields, stream=stream, extra_headers=headers)

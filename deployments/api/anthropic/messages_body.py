@@ -38,6 +38,13 @@ from deployments.errors import ApiError, refuse
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 NOTES_MAX = 16
 NAME_CHARS_MAX = 60
+# What this server can't honour, and why.
+REFUSED = {
+    "mcp_servers": "this server runs no tools itself: it can't honour this",
+    "container": "this server runs no tools itself: it can't honour this",
+    "thread": "this server keeps no conversations: send the whole history",
+    "compaction": "this server writes no summaries here: ask the model for one",
+}
 # What stands in every request of a client that has no say in it.
 QUIET = frozenset({"metadata", "service_tier", "cache_control"})
 
@@ -123,6 +130,8 @@ class MessagesBody(Strict):
     compaction: dict[str, Any] | None = None
     mcp_servers: list[Any] | None = None
     container: str | dict[str, Any] | None = None
+    thread: dict[str, Any] | None = None
+    compaction: dict[str, Any] | None = None
 
 
 _TOOL = re.compile(r"tools\.(\d+)\b")
@@ -189,9 +198,9 @@ def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:
 
 def _validate(fields: dict[str, Any]) -> MessagesBody:
     body = read_body(MessagesBody, fields)
-    for name in ("mcp_servers", "container"):
+    for name, why in REFUSED.items():
         if getattr(body, name):
-            raise refuse(name, "this server runs no tools itself: it can't honour this", "unsupported")
+            raise refuse(name, why, "unsupported")
     return body
 
 

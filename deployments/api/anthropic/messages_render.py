@@ -50,6 +50,8 @@ TYPES = {
 }
 LEAVE_OUT = frozenset({"unsupported", "context_length_exceeded"})
 TOO_LONG = "prompt is too long: "
+# At these words the tool runner of Anthropic's SDK sends the whole history, without `thread`.
+NO_THREAD = {"error_code": "thread_unsupported_request"}
 
 
 def _frame(event: dict[str, Any]) -> bytes:
@@ -283,6 +285,8 @@ def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
     described: dict[str, Any] = rename(error).body()["error"]
     if error.code == "context_length_exceeded":
         described["message"] = TOO_LONG + described["message"]
+    if error.code == "unsupported" and error.param == "thread":
+        described["details"] = NO_THREAD
     stays = error.row.refusal is not None and not error.row.retry and error.code not in LEAVE_OUT
     kind = "billing_error" if stays else TYPES.get(error.status, "invalid_request_error")
     return {"type": "error", "error": described | {"type": kind}, "request_id": request_id}

@@ -11,6 +11,7 @@ from deployments.request.policy import build_expected, chain_for, chain_of, hold
 from reliability.config import ReliabilityConfig, StreamingConfig
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold
+from tests.support.judgements import BOX
 
 
 def test_only_mlx_tiers_are_asked_for_a_grammar():
@@ -48,6 +49,8 @@ def test_a_conversation_that_repeats_itself_is_held(count, held):
     assert hold_of(config, expected, stream=False) is Hold.ALL
     off = replace(expected, loops=None)
     assert hold_of(config, off, stream=True) is Hold(held)
+    forced = replace(off, forced=BOX.tools[0])
+    assert hold_of(config, forced, stream=True) is Hold.ALL
 
 
 def config_with(aliases: dict[str, str]) -> RouterConfig:

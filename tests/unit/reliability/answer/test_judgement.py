@@ -36,6 +36,41 @@ def test_a_call_written_as_text_leaves_as_a_call(text):
     assert delta.id
 
 
+NAMED = {"type": "function", "function": {"name": "search"}}
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED])
+@pytest.mark.parametrize(
+    "text", [GOOD, f"Here it is:\n```json\n{GOOD}\n```", "{'q': 'cats',}", f"<think>So.</think>{GOOD}"]
+)
+def test_the_arguments_of_the_one_tool_that_must_be_called_are_its_call(text, choice):
+    """The name is the request's: nothing is guessed. That no call stood around them is told as a repair."""
+    judged = ruled([Text(text)], tool_choice=choice)
+
+    assert (judged.flaw, judged.finish.reason) == (None, FinishReason.TOOL_CALLS)
+    assert [json.loads(call.arguments) for call in judged.calls] == [{"q": "cats"}]
+    assert not any(isinstance(event, Text) for event in judged.events)
+    assert "envelope" in [repair.kind for repair in judged.repairs]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (GOOD, {}),
+        (GOOD, {"tool_choice": "auto"}),
+        (GOOD, {"tool_choice": "required", "sent": "I "}),
+        ('{"q": "cats", "n": 1}', {"tool_choice": "required"}),
+        ('{"n": 1}', {"tool_choice": "required"}),
+        ("{}", {"tool_choice": "required"}),
+        (f"{GOOD} {GOOD}", {"tool_choice": "required"}),
+        (GOOD, {"tool_choice": "required", "finish": Finish(reason=FinishReason.LENGTH)}),
+    ],
+)
+def test_what_may_be_other_json_is_no_call(text, keys):
+    """A choice that is the model's, text that has left, other keys, two objects, or an answer that was cut."""
+    assert ruled([Text(text)], **keys).calls == ()
+
+
 @pytest.mark.parametrize(
     ("held", "count"),
     [
