@@ -15,6 +15,7 @@ from reliability.answer.wanted_form import form_message
 from reliability.escalation.decisions import Call, RetryStep
 from reliability.loops import Loop, nudge
 from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
+from reliability.tools.turns import RESULT_ALONE
 from reliability.types import ChatRequest
 
 # At 0 a model would say the same again; at 0.7 SmolLM2-135M went from 3 valid calls of 10 to 8 in four tries.
@@ -67,8 +68,9 @@ def _count_calls(text: str, box: ToolBox) -> int:
 
 
 def _add_correction(request: ChatRequest, failed_text: str, words: str) -> ChatRequest:
-    # A weak model copies what it is shown as its own, so nothing is shown that it didn't write.
-    failed_turn = ({"role": "assistant", "content": failed_text[:FAILED_CHARS_MAX]},) if failed_text.strip() else ()
+    # A weak model copies what it is shown as its own: nothing is shown that it didn't write, nor a result of its own.
+    shown = failed_text.strip() and not RESULT_ALONE.match(failed_text)
+    failed_turn = ({"role": "assistant", "content": failed_text[:FAILED_CHARS_MAX]},) if shown else ()
     return _add(request, *failed_turn, {"role": "user", "content": words})
 
 

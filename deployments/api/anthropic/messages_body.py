@@ -43,7 +43,6 @@ REFUSED = {
     "mcp_servers": "this server runs no tools itself: it can't honour this",
     "container": "this server runs no tools itself: it can't honour this",
     "thread": "this server keeps no conversations: send the whole history",
-    "compaction": "this server writes no summaries here: ask the model for one",
 }
 # What stands in every request of a client that has no say in it.
 QUIET = frozenset({"metadata", "service_tier", "cache_control"})
@@ -131,7 +130,6 @@ class MessagesBody(Strict):
     mcp_servers: list[Any] | None = None
     container: str | dict[str, Any] | None = None
     thread: dict[str, Any] | None = None
-    compaction: dict[str, Any] | None = None
 
 
 _TOOL = re.compile(r"tools\.(\d+)\b")

@@ -231,6 +231,7 @@ def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(before,
     assert calls_of(events) == [("f", '{"a": 1}')]
     assert "made up" not in text_of(events)
     assert "no tool has given" in str(asked[1].messages[-1]["content"])
+    assert len(asked[1].messages) == (3 if before else 2)  # its own words are shown, a result at their head isn't
     first = run.attempts[0]
     assert first.flaw is Flaw.TOOL_CALL_INVALID
     assert first.usage is not None

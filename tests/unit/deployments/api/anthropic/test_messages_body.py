@@ -123,7 +123,6 @@ def find_error(body: dict[str, Any]) -> ApiError | None:
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
         ({"container": "c"}, "container"),
         ({"thread": {"type": "create"}}, "thread"),
-        ({"compaction": {"type": "summarize"}}, "compaction"),
         ({"output_config": {"task_budget": {}}}, "output_config.task_budget"),
         ({"output_config": {"format": "json"}}, "output_config.format.type"),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
