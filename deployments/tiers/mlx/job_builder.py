@@ -176,7 +176,8 @@ def _open_reader(
 
 def _forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int) -> Processor:
     """Build a processor under which an answer doesn't end, and doesn't open a turn or whatever else these tokens open,
-    before there is a word of it."""
+    before there is a word of it. It begins with the likeliest that is left: where hardly anything was likely, chance
+    would draw anything (`.get()`)."""
     # Forbidden the token, a model spells it: `<|`, `im`, `_start`, `|>`.
     words, special = tokenizer.get_vocab().items(), set(tokenizer.all_special_ids)
     spelled = [token for text, token in words if token not in special and _MARK_BEGUN.fullmatch(text)]
@@ -187,7 +188,8 @@ def _forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int) 
         if written >= _BLANK_TOKENS_MAX or (written and tokenizer.decode(tokens[prompt_tokens:].tolist()).strip()):
             return logits
         logits[:, banned] = -mx.inf
-        return logits
+        likeliest = mx.argmax(logits, axis=-1, keepdims=True)
+        return mx.where(mx.arange(logits.shape[-1]) == likeliest, logits, -mx.inf)
 
     return process
 

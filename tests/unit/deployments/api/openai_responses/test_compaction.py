@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import CompactedResponse, ResponseCompactionItem
 
-from deployments.api.openai_responses.compaction import ORDER
 from deployments.api.openai_responses.item_ids import open_seal
 from deployments.api.openai_responses.response_events import COMPACT, RESPONSES
 from deployments.api.openai_responses.response_items import FOREIGN_SUMMARY, SUMMARY_HEAD
 from deployments.errors import ApiError
+from reliability.context_edits import SUMMARY_ORDER
 from reliability.types import Finish, FinishReason, Reasoning, Text, Usage
 from tests.support.response_wire import ANSWERS, FINISHES, TOOLS, parse, read_frames, stream
 
@@ -87,7 +87,7 @@ def test_the_whole_conversation_is_shown_and_nothing_else_asked_for():
         "assistant",
         "user",
     ]
-    assert request.messages[-1]["content"] == ORDER
+    assert request.messages[-1]["content"] == SUMMARY_ORDER
     assert (request.tool_choice, request.response_format, call.form) == ("none", None, None)
     assert request.tools
     assert any("store" in note for note in call.notes)

@@ -85,7 +85,8 @@ def test_a_turn_that_is_opened_again_is_no_part_of_the_answer(tokenizer: Any, op
 
 
 def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
-    """Law: however much a model would rather end, or open a turn, or write blanks, there is a word before its end."""
+    """Law: however much a model would rather end, or open a turn, or write blanks, there is a word before its end. The
+    first is the likeliest, whatever the temperature: what is left over is no choice."""
     silent = [*tokenizer.eos_token_ids, _read_turn_start(tokenizer)[0]]
     asked = replace(greedy("Hi"), max_tokens=12, extra={"logit_bias": {str(token): 100 for token in silent}})
 
@@ -98,6 +99,8 @@ def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
     assert words(replace(asked, must_speak=True, response_format=schema, extra={})).startswith("{")
     assert words(asked) == ""
     assert words(replace(asked, must_speak=True)) not in ("", "<|im_start|>")
+    drawn = [replace(asked, must_speak=True, temperature=1.5, seed=seed, max_tokens=1) for seed in range(5)]
+    assert len({words(one) for one in drawn}) == 1
 
 
 SCHEMA = {
