@@ -54,6 +54,7 @@ from deployments.reports.account import Account, RequestMetrics
 from deployments.reports.incidents import note_memory
 from deployments.reports.traces import Traces
 from deployments.request.compacting import drive_compacted
+from deployments.request.drive import drive
 from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.judge import advise
@@ -349,8 +350,9 @@ class Router:
             elsewhere=partial(self._workers.run, asker=Asker(account.run.key, judges=True)),
         )
         judge = self._live.now.reliability.circuit_breaker
-        walk = forward if account.run.request.route else drive_compacted
-        if judge.enabled and walk is drive_compacted and not (kept and kept.replays):
+        walk = drive if account.run.compaction is None else drive_compacted  # a layer less for each batch
+        walk = forward if account.run.request.route else walk
+        if judge.enabled and walk is not forward and not (kept and kept.replays):
             account.advice = await advise(account.run, ports, judge)
         told = walk(account.run, ports)
         told = kept.tell(account.run, self._clock, account.state.adopt, told) if kept else told
