@@ -79,7 +79,7 @@ async def _summarize(run: Run, compaction: Compaction, ports: Ports) -> None:
     )
     run.prompt_bytes = prompt_bytes(run.request.messages, request.tools)
     run.hold, run.limits = Hold.ALL, replace(run.limits, shorten=True)
-    run.expected = replace(run.expected, tool_choice="none", form=None, loops=None)
+    run.expected = replace(run.expected, tool_choice="none", form=None, forced=None)
     written: list[str] = []
     async with aclosing(drive(run, ports)) as events:
         async for batch in events:

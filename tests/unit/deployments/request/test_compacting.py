@@ -9,7 +9,9 @@ from deployments.reports.report import report_of
 from deployments.request.compacting import drive_compacted
 from deployments.request.run_record import Run
 from reliability.answer.estimate import prompt_bytes
+from reliability.answer.judgement import Expected, expect
 from reliability.context_edits import NEWEST_HEAD, STUB, SUMMARY_HEAD, SUMMARY_ORDER, Compaction
+from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import Event, RefuseCode
 from tests.support.driving import TOOLS, calls_of, drive_once, scripted, text_of
 from tests.unit.deployments.request.test_drive_shortening import grow
@@ -23,11 +25,17 @@ ASKED = Compaction(bytes_over=8000)
 
 
 def ask(
-    script: Any, messages: tuple[dict[str, Any], ...] = LONG, compaction: Compaction = ASKED, **contexts: int
+    script: Any,
+    messages: tuple[dict[str, Any], ...] = LONG,
+    compaction: Compaction = ASKED,
+    *,
+    expected: Expected | None = None,
+    **contexts: int,
 ) -> tuple[Run, list[Event]]:
     """Ask a tier, with a context of so many tokens."""
 
     def change(run: Run) -> None:
+        run.expected = expected or run.expected
         run.compaction = compaction
         run.request = replace(run.request, messages=messages, max_tokens=100)
         run.prompt_bytes = prompt_bytes(messages, TOOLS)
@@ -101,6 +109,28 @@ def test_calls_are_made_behind_a_summary_and_not_in_it():
     run, events = ask(calls)
 
     assert run.summary.startswith("They read files.")
+    assert calls_of(events) == [("f", '{"a": 1}')]
+
+
+def test_a_summary_that_runs_in_circles_is_cut():
+    """Law: small models repeat themselves in a summary; what is worth keeping of it stands."""
+    circles = "They read files. " + "And it goes on like this. " * 500
+    run, events = ask([{"when": ORDERED, "answer": circles}, WRITES[1]])
+
+    assert text_of(events) == "It is done."
+    assert run.summary.startswith("They read files.")
+    assert len(run.summary) < 1000
+
+
+def test_a_forced_tool_is_no_matter_of_the_summary():
+    """Law: a summary that looks like the tool's arguments stays words; the call is made behind it."""
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}
+    box = build_toolbox([{"type": "function", "function": tool}])
+    expected = expect(LONG, box, id_seed="r", tool_choice="required", checks=CheckConfig())
+    told = [{"when": ORDERED, "answer": '{"a": 5}'}, {"answer": [CALL]}]
+    run, events = ask(told, expected=expected)
+
+    assert run.summary.startswith('{"a": 5}')
     assert calls_of(events) == [("f", '{"a": 1}')]
 
 
