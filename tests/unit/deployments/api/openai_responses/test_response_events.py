@@ -211,7 +211,7 @@ def test_what_an_agent_tells_another_is_read():
         {"type": "input_text", "text": "Task:"},
         {"type": "encrypted_content", "encrypted_content": "Look at a.py."},
     ]
-    item = {"type": "agent_message", "author": "/root", "recipient": "/root/a", "content": parts}
+    item = {"type": "agent_message", "author": "/lead", "recipient": "/lead/a", "content": parts}
     sealed = {"type": "encrypted_content", "encrypted_content": "gAAAAABxyz"}
     messages = ask(input=[item, item | {"content": [sealed]}]).request.messages
 
