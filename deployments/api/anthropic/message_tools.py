@@ -38,8 +38,7 @@ def read_message_tools(
     tools: Sequence[Mapping[str, Any]] | None, messages: Sequence[Any], dropped: Sequence[Any] = ()
 ) -> MessageTools:
     """Read the tools of a request with these messages; those that were found in messages dropped before them are
-    declared like any other. Raises `ApiError`: `invalid_tools` or `unsupported`, with the
-    field in `param`."""
+    declared like any other. Raises `ApiError`: `invalid_tools` or `unsupported`, with the field in `param`."""
     tools = tools or ()
     served = [str(tool["type"]) for tool in tools if _is_server_tool(tool)]
     served = served if len(served) < len(tools) else []  # alone it is all that is wanted: refused by its name

@@ -254,12 +254,15 @@ def _make_end(run: Run, finish: Finish, *, refused: bool) -> dict[str, Any]:
 
 def _make_usage(usage: Usage | None) -> dict[str, Any]:
     usage = usage or Usage(exact=False)
+    return {**_count_tokens(usage), "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens}}
+
+
+def _count_tokens(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": max(0, usage.prompt_tokens - usage.cached_tokens),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
     }
 
 
@@ -268,10 +271,9 @@ def _make_whole_usage(run: Run, finish: Finish) -> dict[str, Any]:
     usage = _make_usage(finish.usage)
     if not run.summary:
         return usage
-    rounds = {"compaction": _make_usage(run.summarized)} | ({"message": usage} if finish.usage else {})
-    iterations = [{"type": kind, "cache_creation": None, **one} for kind, one in rounds.items()]
-    for one in iterations:
-        del one["output_tokens_details"]
+    iterations = [{"type": "compaction", "cache_creation": None, **_count_tokens(run.summarized)}]
+    if finish.usage is not None:
+        iterations.append({"type": "message", "cache_creation": None, **_count_tokens(finish.usage)})
     return usage | {"iterations": iterations}
 
 
