@@ -28,7 +28,7 @@ from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse
-from deployments.tiers.prompt import find_checkpoints, read_opening, refuse, render
+from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import ReasoningMarks, find_opened
@@ -121,9 +121,7 @@ class JobBuilder:
     ) -> list[Processor]:
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
-            calls = None if request.tool_choice == "none" else call_format(self._tokenizer, request.tools)
-            call = self._tokenizer.encode(calls.start, add_special_tokens=False) if calls else []
-            found.append(_forbid_silence(self._tokenizer, self._answers.turn_start[:1], prompt_tokens, call))
+            found.append(_forbid_silence(self._tokenizer, self._answers.turn_start[:1], prompt_tokens))
         speller = self._constraints.load_speller() if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
@@ -176,23 +174,19 @@ def _open_reader(
     )
 
 
-def _forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int, call: Sequence[int] = ()) -> Processor:
+def _forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int) -> Processor:
     """Build a processor under which an answer doesn't end, and doesn't open a turn or whatever else these tokens open,
     before there is a word of it. It begins with the likeliest that is left: where hardly anything was likely, chance
-    would draw anything (`.get()`). `call`: the tokens that open a call. A model that hasn't learned the one token for
-    it opens a turn in its place (Qwen2.5-Coder), so that it counts for as much."""
+    would draw anything (`.get()`)."""
     # Forbidden the token, a model spells it: `<|`, `im`, `_start`, `|>`.
     words, special = tokenizer.get_vocab().items(), set(tokenizer.all_special_ids)
     spelled = [token for text, token in words if token not in special and _MARK_BEGUN.fullmatch(text)]
-    turn = read_opening(tokenizer)[:1] if len(call) == 1 else []
-    banned = mx.array(sorted({*tokenizer.eos_token_ids, *openers, *spelled, *turn}))
+    banned = mx.array(sorted({*tokenizer.eos_token_ids, *openers, *spelled}))
 
     def process(tokens: Any, logits: Any) -> Any:
         written = tokens.size - prompt_tokens
         if written >= _BLANK_TOKENS_MAX or (written and tokenizer.decode(tokens[prompt_tokens:].tolist()).strip()):
             return logits
-        if turn:
-            logits[:, call] = mx.maximum(logits[:, call], logits[:, turn])
         logits[:, banned] = -mx.inf
         likeliest = mx.argmax(logits, axis=-1, keepdims=True)
         return mx.where(mx.arange(logits.shape[-1]) == likeliest, logits, -mx.inf)

@@ -27,6 +27,7 @@ from deployments.tiers.mlx.cpu.step import build_step
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
+from deployments.tiers.mlx.untrained_marks import spell_untrained_marks
 from deployments.tiers.prompt import learn_template, read_opening
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.template_check import check_call_template
@@ -121,8 +122,8 @@ def load(
 
 def _read_turn_start(tokenizer: Any) -> Sequence[int]:
     """Read the tokens with which the template opens the model's turn; none where it has no token of its own for it."""
-    opening = read_opening(tokenizer)
-    return opening if opening and opening[0] in tokenizer.all_special_ids else ()
+    opening, added = read_opening(tokenizer), tokenizer.added_tokens_decoder
+    return opening if opening and opening[0] in added and added[opening[0]].special else ()
 
 
 def _check_template(tokenizer: Any, artifact: Artifact, form: TemplateForm) -> str | None:
@@ -169,6 +170,8 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {why}") from error
     if mx.default_device() == mx.Device(mx.cpu):
         _upcast(model)
+    if spelled := spell_untrained_marks(model, tokenizer):
+        _LOG.info("%s: spelled in letters, since the model hasn't learned their tokens: %s", folder, " ".join(spelled))
     return model, tokenizer
 
 

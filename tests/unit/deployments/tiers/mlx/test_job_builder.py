@@ -11,12 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.masker import Speller, Vocabulary
-from deployments.tiers.mlx.job_builder import JobBuilder, _describe_excess, _forbid_silence, _resume, _Resumed
+from deployments.tiers.mlx.job_builder import JobBuilder, _describe_excess, _resume, _Resumed
 from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, SequenceState
-from deployments.tiers.prompt import read_opening
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought
@@ -57,7 +56,7 @@ def test_the_opening_is_the_templates(tokenizer: Any) -> None:
     token of its own, or raises."""
 
     class Other:
-        all_special_ids = tokenizer.all_special_ids
+        added_tokens_decoder = tokenizer.added_tokens_decoder
 
         def __init__(self, opening: str | None) -> None:
             self.opening = opening
@@ -102,16 +101,6 @@ def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
     assert words(replace(asked, must_speak=True)) not in ("", "<|im_start|>")
     drawn = [replace(asked, must_speak=True, temperature=1.5, seed=seed, max_tokens=1) for seed in range(5)]
     assert len({words(one) for one in drawn}) == 1
-
-
-def test_who_must_speak_may_call(tokenizer: Any) -> None:
-    """Law: where a model would open a turn, which can't be meant, a call is as likely; no likelier than its words."""
-    turn, (call, word) = read_opening(tokenizer)[0], (tokenizer.encode(text)[0] for text in ("call", "word"))
-    for likely, opens, first in ((4.0, [call], call), (6.0, [call], word), (4.0, [], word)):
-        logits = mx.zeros((1, len(tokenizer.get_vocab())))
-        logits[:, turn], logits[:, tokenizer.eos_token_id], logits[:, word] = 5.0, 9.0, likely
-        process = _forbid_silence(tokenizer, [turn], 3, opens)
-        assert mx.argmax(process(mx.array([1, 2, 3]), logits)).item() == first
 
 
 SCHEMA = {
