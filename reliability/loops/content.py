@@ -303,6 +303,6 @@ def _advise(loop: Loop) -> str:
     if loop.kind is Kind.TEXTS:
         return "Do not say it again: take the next step, or say plainly what stops you."
     return (
-        "Do not repeat this call. Use what you already know, try a different tool or other arguments, "
-        "or answer the user and say what is missing."
+        "Do not repeat this call. Answer the user in words now, with what you know; or, if a step is missing, take it "
+        "with another tool or other arguments."
     )
