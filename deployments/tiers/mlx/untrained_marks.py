@@ -22,9 +22,8 @@ _ROWS_MAX = 512  # that a mark is held against
 
 
 def spell_untrained_marks(model: Any, tokenizer: Any) -> tuple[str, ...]:
-    """Have the tokenizer encode in letters what its chat template writes and the model hasn't learned; return these
-    marks. A tokenizer of another library than `tokenizers`, or
-    without a table of its tokens, stays as it is."""
+    """Have the tokenizer encode in letters the marks that its chat template writes and the model hasn't learned; return
+    them. A tokenizer of another library than `tokenizers`, or without a table of its tokens, stays as it is."""
     backend, rows = getattr(tokenizer, "backend_tokenizer", None), _find_embedding(model)
     if backend is None or rows is None:
         return ()
@@ -44,8 +43,9 @@ def spell_untrained_marks(model: Any, tokenizer: Any) -> tuple[str, ...]:
 
 
 def _find_embedding(model: Any) -> Any:
-    """Find the layer that gives each token its row: the first of its kind, packed or not."""
-    return next((one for _, one in model.named_modules() if type(one).__name__.endswith("Embedding")), None)
+    """Find the layer that gives each token its row, packed or not: the one with the most rows."""
+    found = [one for _, one in model.named_modules() if type(one).__name__.endswith("Embedding") and "weight" in one]
+    return max(found, key=lambda one: len(one["weight"]), default=None)
 
 
 def _find_untrained(embedding: Any, marks: Sequence[int], added: Sequence[int]) -> list[int]:
