@@ -166,7 +166,7 @@ async def judge_errand(tier: MlxTier, box: ToolBox, errand: Errand) -> dict[str,
         "call": (),
         "words": (call, result),
         "next": (call, result, told, {"role": "user", "content": errand.asked_next}),
-        "thanks": (call, result, told, {"role": "user", "content": "Thank you, that's all for now."}),
+        "thanks": (call, result, told, {"role": "user", "content": "Thank you, that is all."}),
         "nudged": (call, result, call, result, {"role": "user", "content": nudge(loop)}),
     }
     answers = {step: await ask(tier, box, errand, *messages) for step, messages in behind.items()}
