@@ -1,12 +1,13 @@
 """Hold the thought of a hosted answer to its budget. An upstream that thinks beyond it, or in circles, is left, and the
-same one is asked for the answer:
+same one is asked for the answer. So is one whose tokens have all gone into its thought.
 
     prefill   the thought stands in the text, and the upstream goes on behind a prefill: that is the thought, closed
     off       else: the same request, with thinking switched off in the fields that the upstream may know
 
 An upstream counts its tokens in its own way. Here a chunk of one word is one token, and of more words five characters
 are: hardly more than there are. A thought is left `OVER_TOKENS` behind its budget, so one that ends within its budget
-ends by itself. A second thought isn't passed on: the client has read the first.
+ends by itself; without a budget it leaves room for the answer. A second thought isn't passed on: the client has read
+the first.
 
 Invariants:
 - An answer that has begun is never left; one that isn't left passes as it came.
@@ -27,7 +28,7 @@ from deployments.tiers.thought_watch import ThoughtWatch
 from reliability.answer.estimate import PIECE_CHARS_MAX
 from reliability.answer.thoughts import Thoughts
 from reliability.faults import TRAITS, Ran
-from reliability.thinking import ThoughtEnd
+from reliability.thinking import ThoughtEnd, leave_room
 from reliability.tools.format_reasoning import MESSAGES, REASONING, compile_ends
 from reliability.tools.formats import compile_any
 from reliability.types import (
@@ -37,6 +38,7 @@ from reliability.types import (
     Event,
     Failed,
     Finish,
+    FinishReason,
     Logprobs,
     Reasoning,
     Refusal,
@@ -65,10 +67,9 @@ def _find_closer(thought: str) -> str:
 
 @dataclass(slots=True)
 class ThoughtBound:
-    """The thought of one upstream answer, as it comes. `tokens_max`: its budget; None where it has none. `ended`: why
-    the upstream is left."""
+    """The thought of one upstream answer, as it comes. `tokens_max`: its budget; `ended`: why the upstream is left."""
 
-    tokens_max: int | None
+    tokens_max: int
     ended: ThoughtEnd | None = None
     _watch: ThoughtWatch = field(default_factory=ThoughtWatch)
     _thoughts: Thoughts = field(default_factory=Thoughts)
@@ -85,6 +86,13 @@ class ThoughtBound:
         self.ended = None if self._answered else self._find_end()
         return self.ended
 
+    def note_end(self, end: Event, left: int) -> None:
+        """Note how the upstream has ended, with so many tokens `left` to it by the count here: the tokens that an
+        upstream counts as more have all gone into its thought."""
+        thinks = self.tokens > 0 and not self._answered and self._can_close
+        if self.ended is None and thinks and left > 0 and isinstance(end, Finish):
+            self.ended = ThoughtEnd.BUDGET if end.reason is FinishReason.LENGTH else None
+
     def _note(self, event: Event) -> None:
         parts = self._thoughts.split(event)
         if isinstance(event, Text):
@@ -99,10 +107,14 @@ class ThoughtBound:
             self._answered = any(isinstance(part, Text | CallDelta | Refusal) for part in parts)
 
     def _find_end(self) -> ThoughtEnd | None:
-        over = self.tokens_max is not None and self.tokens >= self.tokens_max + OVER_TOKENS
-        if not (over or self._watch.circles) or (self._thoughts.thinking and not _find_closer(self.text)):
+        over = self.tokens >= self.tokens_max + OVER_TOKENS
+        if not (over or self._watch.circles) or not self._can_close:
             return None
         return ThoughtEnd.BUDGET if over else ThoughtEnd.CIRCLING
+
+    @property
+    def _can_close(self) -> bool:
+        return not self._thoughts.thinking or bool(_find_closer(self.text))
 
     @property
     def tokens(self) -> int:
@@ -129,9 +141,10 @@ async def hold_to_budget(
     """Pass on what the upstream answers, and what it answers behind a thought that was ended."""
     now_s = asyncio.get_running_loop().time
     deadline_s = now_s() + request.timeout_s
-    bound, spent = ThoughtBound(request.thinking_tokens_max), Usage()
+    bound, spent = _open_bound(request), Usage()
     async with aclosing(ask(request, bound)) as answer:
         async for events in answer:
+            bound.note_end(events[-1], request.max_tokens - bound.tokens)
             left = isinstance(events[-1], Finish) and bound.ended is not None
             for event in events:
                 if isinstance(event, Counted | Finish) and event.usage is not None:
@@ -145,7 +158,7 @@ async def hold_to_budget(
     ways = list(_list_ways(request, bound, continues, openrouter))
     for way in ways:
         prefilled = len(way.messages) > len(request.messages)
-        second, more = ThoughtBound(request.thinking_tokens_max), way is not ways[-1]
+        second, more = _open_bound(request), way is not ways[-1]
         rest = _Rest(request, bound, second, spent, prefilled=prefilled)
         again = replace(way, timeout_s=max(0.0, deadline_s - now_s()))
         async with aclosing(ask(again, second)) as answer:
@@ -156,6 +169,11 @@ async def hold_to_budget(
                     yield out
             else:
                 return
+
+
+def _open_bound(request: ChatRequest) -> ThoughtBound:
+    tokens_max, named = leave_room(request.thinking_tokens_max, request.max_tokens)
+    return ThoughtBound(tokens_max if named or tokens_max == request.max_tokens else tokens_max - OVER_TOKENS)
 
 
 def _close(bound: ThoughtBound, request: ChatRequest) -> list[Event]:

@@ -36,7 +36,7 @@ from deployments.tiers.thought_watch import ThoughtLimit
 from reliability.deferred_tools import choose_loader
 from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
-from reliability.thinking import least
+from reliability.thinking import least, leave_room
 from reliability.tools.format_reasoning import Thought
 from reliability.types import ChatRequest, Event, Fault
 
@@ -111,7 +111,7 @@ class JobBuilder:
         opener = self._tokenizer.encode(think.start, add_special_tokens=False)
         banned = (*self._answers.turn_start[:1], *(opener if len(opener) == 1 else ()))
         return ThoughtLimit(
-            least(self._reasoning_tokens_max, request.thinking_tokens_max),
+            least(self._reasoning_tokens_max, leave_room(request.thinking_tokens_max, request.max_tokens)[0]),
             think.encode_closing(self._tokenizer),
             partial(_forbid_silence, self._tokenizer, banned) if free else None,
         )

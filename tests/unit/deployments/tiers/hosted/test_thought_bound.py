@@ -12,7 +12,18 @@ from deployments.tiers.hosted.thought_bound import OVER_TOKENS, _find_closer
 from deployments.tiers.stream_matchers import merge_events
 from reliability.answer.thoughts import Thoughts
 from reliability.thinking import ThoughtEnd
-from reliability.types import ChatRequest, Counted, Event, Failed, Fault, Finish, Logprobs, Reasoning, Text
+from reliability.types import (
+    ChatRequest,
+    Counted,
+    Event,
+    Failed,
+    Fault,
+    Finish,
+    FinishReason,
+    Logprobs,
+    Reasoning,
+    Text,
+)
 from tests.support import plays
 from tests.support.plays import Play, Player, Seen
 from tests.support.repeating_texts import paragraph
@@ -103,6 +114,35 @@ def test_a_thought_that_ends_within_its_budget_is_left_alone(upstream, budget, t
     assert count_thought(thought_in(bound)) == tokens
     assert [each.ended for each in seen] == [True]
     assert end_of(bound).thought is None
+
+
+@SLOW
+@given(st.integers(64, 1_500), st.sampled_from([1, 3]), st.booleans(), st.sampled_from([None, 9_000]))
+def test_a_thought_without_a_budget_leaves_room_for_the_answer(upstream, tokens_max, words, tags, budget):
+    """Law: where no budget ends before the answer's tokens do, these don't all go into the thought, however many of
+    them an upstream takes for its words: the answer comes, within the tokens that are left by the count here."""
+    pieces = thought_of(tokens_max)
+    thought = ["".join(pieces[at : at + words]) for at in range(0, len(pieces), words)]
+    spent = (*think(thought, tags=tags, ends=False)[:-1], *plays.tail("length"))
+    request = ask(max_tokens=tokens_max, thinking_tokens_max=budget)
+    events, seen = told(upstream, spent, plays.good(ANSWER), request=request)
+
+    assert (text_of(events), end_of(events).thought) == (ANSWER, ThoughtEnd.BUDGET)
+    assert [is_off(each.body) for each in seen] == [False, True]
+    assert 1 <= seen[1].body["max_tokens"] < tokens_max
+    if words == 1:
+        assert count_thought(thought_in(events)) + seen[1].body["max_tokens"] <= tokens_max
+
+
+@pytest.mark.parametrize("tags", [False, True])
+def test_an_answer_that_its_tokens_end_is_not_asked_for_again(upstream, tags):
+    """Law: one that has begun, one of a single token, and one whose thought can't be closed, end as it does."""
+    begun = (*think(thought_of(40), tags=tags)[:-3], *plays.tail("length"))
+    single = (*think(thought_of(1), tags=tags, ends=False)[:-1], *plays.tail("length"))
+    unknown = (plays.Head(headers=plays.SSE), *plays.words("<｜begin▁of▁thinking｜> So it is"), *plays.tail("length"))
+    for play, tokens_max in ((begun, 100), (single, 1), (unknown, 100)):
+        events, seen = told(upstream, play, request=ask(max_tokens=tokens_max))
+        assert (end_of(events).reason, end_of(events).thought, len(seen)) == (FinishReason.LENGTH, None, 1)
 
 
 @pytest.mark.parametrize("tags", [False, True])

@@ -265,6 +265,31 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
     assert _resume(tokenizer, None, text, "", None, opened=False).rest == b""
 
 
+@pytest.mark.parametrize(
+    ("tokens_max", "budget", "cap", "limit"),
+    [
+        pytest.param(4_096, None, 8_192, 3_072, id="the answer's tokens end before the cap"),
+        pytest.param(32_000, None, None, 30_976, id="no more than 1,024 are left"),
+        pytest.param(32_000, None, 8_192, 8_192, id="the cap is lower"),
+        pytest.param(4_096, 4_000, 8_192, 4_000, id="a budget that ends before the answer holds"),
+        pytest.param(1_000, 2_048, 8_192, 750, id="a budget that doesn't is none"),
+        pytest.param(1, None, None, 1, id="nothing to share"),
+    ],
+)
+def test_a_thought_leaves_room_for_the_answer(
+    tier: MlxTier, tokens_max: int, budget: int | None, cap: int | None, limit: int
+) -> None:
+    """Law: the least of cap and budget ends a thought, and where neither does so before the answer's tokens end, what
+    leaves a quarter of those."""
+    loaded = tier._engine.phase.loaded
+    assert loaded is not None
+    request = replace(greedy("hi"), max_tokens=tokens_max, thinking_tokens_max=budget)
+    builder = JobBuilder(loaded, temperature=None, reasoning_tokens_max=cap)
+    thought = builder._limit_thought(request, THINKING, free=True)
+
+    assert thought.tokens_max == limit
+
+
 @pytest.mark.parametrize(("parent", "above"), [("s", ("k", "s")), ("", None)])
 def test_a_helper_s_session_and_the_one_above_are_of_its_key(tier: MlxTier, parent: str, above: Any) -> None:
     """Law: two keys' sessions of one name are two; a request that helps none has none above."""
