@@ -85,7 +85,7 @@ def read_rows() -> list[Row]:
 async def answer_cases(model: str, count: int) -> None:
     """Ask a model for what isn't in the rows yet, and add it."""
     known = {row["id"] for row in read_rows() if row["model"] == model}
-    tier = MlxTier(name=model, model=MODELS[model], max_running=6, max_waiting=24)
+    tier = MlxTier(name=model, model=MODELS[model], max_running=6, max_waiting=24, blas_threads=2)
     print((await tier.wait_for_load(CASE_S)).state, flush=True)
     slots = asyncio.Semaphore(6)
 

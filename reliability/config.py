@@ -97,7 +97,7 @@ class ConfidenceConfig(Section):
     """What becomes of a valid tool call that is probably not right."""
 
     min: float = Field(
-        default=0.25,
+        default=0.4,
         ge=0,
         le=1,
         description="how likely a call has to be right; below it the next tier is asked, and where no tier has a "
