@@ -312,6 +312,9 @@ def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> Wante
     return found
 
 
+_OF_A_FUNCTION = ("name", "description", "parameters", "strict")
+
+
 def _read_tools(
     body: ChatBody, steps: Steps
 ) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
@@ -335,7 +338,20 @@ def _read_tools(
     wrong = parse_choice(choice, toolbox)
     if isinstance(wrong, BadTools):
         raise _make_tools_error("invalid_request", wrong)
-    return tools, choice if tools else None, toolbox
+    chosen = _nest(choice) if isinstance(choice, dict) and "name" in choice else choice
+    return tuple(_nest(tool) for tool in tools), chosen if tools else None, toolbox
+
+
+def _nest(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool, or a choice of one, of Responses' flat form or Anthropic's in that of chat completions."""
+    function = tool.get("function", tool)
+    inner = {key: value for key, value in function.items() if key in _OF_A_FUNCTION}
+    if "parameters" not in inner and "input_schema" in function:
+        inner["parameters"] = function["input_schema"]
+    if "function" not in tool:
+        outer = {key: value for key, value in tool.items() if key not in (*_OF_A_FUNCTION, "input_schema", "type")}
+        return {"type": "function", "function": inner, **outer}
+    return tool if "input_schema" not in function else {**tool, "function": inner}
 
 
 def _make_tools_error(code: str, bad: BadTools) -> ApiError:

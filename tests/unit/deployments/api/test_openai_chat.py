@@ -89,6 +89,31 @@ def test_legacy_functions_become_tools():
     assert parse(parallel_tool_calls=True).request.parallel_tool_calls is True
 
 
+F = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+ANTHROPIC = {"name": "f", "description": "d", "input_schema": F["parameters"]}
+
+
+@pytest.mark.parametrize(
+    ("tool", "choice"),
+    [
+        ({"type": "function", "function": F}, {"type": "function", "function": {"name": "f"}}),
+        ({"type": "function", **F}, {"type": "function", "name": "f"}),
+        ({"function": F}, "required"),
+        (F, {"name": "f"}),
+        (ANTHROPIC, {"type": "tool", "name": "f"}),
+        ({"type": "function", "function": ANTHROPIC}, "auto"),
+    ],
+)
+def test_tools_of_any_form_are_those_of_chat_completions(tool, choice):
+    """Law: whoever reads a request's tools finds `function` with `name` and `parameters`, and so in the choice."""
+    request = parse(tools=[tool], tool_choice=choice).request
+
+    assert [each["function"] for each in request.tools] == [F]
+    if isinstance(request.tool_choice, dict):
+        assert request.tool_choice == {"type": "function", "function": {"name": "f"}}
+    assert parse(tools=[{**F, "cache_control": {"type": "ephemeral"}}]).request.tools[0]["cache_control"]
+
+
 @pytest.mark.parametrize("where", ["messages", "tools", "made_up"])
 @pytest.mark.parametrize("kind", [list, dict])
 def test_a_body_has_a_depth(where, kind):
