@@ -26,16 +26,9 @@ class Thinking:
     ended: ThoughtEnd | None = None
 
 
-ANSWER_TOKENS = 1_024
-
-
-def leave_room(budget: int | None, tokens_max: int) -> tuple[int, bool]:
-    """Return with how many tokens an answer of at most `tokens_max` may think, and whether that is the `budget` which
-    its client has named. Without one that ends before the answer does, a quarter of the tokens, 1,024 at most, is left
-    for what comes behind the thought."""
-    if budget is not None and budget < tokens_max:
-        return budget, True
-    return tokens_max - min(ANSWER_TOKENS, tokens_max // 4), False
+def leave_room(tokens_max: int) -> int:
+    """Return how many of an answer's tokens its thought leaves for what comes behind it: a quarter, 1,024 at most."""
+    return min(1_024, tokens_max // 4)
 
 
 def least(*limits: int | None) -> int | None:

@@ -6,8 +6,7 @@ same one is asked for the answer. So is one whose tokens have all gone into its 
 
 An upstream counts its tokens in its own way. Here a chunk of one word is one token, and of more words five characters
 are: hardly more than there are. A thought is left `OVER_TOKENS` behind its budget, so one that ends within its budget
-ends by itself; without a budget it leaves room for the answer. A second thought isn't passed on: the client has read
-the first.
+ends by itself. A second thought isn't passed on: the client has read the first.
 
 Invariants:
 - An answer that has begun is never left; one that isn't left passes as it came.
@@ -67,9 +66,10 @@ def _find_closer(thought: str) -> str:
 
 @dataclass(slots=True)
 class ThoughtBound:
-    """The thought of one upstream answer, as it comes. `tokens_max`: its budget; `ended`: why the upstream is left."""
+    """The thought of one upstream answer, as it comes. `tokens_max`: its budget; None where it has none. `ended`: why
+    the upstream is left."""
 
-    tokens_max: int
+    tokens_max: int | None
     ended: ThoughtEnd | None = None
     _watch: ThoughtWatch = field(default_factory=ThoughtWatch)
     _thoughts: Thoughts = field(default_factory=Thoughts)
@@ -86,12 +86,11 @@ class ThoughtBound:
         self.ended = None if self._answered else self._find_end()
         return self.ended
 
-    def note_end(self, end: Event, left: int) -> None:
-        """Note how the upstream has ended, with so many tokens `left` to it by the count here: the tokens that an
-        upstream counts as more have all gone into its thought."""
+    def note_end(self, end: Event) -> None:
+        """Note how the upstream has ended: within its thought, where that has taken all tokens."""
         thinks = self.tokens > 0 and not self._answered and self._can_close
-        if self.ended is None and thinks and left > 0 and isinstance(end, Finish):
-            self.ended = ThoughtEnd.BUDGET if end.reason is FinishReason.LENGTH else None
+        if self.ended is None and thinks and isinstance(end, Finish) and end.reason is FinishReason.LENGTH:
+            self.ended = ThoughtEnd.BUDGET
 
     def _note(self, event: Event) -> None:
         parts = self._thoughts.split(event)
@@ -107,7 +106,7 @@ class ThoughtBound:
             self._answered = any(isinstance(part, Text | CallDelta | Refusal) for part in parts)
 
     def _find_end(self) -> ThoughtEnd | None:
-        over = self.tokens >= self.tokens_max + OVER_TOKENS
+        over = self.tokens_max is not None and self.tokens >= self.tokens_max + OVER_TOKENS
         if not (over or self._watch.circles) or not self._can_close:
             return None
         return ThoughtEnd.BUDGET if over else ThoughtEnd.CIRCLING
@@ -141,10 +140,11 @@ async def hold_to_budget(
     """Pass on what the upstream answers, and what it answers behind a thought that was ended."""
     now_s = asyncio.get_running_loop().time
     deadline_s = now_s() + request.timeout_s
-    bound, spent = _open_bound(request), Usage()
+    bound, spent = ThoughtBound(request.thinking_tokens_max), Usage()
     async with aclosing(ask(request, bound)) as answer:
         async for events in answer:
-            bound.note_end(events[-1], request.max_tokens - bound.tokens)
+            if leave_room(request.max_tokens):
+                bound.note_end(events[-1])
             left = isinstance(events[-1], Finish) and bound.ended is not None
             for event in events:
                 if isinstance(event, Counted | Finish) and event.usage is not None:
@@ -158,7 +158,7 @@ async def hold_to_budget(
     ways = list(_list_ways(request, bound, continues, openrouter))
     for way in ways:
         prefilled = len(way.messages) > len(request.messages)
-        second, more = _open_bound(request), way is not ways[-1]
+        second, more = ThoughtBound(request.thinking_tokens_max), way is not ways[-1]
         rest = _Rest(request, bound, second, spent, prefilled=prefilled)
         again = replace(way, timeout_s=max(0.0, deadline_s - now_s()))
         async with aclosing(ask(again, second)) as answer:
@@ -169,11 +169,6 @@ async def hold_to_budget(
                     yield out
             else:
                 return
-
-
-def _open_bound(request: ChatRequest) -> ThoughtBound:
-    tokens_max, named = leave_room(request.thinking_tokens_max, request.max_tokens)
-    return ThoughtBound(tokens_max if named or tokens_max == request.max_tokens else tokens_max - OVER_TOKENS)
 
 
 def _close(bound: ThoughtBound, request: ChatRequest) -> list[Event]:
@@ -189,7 +184,8 @@ def _list_ways(
     request: ChatRequest, bound: ThoughtBound, continues: Continues, openrouter: bool
 ) -> Iterator[ChatRequest]:
     """List how the answer is asked for: each but the first where the one before was refused."""
-    request = replace(request, max_tokens=max(1, request.max_tokens - bound.tokens))
+    left = max(1, request.max_tokens - bound.tokens, leave_room(request.max_tokens))
+    request = replace(request, max_tokens=left)
     if continues == "prefill" and bound.closing.startswith("/", 2):  # others' answers have an opener of their own
         yield ask_to_go_on(replace(request, begun=bound.text + bound.closing), "prefill")
     if not openrouter:

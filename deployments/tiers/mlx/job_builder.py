@@ -110,8 +110,11 @@ class JobBuilder:
             return ThoughtLimit()
         opener = self._tokenizer.encode(think.start, add_special_tokens=False)
         banned = (*self._answers.turn_start[:1], *(opener if len(opener) == 1 else ()))
+        budget = least(self._reasoning_tokens_max, request.thinking_tokens_max)
+        if budget is None or budget >= request.max_tokens:
+            budget = request.max_tokens - leave_room(request.max_tokens)
         return ThoughtLimit(
-            least(self._reasoning_tokens_max, leave_room(request.thinking_tokens_max, request.max_tokens)[0]),
+            budget,
             think.encode_closing(self._tokenizer),
             partial(_forbid_silence, self._tokenizer, banned) if free else None,
         )
