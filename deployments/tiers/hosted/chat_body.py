@@ -37,10 +37,11 @@ def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False, for
     body |= {
         "model": model,
         "messages": messages if openrouter else [_drop_markers(m) for m in messages],
-        "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if (limit := form.find_limit(request)) is not None:
+        body["max_tokens"] = limit
     body |= {key: value for key in _OPTIONAL if (value := getattr(request, key)) is not None}
     if openrouter and request.thinking is not None:
         body.setdefault("reasoning", {"enabled": request.thinking})

@@ -130,5 +130,5 @@ def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
 def test_other_refusals_teach_nothing(code: int, said: str) -> None:
     """Law: only a refusal that names the field, and says that it isn't known, is one."""
     form = UpstreamForm()
-    assert form.learn(code, read_complaint({"error": {"message": said}})) == form
-    assert form.learn(400, UpstreamComplaint()) == form
+    assert form.learn(code, read_complaint({"error": {"message": said}}), ask()) == form
+    assert form.learn(400, UpstreamComplaint(), ask()) == form
