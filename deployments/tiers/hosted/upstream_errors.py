@@ -59,11 +59,13 @@ _CREDIT_CODES = frozenset(_CODES[402].split())
 _CONTENT_CODES = frozenset({"content_filter", "content_policy_violation"})  # refused everywhere, or shouldn't be asked
 
 _CONTEXT = re.compile(
-    r"context[_ ]?(length|window|size)|maximum (context|prompt|input)|too many (input |prompt )?tokens"
+    r"context[_ ]?(length|window|size)|too many (input |prompt )?tokens"
+    r"|maximum (context|prompt|input|(model|(supported )?sequence) length)|model (token limit|max length)\b"
     r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context"
-    r"|(prompt|input|message)s?( token)? (length|count|size)\b.{0,40}(\bexceed|\bshould be \[| > \w)"
+    r"|(prompt|input|message)s?( token)? (length|count|size)\b.{0,40}(\bexceed|\bshould be \[| > \w|\bonly supports)"
+    r"|(total|input|prompt) tokens?\b(?! per).{0,40}\bexceed|\bmax input (characters|tokens)"
     r"|exceeds? (the )?(context|model'?s|maximum token) limit|(prompt|messages|input|request) (is )?too (long|large)\b"
-    r"|超长|长度超过|tokens_limit_reached|max_prompt_tokens"
+    r"|超长|长度超[过限]|超[出过]最大长度|上下文长度|tokens_limit_reached|max_prompt_tokens"
     r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d",
     re.IGNORECASE,
 )
