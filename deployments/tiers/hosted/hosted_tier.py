@@ -259,9 +259,6 @@ class HostedTier:
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
     ) -> AsyncGenerator[list[Event], None]:
-        if response.headers.get("content-type", "").startswith("text/html"):
-            yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
-            return
         inbox, now_s = Inbox(response.content.iter_any()), asyncio.get_running_loop().time
         not_before = 0.0 if streamed else now_s() + WINDOW_S  # the first words leave at once, where somebody reads them
         try:
