@@ -84,8 +84,9 @@ class UpstreamForm:
         """Return this form without the fields, or the values of fields, that are refused."""
         said, sent = complaint.said, _list_sent(request)
         if _REFUSES_VALUE.search(said) and not _ONE_VALUE.search(said):
-            values = [pair for pair in sent if _names(complaint, pair[0]) and pair not in self.refused_values]
-            return replace(self, refused_values=(*self.refused_values, *values)[-_VALUES_MAX:])
+            values = [(name, _write(value)) for name, value in sent if _names(complaint, name)]
+            known = dict.fromkeys((*self.refused_values, *values))
+            return replace(self, refused_values=tuple(known)[-_VALUES_MAX:])
         if not _REFUSES_FIELD.search(said):
             return self
         return replace(self, refused=self.refused | {name for name in _OURS | _DISPENSABLE if _names(complaint, name)})
@@ -101,9 +102,9 @@ class UpstreamForm:
     def list_left_out(self, request: ChatRequest) -> list[str]:
         """List the client's fields that aren't sent, with the value where that is why."""
         return [
-            name if name in self.refused else f"{name} {value}"
+            name if name in self.refused else f"{name} {_write(value)}"
             for name, value in _list_sent(request)
-            if name in self.refused or (name, value) in self.refused_values
+            if self._refuses(name, value)
         ]
 
     def _refuses(self, name: str, value: Any) -> bool:
@@ -111,10 +112,10 @@ class UpstreamForm:
         return name in self.refused or (named and (name, _write(value)) in self.refused_values)
 
 
-def _list_sent(request: ChatRequest) -> list[tuple[str, str]]:
+def _list_sent(request: ChatRequest) -> list[tuple[str, Any]]:
     """List the client's fields that can be left out, with their values."""
     given = {name: request.extra.get(name, getattr(request, name, None)) for name in sorted(_DISPENSABLE)}
-    return [(name, _write(value)) for name, value in given.items() if value is not None or name in request.extra]
+    return [(name, value) for name, value in given.items() if value is not None or name in request.extra]
 
 
 def _write(value: Any) -> str:
