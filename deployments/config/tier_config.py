@@ -21,8 +21,8 @@ class Timeouts(Section):
         default=120.0,
         gt=0,
         le=3600,
-        description="from there to the first piece of the answer, prefill included; at the end of the chain it begins "
-        "anew as long as an `mlx` tier reads on",
+        description="from there to the first piece of the answer, prefill and hidden reasoning included (an API's "
+        "comments are no piece); at the end of the chain it begins anew as long as an `mlx` tier reads on",
     )
     idle_s: float = Field(default=60.0, gt=0, le=3600, description="silence between two pieces of the answer")
     total_s: float = Field(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from deployments.errors import ApiError, refuse
@@ -155,7 +156,7 @@ def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
         case "image":
             return [{"type": "image_url", "image_url": {"url": _read_source(block.get("source"), f"{path}.source")}}]
         case "document":
-            return [_make_document(block, path)]
+            return _make_document(block, path)
         case "search_result":
             title, source = (str(block.get(name) or "") for name in ("title", "source"))
             texts = [_make_text(one, path)["text"] for one in _read_content(block.get("content"), f"{path}.content")]
@@ -181,20 +182,29 @@ def _read_source(source: Any, path: str) -> str:
     raise refuse(f"{path}.type", "the data by base64 or url is needed", "unsupported")
 
 
-def _make_document(block: Block, path: str) -> dict[str, Any]:
-    """Make the text of a document that is text. Others are files, for models that read them."""
-    source, title = block.get("source"), block.get("title")
-    source = source if isinstance(source, dict) else {}
-    kind = source.get("type")
-    if kind == "text":
-        text = _read_string(source, "data", f"{path}.source")
-    elif kind == "content":
-        blocks = _read_content(source.get("content"), f"{path}.source.content")
-        text = "\n".join(_make_text(one, f"{path}.source.content.{at}")["text"] for at, one in enumerate(blocks))
+def _make_document(block: Block, path: str) -> list[dict[str, Any]]:
+    """Make the parts of a document: its title and context, then its text and images. One that is neither is a file, for
+    models that read them."""
+    given, path = block.get("source"), f"{path}.source"
+    source = given if isinstance(given, dict) else {}
+    title, context = (said if isinstance(said := block.get(name), str) else "" for name in ("title", "context"))
+    parts: list[dict[str, Any]] = []
+    if source.get("type") == "text":
+        parts = [{"type": "text", "text": _read_string(source, "data", path)}]
+    elif source.get("type") == "content":
+        for at, one in enumerate(_read_content(source.get("content"), f"{path}.content")):
+            if one["type"] not in ("text", "image"):
+                raise _refuse_type(one, f"{path}.content.{at}")
+            parts += _make_parts(one, f"{path}.content.{at}")
     else:
-        name = title if isinstance(title, str) and title else "document.pdf"
-        return {"type": "file", "file": {"filename": name, "file_data": _read_source(source, f"{path}.source")}}
-    return {"type": "text", "text": f"{title}\n{text}" if isinstance(title, str) and title else text}
+        file = {"filename": title or "document.pdf", "file_data": _read_source(source, path)}
+        parts, title = [{"type": "file", "file": file}], ""
+    head = [{"type": "text", "text": said} for said in (title, context) if said]
+    made: list[dict[str, Any]] = []
+    for text, group in groupby([*head, *parts], lambda part: part["type"] == "text"):
+        run = list(group)
+        made += [{"type": "text", "text": "\n".join(part["text"] for part in run)}] if text else run
+    return made
 
 
 def _join_parts(parts: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:

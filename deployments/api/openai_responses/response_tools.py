@@ -9,6 +9,7 @@ each tool that the model is shown can be read back; a choice forces no tool that
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ NOTED_FIELDS = ("defer_loading", "output_schema", "allowed_callers")
 WORDS = ("auto", "none", "required")
 GRAMMAR_CHARS_MAX = 20_000
 SEARCH = "tool_search"
+_JOINED_CHARS_MAX = 64  # OpenAI's API and most others refuse a longer name
 _PLAIN = "functions"  # the namespace of what has none
 
 
@@ -109,10 +111,13 @@ def is_search(item: Mapping[str, Any]) -> bool:
 
 
 def join_namespace(namespace: object, name: str) -> str:
-    """Join what a model calls a tool of a namespace; without a namespace it is the tool's own name."""
+    """Join what a model calls a tool of a namespace; without a namespace it is the tool's own name. The end of a name
+    that is longer than APIs take is its digest."""
     if not isinstance(namespace, str) or namespace in ("", _PLAIN):
         return name
-    return f"{namespace.removesuffix('__')}__{name}"
+    joined = f"{namespace.removesuffix('__')}__{name}"
+    digest = "_" + hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return joined if len(joined) <= _JOINED_CHARS_MAX else joined[: _JOINED_CHARS_MAX - len(digest)] + digest
 
 
 def _list_declared(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:

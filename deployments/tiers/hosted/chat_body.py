@@ -27,7 +27,8 @@ _OURS = frozenset({
     "functions", "function_call",
 })  # fmt: skip
 AS_WRITTEN = UpstreamForm()
-_OPTIONAL = ("tool_choice", "parallel_tool_calls", "response_format", "seed", "temperature", "top_p")
+_OPTIONAL = ("response_format", "seed", "temperature", "top_p")
+_OF_TOOLS = ("tool_choice", "parallel_tool_calls")  # refused by OpenAI where there are none
 
 
 def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False, form: UpstreamForm = AS_WRITTEN) -> bytes:
@@ -37,11 +38,13 @@ def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False, for
     body |= {
         "model": model,
         "messages": messages if openrouter else [_drop_markers(m) for m in messages],
-        "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    body |= {key: value for key in _OPTIONAL if (value := getattr(request, key)) is not None}
+    if (limit := form.find_limit(request)) is not None:
+        body["max_tokens"] = limit
+    optional = (*_OPTIONAL, *(_OF_TOOLS if request.tools else ()))
+    body |= {key: value for key in optional if (value := getattr(request, key)) is not None}
     if openrouter and request.thinking is not None:
         body.setdefault("reasoning", {"enabled": request.thinking})
     named = {"reasoning", "reasoning_effort"} & request.extra.keys()

@@ -1,11 +1,12 @@
 """The body of an answer, from its bytes to the events of one attempt, the last one included. No I/O.
 
-The first character says the form, since content types lie: `{` begins one JSON object, anything else is server-sent
-events. A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at `[DONE]`, if its
-calls are complete; one that ends with neither was cut. A chunk that can't be read is skipped, `SKIPPED_MAX` times, with
-a note. What may have held a part of the answer leaves it `damaged`: no call in it may be trusted, and where the answer
-has to be data (`strict`) it is none. One whose frame has another shape (`choices` is no list) ends the answer there, so
-that its text can be continued. Invariant: no piece of an answer is missing without a word.
+The first character says the form, since content types lie: `{` begins one JSON object, `<` a web page, anything else
+is server-sent events. A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at
+`[DONE]`, if its calls are complete; one that ends with neither was cut. A chunk that can't be read is skipped,
+`SKIPPED_MAX` times, with a note. What may have held a part of the answer leaves it `damaged`: no call in it may be
+trusted, and where the answer has to be data (`strict`) it is none. One whose frame has another shape (`choices` is no
+list) ends the answer there, so that its text can be continued. Invariant: no piece of an answer is missing without a
+word.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import orjson
 
 from deployments.tiers.hosted.chat_chunks import ChunkReader
-from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
+from deployments.tiers.hosted.sse_reader import WEB_PAGE, Frame, SseReader, UnreadableStream
 from deployments.tiers.hosted.thought_bound import ThoughtBound
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
@@ -128,6 +129,8 @@ class ChatReader:
             return b""
         body = bytes(self._head).removeprefix(_BOM)
         if first := body.lstrip()[:1]:
+            if first == b"<":
+                raise UnreadableStream(WEB_PAGE)
             self._headless, self._head = False, bytearray()
             self._json = bytearray() if first in b"{[" else None
             return body

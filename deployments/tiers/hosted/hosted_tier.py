@@ -23,6 +23,7 @@ from functools import partial
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
+from deployments.tiers.hosted.answer_limits import find_room
 from deployments.tiers.hosted.chat_body import AS_WRITTEN, chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import (
@@ -36,7 +37,6 @@ from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_bo
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
-    find_room,
     read_complaint,
     read_retry_after_s,
     read_written,
@@ -177,7 +177,7 @@ class HostedTier:
         """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
         generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
         taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form is tried
-        twice."""
+        twice, and the tokens are lowered once."""
         form, shortens = self._forms[request.key], True
         tried = {form}
         while True:
@@ -193,11 +193,13 @@ class HostedTier:
                 return [failed]
             if answer := read_written(complaint):
                 return answer
-            room = find_room(complaint, request.max_tokens) if shortens else None
+            limit = form.find_limit(request) if shortens else None
+            room = None if limit is None else find_room(complaint.message, limit)
             if room is not None:
                 request, shortens = replace(request, max_tokens=room), False
                 continue
-            wanted = form.learn(response.status, complaint)
+            wanted = form.learn(response.status, complaint, request, lowers=shortens)
+            shortens = shortens and wanted.tokens_max == form.tokens_max
             if wanted in tried or not await large(request.body_bytes, self._differs, request, form, wanted):
                 return [failed]
             form = wanted
@@ -257,9 +259,6 @@ class HostedTier:
     async def _answer(
         self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
     ) -> AsyncGenerator[list[Event], None]:
-        if response.headers.get("content-type", "").startswith("text/html"):
-            yield reader.fail(Fault.PROTOCOL, "answered with a web page: is its base_url right?")
-            return
         inbox, now_s = Inbox(response.content.iter_any()), asyncio.get_running_loop().time
         not_before = 0.0 if streamed else now_s() + WINDOW_S  # the first words leave at once, where somebody reads them
         try:

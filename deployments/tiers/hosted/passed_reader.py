@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from deployments.tiers.hosted.chat_chunks import read_usage
-from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
+from deployments.tiers.hosted.sse_reader import WEB_PAGE, Frame, SseReader, UnreadableStream
 from deployments.tiers.hosted.upstream_errors import read_complaint, translate_complaint
 from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import text_bytes, tokens_near
@@ -81,6 +81,8 @@ class PassedReader:
         """Return the events of one read, as one list; empty where it completed nothing."""
         if self._headless and (first := data.lstrip()[:1]):
             self._headless = False
+            if first == b"<":
+                return self.fail(Fault.PROTOCOL, WEB_PAGE)
             if first == b"{":  # an upstream that ignored `stream`
                 self._json = self._json if self._json is not None else bytearray()
         if self._json is None:

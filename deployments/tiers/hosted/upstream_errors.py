@@ -1,11 +1,10 @@
 """What an upstream complains of, as one of our faults: the one place for every tier kind that has status codes.
 
 Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains may be
-a limit of this upstream: another tier is asked. A chat template that refuses a conversation (`wants_softer`), and a
-context that is too small for the answer's tokens (`find_room`), are this tier's limits. What a model wrote and the
-upstream can't read as a call (`read_written`) is the answer. Invariants: a request that is
-wrong in itself never looks like a sick tier; what only this tier can't do never ends a request; no stack or path of an
-upstream reaches the client.
+a limit of this upstream: another tier is asked. A chat template that refuses a conversation (`wants_softer`), and how
+many tokens an answer may have (`answer_limits`), are this tier's limits. What a model wrote and the upstream can't read
+as a call (`read_written`) is the answer. Invariants: a request that is wrong in itself never looks like a sick tier;
+what only this tier can't do never ends a request; no stack or path of an upstream reaches the client.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Any
 import orjson
 
 from deployments.tiers.history_repair import HistoryForm
+from deployments.tiers.hosted.answer_limits import limits_answer
 from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, Usage
@@ -29,7 +29,6 @@ from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, 
 MESSAGE_CHARS_MAX = 500
 CAUSE_DEPTH_MAX = 4  # of errors in errors
 RETRY_AFTER_S_MAX = 86_400.0
-ROOM_TOKENS = 256  # of an answer, at least: with less a call or sentence is cut off
 
 _BY_STATUS = {
     401: Fault.AUTH,
@@ -60,11 +59,13 @@ _CREDIT_CODES = frozenset(_CODES[402].split())
 _CONTENT_CODES = frozenset({"content_filter", "content_policy_violation"})  # refused everywhere, or shouldn't be asked
 
 _CONTEXT = re.compile(
-    r"context[_ ]?(length|window|size)|maximum (context|prompt|input)|too many (input |prompt )?tokens"
+    r"context[_ ]?(length|window|size)|too many (input |prompt )?tokens"
+    r"|maximum (context|prompt|input|(model|(supported )?sequence) length)|model (token limit|max length)\b"
     r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context"
-    r"|(prompt|input|message)s?( token)? (length|count|size)\b.{0,40}(\bexceed|\bshould be \[| > \w)"
+    r"|(prompt|input|message)s?( token)? (length|count|size)\b.{0,40}(\bexceed|\bshould be \[| > \w|\bonly supports)"
+    r"|(total|input|prompt) tokens?\b(?! per).{0,40}\bexceed|\bmax input (characters|tokens)"
     r"|exceeds? (the )?(context|model'?s|maximum token) limit|(prompt|messages|input|request) (is )?too (long|large)\b"
-    r"|超长|长度超过|tokens_limit_reached|max_prompt_tokens"
+    r"|超长|长度超[过限]|超[出过]最大长度|上下文长度|tokens_limit_reached|max_prompt_tokens"
     r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d",
     re.IGNORECASE,
 )
@@ -119,7 +120,6 @@ _NO_SYSTEM = re.compile(
     r"|only user(,| and) (assistant|model)|unsupported (message )?role:? .?system",
     re.IGNORECASE,
 )
-_CONTEXT_TOKENS = re.compile(r"\bmaximum context length (?:is|of) (\d{1,9})\b", re.IGNORECASE)
 _TEMPLATE_STATUSES = frozenset({400, 422, 500})
 # Lines of a trace that say nothing: rules, places, and what was read there.
 _SAYS_NOTHING = re.compile(
@@ -140,6 +140,11 @@ class UpstreamComplaint:
     param: str | None = None
     moderated: bool = False  # OpenRouter's 403 for a prompt that its filter refused
     written: str = ""  # what the model wrote: Groq's 400 where it can't read that as a call
+
+    @property
+    def said(self) -> str:
+        """Return the field that it names, and its words."""
+        return f"{self.param or ''} {self.message}"
 
     def redact(self, clean: Callable[[str], str]) -> UpstreamComplaint:
         """Return the same complaint with every text passed through `clean`."""
@@ -210,22 +215,6 @@ def wants_softer(status: int, complaint: UpstreamComplaint) -> HistoryForm | Non
     if _NO_SYSTEM.search(complaint.message):
         return HistoryForm.NO_SYSTEM
     return HistoryForm.IN_TURN if _IN_TURN.search(complaint.message) else HistoryForm.ONE_SYSTEM
-
-
-def find_room(complaint: UpstreamComplaint, answer_tokens: int) -> int | None:
-    """Return how many tokens of an answer fit behind this prompt, where the upstream has refused the prompt because
-    `answer_tokens` don't; None where it is about something else, or too little is left. vLLM, SGLang and OpenRouter
-    name the context, the answer, and the prompt or the sum."""
-    limit = _CONTEXT_TOKENS.search(complaint.message)
-    counts = [int(count) for count in re.findall(r"\d{1,9}", complaint.message)]
-    if limit is None or answer_tokens not in counts:
-        return None
-    context = int(limit[1])
-    total = max(counts)
-    prompts = [count for count in counts if count < context and count != answer_tokens]
-    prompt = total - answer_tokens if total not in (context, answer_tokens) else max(prompts, default=context)
-    room = context - prompt
-    return room if min(answer_tokens, ROOM_TOKENS) <= room < answer_tokens else None
 
 
 def _find_fault(
@@ -350,7 +339,8 @@ def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:
 
 
 def _is_too_long(complaint: UpstreamComplaint) -> bool:
-    return bool(_CONTEXT.search(complaint.code) or _CONTEXT.search(complaint.message))
+    said = _CONTEXT.search(complaint.message) and not limits_answer(complaint.said)
+    return bool(_CONTEXT.search(complaint.code) or said)
 
 
 def _read_message(inner: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.anthropic.messages_history import _drop_billing_line, translate_history
+from deployments.errors import ApiError
 from deployments.tiers.prompt import tidy_messages
 from tests.support.anthropic_values import MARKER, PIXEL, bodies
 
@@ -148,6 +150,46 @@ def test_texts_of_documents_and_search_results_are_read():
 
     assert "Notes\\nred" in told
     assert "T (u)\\nfound" in told
+
+
+TITLES = st.none() | st.text("abc")
+
+
+@given(st.lists(st.text("abc") | st.none(), max_size=5), TITLES, TITLES, st.booleans())
+def test_a_document_is_read_in_its_order(pieces, title, context, of_a_result):
+    """Law: the model reads a document's title and context, and behind them its texts and images in their order; of a
+    result's document the images stand behind the result."""
+    image = {"type": "image", "source": PIXEL}
+    blocks = [image if text is None else {"type": "text", "text": text} for text in pieces]
+    document = {
+        "type": "document",
+        "title": title,
+        "context": context,
+        "source": {"type": "content", "content": blocks},
+    }
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [document]}
+    messages = translate_history(None, [{"role": "user", "content": [result if of_a_result else document]}])
+    contents = [message["content"] for message in messages]
+    listed = [part for content in contents for part in ([content] if isinstance(content, str) else content)]
+    read = [None if isinstance(part, dict) and part["type"] == "image_url" else part for part in listed]
+    words = [part["text"] if isinstance(part, dict) else part for part in read if part is not None]
+    said = [*filter(None, (title, context)), *pieces]
+
+    assert [word for text in words for word in text.split()] == [text for text in said if text]
+    assert read.count(None) == pieces.count(None)
+    if not of_a_result:
+        runs = [list(filter(None, group)) for pause, group in groupby(said, lambda text: text is None) if not pause]
+        assert ([text.split() for text in words] or [[]]) == (runs or [[]])
+
+
+def test_a_document_shows_no_block_of_another_kind():
+    """Law: what its text can't hold is refused by its place."""
+    inner = {"type": "document", "source": {"type": "text", "data": "x"}}
+    document = {"type": "document", "source": {"type": "content", "content": [inner]}}
+    with pytest.raises(ApiError) as refused:
+        translate_history(None, [{"role": "user", "content": [document]}])
+
+    assert refused.value.param == "messages.0.content.0.source.content.0.type"
 
 
 @pytest.mark.parametrize("title", [None, "a.pdf"])

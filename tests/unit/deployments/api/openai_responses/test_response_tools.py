@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from deployments.api.openai_responses.response_tools import read_tools
+from deployments.api.openai_responses.response_tools import join_namespace, read_tools
 from deployments.errors import ApiError
 
 F: dict[str, Any] = {
@@ -61,6 +63,22 @@ def test_tools_of_a_namespace_are_shown(namespace):
     assert read.custom == {"c", "mcp__s__c"}
     assert read.namespaces == {"mcp__s__f": (namespace, "f"), "mcp__s__c": (namespace, "c")}
     assert read.choice == {"type": "function", "function": {"name": "mcp__s__f"}}
+
+
+@given(st.lists(st.text("ab_", min_size=1, max_size=60), min_size=2, max_size=2), st.sampled_from([0, 20, 60]))
+def test_no_joined_name_is_too_long(names, begin):
+    """Law: OpenAI's API refuses names of more than 64 characters, so a longer one is shown shorter, always the same:
+    its calls, its history and a choice of it are read as before, and no two tools have one name."""
+    namespace, tools = "n" * begin + "__s", {"t" * begin + name for name in names}
+    declared = [F | {"name": name} for name in tools]
+    read = read_tools(
+        [{"type": "namespace", "name": namespace, "tools": declared}], F | {"namespace": namespace, "name": min(tools)}
+    )
+    shown = [tool["function"]["name"] for tool in read.tools]
+
+    assert all(len(name) <= 64 for name in shown)
+    assert {read.namespaces[name] for name in shown} == {(namespace, name) for name in tools}
+    assert read.choice == {"type": "function", "function": {"name": join_namespace(namespace, min(tools))}}
 
 
 @pytest.mark.parametrize(

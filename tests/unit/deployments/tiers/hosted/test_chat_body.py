@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from deployments.tiers.history_words import UNREADABLE
 from deployments.tiers.hosted.chat_body import chat_body
 from reliability.surrogates import join_surrogates
-from tests.support.tier_asking import ask
+from tests.support.tier_asking import WEATHER_TOOL, ask
 
 OURS = {
     "model": "m",
@@ -96,6 +96,20 @@ def test_a_thinking_budget_goes_to_openrouter_alone() -> None:
         assert ("reasoning" in sent) == ("reasoning" in named)
     off = ask(thinking=False, thinking_tokens_max=2000)
     assert json.loads(chat_body(off, "m", openrouter=True))["reasoning"] == {"enabled": False}
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "none"])
+@pytest.mark.parametrize("parallel", [None, True, False])
+@pytest.mark.parametrize("tools", [(), (WEATHER_TOOL,)])
+def test_what_is_said_of_tools_goes_with_tools(tools: Any, parallel: bool | None, choice: str | None) -> None:
+    """Law: OpenAI's API refuses `parallel_tool_calls` and `tool_choice` without tools, which Codex sends when it
+    condenses and a client whose tools were all left out."""
+    sent = json.loads(chat_body(ask(tools=tools, parallel_tool_calls=parallel, tool_choice=choice), "m"))
+    given = {"parallel_tool_calls": parallel, "tool_choice": choice}
+
+    assert {key: sent[key] for key in given if key in sent} == {
+        key: value for key, value in given.items() if tools and value is not None
+    }
 
 
 def test_a_refusal_goes_on_and_none_does_not() -> None:

@@ -1,6 +1,7 @@
 """The tier kind `hosted` against a real server: what is sent, what faults become, that no key leaks."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -17,7 +18,7 @@ from deployments.tiers.hosted.upstream_errors import (
 from reliability.types import CallDelta, Fault, Finish, FinishReason, Reasoning, Started, Text, TierState, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import WEATHER_TOOL, answer, ask, failed, hosted_tier, play, text_of, usage_of
+from tests.support.tier_asking import WEATHER_TOOL, answer, answers, ask, failed, hosted_tier, play, text_of, usage_of
 from tests.support.upstream import Upstream
 
 KEY = "sk-or-v1-0123456789abcdef"
@@ -166,6 +167,28 @@ def test_json_that_is_no_answer(upstream: Upstream) -> None:
     assert failed(play(upstream, plays.whole(b""))).fault is Fault.CRASHED
     page = plays.whole(b"<html>", headers={"Content-Type": "text/html"})
     assert failed(play(upstream, page)).fault is Fault.PROTOCOL
+
+
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain", "application/json", "text/event-stream"])
+@pytest.mark.parametrize(
+    "fields", [{}, {"route": "/completions"}, {"route": "/completions", "extra": {"stream": True}}]
+)
+@pytest.mark.parametrize("head", [b"", b"\r\n\n"])
+def test_a_content_type_decides_nothing(upstream: Upstream, kind: str, fields: dict[str, Any], head: bytes) -> None:
+    """Law: the first character says what an answer is, whatever its content type: Flask names a stream `text/html`, and
+    a web page is one under any name."""
+    headers, chat = {"Content-Type": kind}, not fields
+    piece = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "text": "Hi", "finish_reason": "stop"}]}
+    streamed = (plays.Head(headers=headers), plays.Send(head + plays.frame(piece)))
+    whole = plays.whole(head + json.dumps(piece).encode(), headers=headers)
+    upstream.plays("m", streamed if chat or "extra" in fields else whole)
+    (said,) = answers(hosted_tier(upstream), ask(**fields))
+    upstream.plays("m", plays.whole(head + b"<html>", headers=headers))
+    (page,) = answers(hosted_tier(upstream), ask(**fields))
+
+    assert isinstance(said[-1], Finish)
+    assert failed(page).fault is Fault.PROTOCOL
+    assert "web page" in failed(page).message
 
 
 @pytest.mark.parametrize("url", ["", "no address", "ftp://127.0.0.1/", "http://", "http://[::1", "http://[]@/v1"])

@@ -25,6 +25,25 @@ CONTEXT = [
     "Input length 40000 exceeds model's maximum length of 32768",
     "Prompt length (9000) exceeds the maximum length of 8192",
     "'max_tokens' is too large: 8192. This model's maximum context length is 4096 tokens and you have 9",
+    # Moonshot, Moonshot again, vLLM, Bedrock, Vertex, Volcengine, SambaNova, Baidu, Zhipu.
+    "Invalid request: Your request exceeded model token limit: 262144 (requested: 271923)",
+    "model max length exceeded, max length:8192",
+    "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to try again.",
+    "Unable to submit request because the input token count is 1200000 but model only supports up to 1048576.",
+    "Total tokens of image and text exceed max message tokens",
+    "The provided prompt is 5000 tokens long, but the maximum supported sequence length is just 4096!",
+    "the max input characters is 11200",
+    "输入内容超出最大长度",
+    "上下文长度超限",
+]
+# The answer's tokens, which no shorter prompt changes: DeepSeek, Groq, Bedrock.
+ANSWERS = [
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+    "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the "
+    "`context_window` for this model",
+    "The maximum tokens you requested exceeds the model limit of 32768",
+    "max_tokens exceeds the limit of 8192",
 ]
 CREDENTIALS = [
     "API key not valid. Please pass a valid API key.",
@@ -109,7 +128,7 @@ EXPECTED = {
     Fault.CONTEXT_LENGTH: CONTEXT,
     Fault.AUTH: CREDENTIALS,
     Fault.UNSUPPORTED: UNSUPPORTED,
-    Fault.REFUSED: MISTAKES,
+    Fault.REFUSED: MISTAKES + ANSWERS,
 }
 
 

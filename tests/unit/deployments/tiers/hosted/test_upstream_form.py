@@ -105,6 +105,48 @@ def test_a_model_that_takes_no_temperature_answers_without(field: str, words: st
     assert f"takes no {field}" in notes_of(events)
 
 
+# How an API refuses one value: Groq, OpenAI, OpenAI again, FastAPI.
+VALUE_WORDS = [
+    "`{name}` must be one of `low`, `medium`, or `high`",
+    "Unsupported value: '{name}' does not support '{value}' with this model. Supported values are: 'low' and 'high'.",
+    "Invalid value: '{value}'. Supported values are: 'low', 'medium', and 'high'.",
+    "['body', '{name}']: Input should be 'low', 'medium' or 'high'",
+]
+
+
+@pytest.mark.parametrize("words", VALUE_WORDS)
+@pytest.mark.parametrize("name", ["reasoning_effort", "verbosity", "service_tier"])
+def test_a_refused_value_costs_no_other_value(name: str, words: str) -> None:
+    """Law: where one value of a field is refused, the field is left out with that value, at once the next time, and
+    with no other one; the report names field and value."""
+    values = ["high", "minimal", "high", "minimal", "low"]
+
+    def play(seen: Seen) -> Play:
+        value = seen.body.get(name)
+        good_one = value in (None, "low", "medium", "high")
+        return good("Fine.") if good_one else status(400, words.format(name=name, value=value), param=name)
+
+    with Upstream() as upstream:
+        upstream.plays("m", play)
+        told = answers(hosted_tier(upstream), *[ask(extra={name: value}) for value in values])
+        sent = [seen.body.get(name) for seen in upstream.log]
+
+    assert [text_of(events) for events in told] == ["Fine."] * len(values)
+    assert sent == ["high", "minimal", None, "high", None, "low"]
+    assert [f'takes no {name} "minimal"' in notes_of(events) for events in told] == [v == "minimal" for v in values]
+
+
+def test_refused_values_are_not_kept_without_end() -> None:
+    """Law: whatever values clients name, what is kept of them is bounded."""
+    form = UpstreamForm()
+    for number in range(200):
+        sent = ask(extra={"verbosity": f"{number} {'x' * 9999}"})
+        form = form.learn(400, UpstreamComplaint(message="`verbosity` must be one of `low` or `high`"), sent)
+        assert "verbosity" not in form.fit_fields(sent.extra)
+
+    assert len(str(form)) < 20_000
+
+
 @pytest.mark.parametrize("field", ["seed", "logit_bias", "response_format", "tools"])
 def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
     """Law: a field that the words of an answer depend on is another tier's to honour."""
@@ -130,5 +172,5 @@ def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
 def test_other_refusals_teach_nothing(code: int, said: str) -> None:
     """Law: only a refusal that names the field, and says that it isn't known, is one."""
     form = UpstreamForm()
-    assert form.learn(code, read_complaint({"error": {"message": said}})) == form
-    assert form.learn(400, UpstreamComplaint()) == form
+    assert form.learn(code, read_complaint({"error": {"message": said}}), ask()) == form
+    assert form.learn(400, UpstreamComplaint(), ask()) == form

@@ -1,0 +1,119 @@
+"""Upstreams whose model writes fewer tokens than it is asked for, over real HTTP."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tiers.hosted.answer_limits import ROOM_TOKENS, find_cap
+from reliability.types import Event, Failed, Fault
+from tests.support.plays import Seen, good, status
+from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
+from tests.support.upstream import Upstream
+
+OURS = 16_384
+# DeepSeek, OpenAI, Groq, Groq again, Anthropic, DashScope, Together, Volcengine, Gemini, Bedrock, MiMo, FastAPI.
+WORDS = [
+    "Invalid max_tokens value, the valid range of max_tokens is [1, {cap}]",
+    "max_tokens is too large: {asked}. This model supports at most {cap} completion tokens, whereas you gave {asked}.",
+    "`max_tokens` must be less than or equal to `{cap}`, the maximum value for `max_tokens` is less than the "
+    "`context_window` for this model",
+    "max_tokens for `llama-3.1-8b-instant` must be less than or equal to {cap}",
+    "max_tokens: {asked} > {cap}, which is the maximum allowed number of output tokens for claude-3-5-haiku-20241022",
+    "<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, {cap}]",
+    "max_tokens must be at most {cap:,}",
+    "Invalid 'max_completion_tokens': integer above maximum value. Expected a value <= {cap}, but got {asked} instead.",
+    "Unable to submit request because it has a maxOutputTokens value of {asked} but the supported range is from 1 "
+    "(inclusive) to {beyond} (exclusive).",
+    "The maximum tokens you requested exceeds the model limit of {cap}.",
+    "field MaxTokens invalid, should be in [1, {cap}]",
+    "['body', 'max_tokens']: Input should be less than or equal to {cap}",
+]
+# Of the prompt, of the context, of another limit, or of what is too small.
+OTHERS = [
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens",
+    "'max_tokens' is too large: 16384. This model's maximum context length is 8192 tokens and you have 900.",
+    "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead.",
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "Prompt tokens and max_tokens must not exceed 8192",
+    "Invalid 'tools': array too long. Expected an array with maximum length 128, but got length 200.",
+]
+
+
+def say(words: str, asked: int, cap: int) -> str:
+    return words.format(asked=asked, cap=cap, beyond=cap + 1)
+
+
+def told(words: str, *requests: Any, cap: int = 8192) -> tuple[list[list[Event]], list[int | None]]:
+    """What requests are answered by a model that writes `cap` tokens, and how many it was asked for each time."""
+
+    def play(seen: Seen) -> Any:
+        asked = seen.body.get("max_tokens")
+        return good("Fine.") if asked is None or asked <= cap else status(400, say(words, asked, cap))
+
+    with Upstream() as upstream:
+        upstream.plays("m", play)
+        events = answers(hosted_tier(upstream), *requests)
+        return events, [seen.body.get("max_tokens") for seen in upstream.log]
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("words", WORDS)
+def test_a_model_that_writes_less_is_asked_for_that(words: str, named: bool) -> None:
+    """Law: where a model writes fewer tokens than it is asked for, it is asked once more for as many as it writes; the
+    next request at once; a smaller answer is asked for as it was."""
+    request = ask(max_tokens=OURS, max_tokens_named=named)
+    events, asked = told(words, request, request, ask(max_tokens=99))
+
+    assert [text_of(one) for one in events] == ["Fine."] * 3
+    assert asked == [OURS, 8192, 8192, 99]
+
+
+@pytest.mark.parametrize("words", WORDS)
+@given(asked=st.integers(1_000, 200_000), part=st.floats(0, 1))
+def test_the_limit_is_read_whatever_it_is(words: str, asked: int, part: float) -> None:
+    """Law: what is read is below what was asked for, and the limit that was named, but where too little would be left
+    for a call."""
+    cap = 1 + int(part * (asked - 3))
+    found = find_cap(say(words, asked, cap), asked)
+    seen = max(cap, 400) if "<400>" in words else cap
+
+    assert found == (seen if seen >= ROOM_TOKENS else None)
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_what_speaks_of_something_else_names_no_limit(words: str) -> None:
+    """Law: the limit of a prompt, of the context, or of other things, is no model's limit of an answer."""
+    assert find_cap(words, OURS) is None
+
+
+@pytest.mark.parametrize(("named", "sent"), [(False, [OURS, None, None]), (True, [OURS, OURS])])
+def test_a_limit_that_nobody_named_goes_where_it_is_refused(named: bool, sent: list[int | None]) -> None:
+    """Law: a refusal that names no number is answered without this server's own limit; the client's stays."""
+    request = ask(max_tokens=OURS, max_tokens_named=named)
+    events, asked = told("max_tokens is too large for this model", request, request)
+
+    assert asked == sent
+    assert [isinstance(one[-1], Failed) for one in events] == [named] * 2
+
+
+@pytest.mark.parametrize(("named", "sent"), [(False, [OURS, OURS - 1, None]), (True, [OURS, OURS - 1])])
+def test_an_upstream_that_refuses_each_limit_is_not_asked_for_ever(named: bool, sent: list[int | None]) -> None:
+    """Law: the tokens are lowered once a request, and once left out where nobody named them."""
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: status(400, say(WORDS[0], 0, seen.body.get("max_tokens", OURS) - 1)))
+        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS, max_tokens_named=named))
+        asked = [seen.body.get("max_tokens") for seen in upstream.log]
+
+    assert asked == sent
+    assert failed(events).fault is Fault.REFUSED
+
+
+def test_a_limit_of_the_answer_is_none_of_the_context() -> None:
+    """Law: no agent condenses its conversation because the answer is too long: Groq's words name both."""
+    with Upstream() as upstream:
+        upstream.plays("m", status(400, say(WORDS[2], 300, 200)))
+        (events,) = answers(hosted_tier(upstream), ask(max_tokens=300))
+
+    assert failed(events).fault is Fault.REFUSED
