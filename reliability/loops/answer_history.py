@@ -80,7 +80,7 @@ def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, con
     whole = all(None not in turn.results for turn in turns)
     return ShownHistory(
         request=request,
-        task=digest(text_of(first)[:SUMMARY_CHARS]),
+        task=digest(text_of(first)),
         newest=tuple(_shorten_turns(turns[answers[-1] :], config)) if answers else (),
         spoken=(not answers and not folded) if history else None,
         folded=folded,

@@ -45,13 +45,14 @@ MESSAGES_MAX = 256
 REQUEST_MESSAGES_MAX = 2_048
 #: So many of the user's messages are one request, each but the first an answer to a question.
 ASKED_MAX = 4
-#: How many user messages before and after one are looked at for one that says the same, and how much of them.
+#: How many user messages before and after one are looked at for one that says the same.
 NEIGHBOURS = 16
-WORDS_CHARS = 2_000
+#: How far from each end of a message its figures may be what a harness counts.
+COUNTED_CHARS = 1_000
 #: A shorter message may be another one's beginning by chance.
 GLUED_CHARS = 20
-#: A longer answer is none that a message names.
-NAMED_CHARS = 40
+#: A longer answer is none that a message names, and not looked for further behind its beginning.
+NAMED_CHARS, ORDER_CHARS = 40, 20_000
 #: So many messages back it shows whether an agent's calls stand in its texts.
 WRITING_MESSAGES = 32
 #: What a harness counts in its messages: what is left, how often, how late it is.
@@ -156,7 +157,7 @@ class _ConversationTail:
         answer = read_own_text(before).strip(" \n.!*`\"'")
         if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
             return False
-        words = read_own_text(self.messages[index])[: 10 * WORDS_CHARS]
+        words = read_own_text(self.messages[index])[:ORDER_CHARS]
         return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
 
     def _find_neighbours(self, index: int) -> Iterator[int]:
@@ -179,9 +180,14 @@ class _ConversationTail:
 
     def _words_at(self, index: int) -> str:
         if index not in self._words:
-            text = drop_elements(read_own_text(self.messages[index]))[:WORDS_CHARS].strip()
-            self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
+            text = drop_elements(read_own_text(self.messages[index])).strip()
+            tail = max(COUNTED_CHARS, len(text) - COUNTED_CHARS)
+            head, middle, tail_text = text[:COUNTED_CHARS], text[COUNTED_CHARS:tail], text[tail:]
+            self._words[index] = f"{self._mask(head)}{middle}{self._mask(tail_text)}"
         return self._words[index]
+
+    def _mask(self, text: str) -> str:
+        return mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
 
     def _writes_calls(self) -> bool:
         if self._writes is None:

@@ -112,11 +112,13 @@ def test_a_user_who_speaks_rearms(name):
     assert run_laps(SHAPES[name], ["the same"] * 2, session, spoken) == [None, None]
 
 
-def test_a_new_task_in_the_same_session_rearms():
-    """A request without a history that begins otherwise is a new task; what came before says nothing of it."""
+@pytest.mark.parametrize("rules", ["", "Judge it by the rules. " * 400])
+def test_a_new_task_in_the_same_session_rearms(rules):
+    """Law: a request without a history whose first message is another is a new task, wherever the two differ; what came
+    before says nothing of it."""
     session = ShrunkSession()
-    run_laps(FULL, ["the same"] * 4, session)
-    head = [HEAD[0], {"role": "user", "content": "Something else altogether."}]
+    run_laps(FULL, ["the same"] * 4, session, [HEAD[0], {"role": "user", "content": f"{rules}The lamp."}])
+    head = [HEAD[0], {"role": "user", "content": f"{rules}Something else altogether."}]
     assert run_laps(SHAPES["keeps the last 2"], ["the same"] * 2, session, head) == [None, None]
 
 
