@@ -161,9 +161,8 @@ def build_call(
     keep: bool | None = None,
     **terms: Unpack[ParseTerms],
 ) -> ChatCall:
-    """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
-    `names` are then its own, by which a body may name its session, `keep` what it says of being kept, and `thinking`
-    what it says of that. Raises what `parse_chat` does."""
+    """Build the call of a chat completion's fields. A dialect that translates into them brings its own fields for the
+    session's name (`names`), and what it says of `keep` and `thinking`. Raises what `parse_chat` does."""
     body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
     tools, choice, toolbox = _read_tools(body, steps)
     messages, changed = join_arguments(fields["messages"])
