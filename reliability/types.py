@@ -170,9 +170,10 @@ class ChatRequest:
     session is kept under. `added`: how many messages at the end are this server's own. `must_speak`: the last attempt
     said nothing, so a tier that can lets this one not end before a word. `begun`: how the answer begins that is to be
     gone on with, and its reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer
-    pieces. `parent`: the session that this one helps, whose budget it spends. `loader`: the name of the server's tool
-    behind which its tools are deferred; empty where they aren't. `searched`: the names of tools whose definitions stand
-    in the conversation, where the client's own search of tools has found them."""
+    pieces. `parent`: the session that this one helps, whose budget it spends. `session_shared`: the session is
+    named by a user or a prompt, so that requests of many tasks may belong to it. `loader`: the name of the server's
+    tool behind which its tools are deferred; empty where they aren't. `searched`: the names of tools whose definitions
+    stand in the conversation, where the client's own search of tools has found them."""
 
     request_id: str
     session_id: str
@@ -203,6 +204,7 @@ class ChatRequest:
     begun_reasoning: str = ""
     streamed: bool = True
     parent: str = ""
+    session_shared: bool = False
     loader: str = ""
     searched: frozenset[str] = frozenset()
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -101,11 +101,18 @@ USER_CHARS_MAX = 4_096
 
 def read_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
     """Read the session's name; None where the request has none."""
+    return find_session(headers, body)[0]
+
+
+def find_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[str | None, bool]:
+    """Return the session's name, None where the request has none, and whether it names a user or a prompt: then
+    requests of many tasks may bear it."""
     sent = sorted((RANKS[low], value) for name, value in headers.items() if (low := name.lower()) in RANKS)
     for _, value in sent:
         if (name := _clean(value)) is not None:
-            return name
-    return next((name for value in _list_carried(body) if (name := _clean(value)) is not None), None)
+            return name, False
+    carried = ((_clean(value), shared) for value, shared in _list_carried(body))
+    return next(((name, shared) for name, shared in carried if name is not None), (None, False))
 
 
 def split_helper(headers: Mapping[str, str], session: str) -> tuple[str, str]:
@@ -134,15 +141,17 @@ def name_beginning(headers: Mapping[str, str], messages: Sequence[Mapping[str, A
     return "c-" + _digest(write_json([key, system, first], option=orjson.OPT_SORT_KEYS))
 
 
-def _list_carried(body: Mapping[str, Any]) -> Iterator[Any]:
+def _list_carried(body: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
     metadata = body.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     conversation = body.get("conversation")
-    yield conversation.get("id") if isinstance(conversation, Mapping) else conversation
-    yield from (metadata.get(name) for name in METADATA)
-    yield body.get("prompt_cache_key")
-    yield _read_user(metadata.get("user_id"))
-    yield body.get("user")
+    yield conversation.get("id") if isinstance(conversation, Mapping) else conversation, False
+    yield from ((metadata.get(name), False) for name in METADATA)
+    yield body.get("prompt_cache_key"), True
+    user = metadata.get("user_id")
+    named = _read_user(user)
+    yield named, named == user
+    yield body.get("user"), True
 
 
 def _read_user(user: Any) -> Any:

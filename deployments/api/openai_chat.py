@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, Unp
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from deployments.api.headers import may_keep, name_beginning, read_session, split_helper
+from deployments.api.headers import find_session, may_keep, name_beginning, split_helper
 from deployments.api.past_calls import name_past_calls
 from deployments.api.thinking_wish import ThinkingWish, read_thinking_wish
 from deployments.errors import ApiError, refuse
@@ -161,19 +161,19 @@ def build_call(
     keep: bool | None = None,
     **terms: Unpack[ParseTerms],
 ) -> ChatCall:
-    """Build the call of a chat completion's fields. Another dialect brings those that it has translated its own into;
-    `names` are then its own, by which a body may name its session, `keep` what it says of being kept, and `thinking`
-    what it says of that. Raises what `parse_chat` does."""
+    """Build the call of a chat completion's fields. A dialect that translates into them brings its own fields for the
+    session's name (`names`), and what it says of `keep` and `thinking`. Raises what `parse_chat` does."""
     body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
     tools, choice, toolbox = _read_tools(body, steps)
     messages, changed = join_arguments(fields["messages"])
     asked = body.max_completion_tokens or body.max_tokens
-    session = read_session(headers, fields if names is None else names)
+    session, shared = find_session(headers, fields if names is None else names)
     own, parent = split_helper(headers, session or name_beginning(headers, messages))
     request = ChatRequest(
         request_id=terms["request_id"],
         session_id=own,
         parent=parent,
+        session_shared=shared,
         messages=name_past_calls(messages),
         max_tokens=min(asked or terms["tokens_max"], terms["tokens_max"]),
         max_tokens_named=asked is not None,

@@ -115,6 +115,7 @@ def build_expected(
         checks=config.reliability.tool_validation.checks,
         loops=loops if loops.enabled else None,
         form=form,
+        shared=request.session_shared,
     )
 
 

@@ -168,8 +168,9 @@ def expect(
     checks: CheckConfig | None = None,
     loops: LoopConfig | None = None,
     form: WantedForm | None = None,
+    shared: bool = False,
 ) -> Expected:
-    """Read the request once, for all attempts on it."""
+    """Read the request once, for all attempts on it. `shared`: its session may hold many tasks."""
     wants_json = tool_choice == "none" or form is not None
     toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
@@ -184,7 +185,7 @@ def expect(
         forced=None if checks is None else find_forced_tool(toolbox, tool_choice),
         loops=loops,
         turns=turns,
-        asked="" if not name or carries_history(messages) else name_asked(messages, name),
+        asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else read_shown(messages, turns, name, loops),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),

@@ -8,7 +8,7 @@ request has shown is taken for the one that the same call had before. A request 
 was answered before, unless a text agent's equal requests were answered more than `RETRIES_MAX` times.
 
 Invariants: the user re-arms, and a summary is none of the user's. `KEPT_MAX` answers and `CHARS_MAX` characters are
-kept, a long result as its two ends and a digest of each piece between.
+kept, a long result as its two ends, a digest of each piece between, and the pictures there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reliability.loops.comparison.findings import Loop, SeenCall, Turn, call_key, canonical, digest
+from reliability.loops.comparison.findings import PART, Loop, SeenCall, Turn, call_key, canonical, digest
 from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
@@ -80,7 +80,7 @@ def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, con
     whole = all(None not in turn.results for turn in turns)
     return ShownHistory(
         request=request,
-        task=digest(text_of(first)[:SUMMARY_CHARS]),
+        task=digest(text_of(first)),
         newest=tuple(_shorten_turns(turns[answers[-1] :], config)) if answers else (),
         spoken=(not answers and not folded) if history else None,
         folded=folded,
@@ -231,7 +231,7 @@ def _shorten_text(text: str) -> str:
     size = -(-len(middle) // PIECES)
     # In letters: digits may be no difference.
     pieces = [digest(middle[at : at + size]).translate(_LETTERS) for at in range(0, len(middle), size)]
-    return "\n".join([text[:HEAD_CHARS], *pieces, text[-TAIL_CHARS:]])
+    return "\n".join([text[:HEAD_CHARS], *pieces, *PART.findall(middle), text[-TAIL_CHARS:]])
 
 
 def _key_of(turn: Turn, config: LoopConfig) -> str:

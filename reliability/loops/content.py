@@ -141,7 +141,14 @@ def text_of(content: Any) -> str:
     if not isinstance(content, Sequence):
         return dumps(content)
     texts = ((part, _read_text(part)) for part in content)
-    return "\n".join(f"<part {digest(dumps(_sample(part)))}>" if text is None else text for part, text in texts)
+    return "\n".join(_mark_part(part) if text is None else text for part, text in texts)
+
+
+def _mark_part(part: Any) -> str:
+    """Write a part that is no text as `PART` reads it; a mark for a prompt cache is none of it."""
+    if isinstance(part, dict):
+        part = {key: value for key, value in part.items() if key != "cache_control"}
+    return f"<part {digest(dumps(_sample(part)))}>"
 
 
 def _read_text(part: Any) -> str | None:

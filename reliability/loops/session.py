@@ -72,16 +72,17 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
     return window, max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
 
 
-def name_asked(messages: Sequence[Mapping[str, Any]], name: str) -> str:
-    """Name a request that brings no history, so that `keep_continued` knows a later one that goes on with it."""
+def name_asked(messages: Sequence[Mapping[str, Any]], name: str, shared: bool = False) -> str:
+    """Name a request that brings no history, so that `keep_continued` knows a later one that goes on with it. In a
+    `shared` session one that differs in its figures is another question."""
     text = _join_texts(messages)
-    return f"{name}:{len(text)}:{digest(text)}:{_digest_words(text)}"
+    return f"{name}:{len(text)}:{digest(text)}:{'' if shared else _digest_words(text)}"
 
 
 def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]]) -> Window:
     """Keep the answers to requests that this one, without a history either, goes on with: it begins with their whole
-    text, or differs from it in figures alone. Other requests of the session are other tasks (of a batch, of an agent's
-    helpers)."""
+    text, or differs from it in figures alone (see `name_asked`). Other requests of the session are other tasks (of a
+    batch, of an agent's helpers)."""
     text = _join_texts(messages)
     words = _digest_words(text)
     return replace(window, answers=tuple(one for one in window.answers if _goes_on(text, words, one.request)))

@@ -5,9 +5,9 @@ request is judged. Reading starts after the last message that is the user's own;
 as a marker turn. Beside what `content` tells, a user message is not the user's own when it
 
 - answers a call in the text before it, in a conversation without native calls: it is that call's result;
-- says what another one near it says, but for what a harness counts ("You have 9 steps left."), unless it names the
-  answer that it got ("Reply OK or ALERT.");
-- only shows an image behind a tool's result: it belongs to that result.
+- says what another one near it says, but for what a harness counts ("You have 9 steps left."), and shows the same
+  pictures, unless it names the answer that it got ("Reply OK or ALERT.");
+- only shows an image behind a tool's result, at most with words that are said again: it belongs to that result.
 
 A result belongs by its id to the newest turn that has it, without a harness's elements. A result that a client has
 cleared is unknown, and unknown equals nothing. An answer with results that holds one call `FOLDED_MIN` times is read as
@@ -45,13 +45,14 @@ MESSAGES_MAX = 256
 REQUEST_MESSAGES_MAX = 2_048
 #: So many of the user's messages are one request, each but the first an answer to a question.
 ASKED_MAX = 4
-#: How many user messages before and after one are looked at for one that says the same, and how much of them.
+#: How many user messages before and after one are looked at for one that says the same.
 NEIGHBOURS = 16
-WORDS_CHARS = 2_000
+#: How far from each end of a message its figures may be what a harness counts.
+COUNTED_CHARS = 1_000
 #: A shorter message may be another one's beginning by chance.
 GLUED_CHARS = 20
-#: A longer answer is none that a message names.
-NAMED_CHARS = 40
+#: A longer answer is none that a message names, and not looked for further behind its beginning.
+NAMED_CHARS, ORDER_CHARS = 40, 20_000
 #: So many messages back it shows whether an agent's calls stand in its texts.
 WRITING_MESSAGES = 32
 #: What a harness counts in its messages: what is left, how often, how late it is.
@@ -73,6 +74,7 @@ class _ConversationTail:
         self.lowest = max(0, len(messages) - MESSAGES_MAX)
         self._text_calls: dict[int, tuple[SeenCall, ...]] = {}
         self._words: dict[int, str] = {}
+        self._parts: dict[int, str] = {}
         self._native: bool | None = None
         self._writes: bool | None = None
 
@@ -120,11 +122,11 @@ class _ConversationTail:
         return not (self.shows_screen(index) or self.answers_call(index) or self.says_again(index))
 
     def shows_screen(self, index: int) -> bool:
-        """Return whether the message is but an image behind a tool's result."""
+        """Return whether the message is an image behind a tool's result, with no words but such as are said again."""
         message = self.messages[index]
-        if self.role_at(index - 1) != "tool" or read_own_text(message).strip():
+        if self.role_at(index - 1) != "tool" or not list_other_parts(message):
             return False
-        return bool(list_other_parts(message))
+        return not read_own_text(message).strip() or next(self._find_same_words(index), None) is not None
 
     def answers_call(self, index: int) -> bool:
         """Return whether the message is the result of a call that stands in the text before it."""
@@ -144,10 +146,10 @@ class _ConversationTail:
         return self._text_calls[index]
 
     def says_again(self, index: int) -> bool:
-        """Return whether another user message near this one says the same, and was not answered in its own words."""
-        words = self._words_at(index)
-        near = map(self._words_at, self._find_neighbours(index))
-        return not self._was_obeyed(index) and any(_is_same_message(words, other) for other in near)
+        """Return whether another user message near this one says and shows the same, and was not answered in its own
+        words."""
+        same = (near for near in self._find_same_words(index) if self._parts_at(near) == self._parts_at(index))
+        return not self._was_obeyed(index) and next(same, None) is not None
 
     def _was_obeyed(self, index: int) -> bool:
         """Return whether the answer before the message is one that it names itself: "Reply OK or ALERT."."""
@@ -155,7 +157,7 @@ class _ConversationTail:
         answer = read_own_text(before).strip(" \n.!*`\"'")
         if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
             return False
-        words = read_own_text(self.messages[index])[: 10 * WORDS_CHARS]
+        words = read_own_text(self.messages[index])[:ORDER_CHARS]
         return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
 
     def _find_neighbours(self, index: int) -> Iterator[int]:
@@ -167,11 +169,25 @@ class _ConversationTail:
                     yield near
                 near += step
 
+    def _find_same_words(self, index: int) -> Iterator[int]:
+        words = self._words_at(index)
+        return (near for near in self._find_neighbours(index) if _is_same_message(words, self._words_at(near)))
+
+    def _parts_at(self, index: int) -> str:
+        if index not in self._parts:
+            self._parts[index] = text_of(list_other_parts(self.messages[index]))
+        return self._parts[index]
+
     def _words_at(self, index: int) -> str:
         if index not in self._words:
-            text = drop_elements(read_own_text(self.messages[index]))[:WORDS_CHARS].strip()
-            self._words[index] = mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
+            text = drop_elements(read_own_text(self.messages[index])).strip()
+            tail = max(COUNTED_CHARS, len(text) - COUNTED_CHARS)
+            head, middle, tail_text = text[:COUNTED_CHARS], text[COUNTED_CHARS:tail], text[tail:]
+            self._words[index] = f"{self._mask(head)}{middle}{self._mask(tail_text)}"
         return self._words[index]
+
+    def _mask(self, text: str) -> str:
+        return mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
 
     def _writes_calls(self) -> bool:
         if self._writes is None:
@@ -181,13 +197,12 @@ class _ConversationTail:
 
     def read_report(self, index: int) -> str:
         """Return what a user message reports, without what is glued behind what another near it says, too."""
-        text = text_of(self.messages[index].get("content"))
+        lines = read_own_text(self.messages[index]).strip().split("\n")
         words = self._words_at(index)
-        for near in self._find_neighbours(index):
-            other = self._words_at(near)
-            if len(other) < len(words) and _is_same_message(words, other):
-                return "\n".join(text.strip().split("\n")[: other.count("\n") + 1])
-        return text
+        others = (self._words_at(near) for near in self._find_same_words(index))
+        shorter = next((other for other in others if len(other) < len(words)), words)
+        shown = lines if shorter == words else lines[: shorter.count("\n") + 1]
+        return "\n".join(filter(None, ["\n".join(shown), self._parts_at(index)]))
 
 
 def _is_same_message(a: str, b: str) -> bool:

@@ -147,6 +147,36 @@ def test_the_same_answer_to_different_requests_is_found_without_a_history(server
     assert (hello.text, hello.trail) == ("Hello from fast.", QUIET)
 
 
+NAMES = [
+    ({"user": "alice"}, False),
+    ({"prompt_cache_key": "overdue-v1"}, False),
+    ({"metadata": {"user_id": "u-77"}}, False),
+    ({"metadata": {"session_id": "s-1"}}, True),
+    ({"metadata": {"user_id": "user_1_account__session_0b9b1b8e-7b0e-4b3a"}}, True),
+    ({"user": "bob", "conversation": "c-1"}, True),
+]
+
+
+@pytest.mark.parametrize(("fields", "one_task"), NAMES)
+def test_a_batch_under_a_users_name_is_no_loop(server, fields, one_task):
+    """Law: under the name of a user or of a prompt, questions that differ in their figures are tasks of their own;
+    under that of a session they are one task."""
+    outcomes = [ask(server, user(f"question {n}"), stream=False, extra_body=fields) for n in range(5)]
+
+    found = [None, None, "nudged", "nudged", "broken"]
+    assert marks(server, outcomes) == (found if one_task else [None] * 5)
+
+
+@pytest.mark.parametrize("fields", [fields for fields, one_task in NAMES if not one_task])
+def test_an_agent_under_a_users_name_is_stopped(server, fields):
+    """Law: under any name, requests without a history each of which begins with the one before are one task."""
+    fields = {**fields, "seed": 7}
+    texts = ["question: why?" + "\nI looked, and saw nothing." * n for n in range(5)]
+    outcomes = [ask(server, user(text), stream=False, extra_body=fields) for text in texts]
+
+    assert marks(server, outcomes) == [None, None, "nudged", "nudged", "broken"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_same_request_may_be_answered_alike(server, stream):
     """A health check that asks the same gets the same, six times, and nobody minds."""

@@ -109,6 +109,30 @@ def test_a_scenario_ends_the_same_in_all_dialects(server, name, stream):
     assert (chat.code is None) == (chat.report["outcome"] == "answered")
 
 
+def show(dialect: str, number: int) -> list[dict[str, Any]]:
+    """A result with a picture, as the dialect spells it."""
+    text, data = "It looks like this.", f"{number:0>64}"
+    source, url = {"type": "base64", "media_type": "image/png", "data": data}, f"data:image/png;base64,{data}"
+    part: dict[str, dict[str, Any]] = {
+        "chat": {"type": "image_url", "image_url": {"url": url}},
+        "messages": {"type": "image", "source": source},
+        "responses": {"type": "input_image", "image_url": url},
+    }
+    return [{"type": "input_text" if dialect == "responses" else "text", "text": text}, part[dialect]]
+
+
+@pytest.mark.parametrize(("pictures", "code"), [(1, "loop_detected"), (6, None)])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_another_picture_is_progress(server, dialect, pictures, code):
+    """Law: under equal words the same picture again makes a loop, and another picture is progress, in each dialect."""
+    messages = laps("stuck:both what is it?", 6)
+    for number, result in enumerate(one for one in messages if one["role"] == "tool"):
+        result["content"] = show(dialect, number % pictures)
+    told = ask_in(dialect, server, messages, stream=False, tools=WEATHER_TOOLS)
+
+    assert (told.code, told.report["loop"]) == (code, "broken" if code else None)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_refusal_is_an_answer(server, dialect, stream):

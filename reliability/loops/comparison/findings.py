@@ -25,6 +25,8 @@ SUMMARY_CHARS = 240
 PARSED_CHARS_MAX = 500_000
 EMPTY: frozenset[str] = frozenset()
 EDGE_CHARS = 400
+#: How a part of a message that is no text (an image, a file) stands in its text.
+PART = re.compile("<part [0-9a-f]{12}>")
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 _FLAGS = ("is_error", "isError")
 _DENIALS = ("success", "ok")

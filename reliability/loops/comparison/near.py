@@ -2,7 +2,7 @@
 
 Near are results that differ in figures only, that hold the same lines or items in another order, or that are alike by
 the threshold. News looks near, too: a text that goes on where the older one ends, JSON in which a status says another
-word, and a text that is hardly anything but its figures are progress.
+word, a text that is hardly anything but its figures, and another picture, but in a failure, are progress.
 
 What figures tell that change from lap to lap of a streak is asked of the whole streak (`find_movement`): a way to an
 end, a drift, or nothing. Where most of them tell nothing, one that drifts is chance.
@@ -32,7 +32,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from reliability.loops.comparison.findings import Memo, dumps
+from reliability.loops.comparison.findings import PART, Memo, dumps, has_failed
 from reliability.loops.comparison.same_result import count_shared_ends
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 
@@ -61,7 +61,7 @@ _STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "c
 def is_near_result(older: str, newer: str, threshold: float, memo: Memo) -> bool:
     """Return whether two results that aren't the same are nearly so, and the difference is no progress by itself."""
     a, b = older.strip(), newer.strip()
-    if not a or not b:
+    if not a or not b or (PART.findall(a) != PART.findall(b) and not has_failed(newer)):
         return False
     if _is_shuffled(a, b, memo):
         return True

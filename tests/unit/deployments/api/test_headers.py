@@ -15,6 +15,7 @@ from deployments.api.headers import (
     SESSION_CHARS_MAX,
     SESSION_HEADERS,
     deadline_of,
+    find_session,
     is_local_only,
     may_keep,
     name_beginning,
@@ -144,6 +145,15 @@ def test_a_session_is_read_wherever_a_client_names_it(headers, body, name):
     """Each of these names the session, however its header is spelled."""
     assert read_session(headers, body) == name
     assert read_session({each.upper(): value for each, value in headers.items()}, body) == name
+
+
+@pytest.mark.parametrize(("headers", "body", "name"), SENT)
+def test_a_name_that_many_tasks_may_bear_is_known(headers, body, name):
+    """Law: a user's and a prompt's name may be that of many tasks; a session's, also in a user's name, isn't."""
+    assert find_session(headers, body) == (name, name in ("k", "u"))
+    assert find_session({"session_id": "s"}, body)[1] is False
+    for user in ("u-77", '{"device_id": "d"}'):
+        assert find_session({}, {"metadata": {"user_id": user}}) == (user, True)
 
 
 def test_the_narrowest_name_counts():

@@ -18,6 +18,7 @@ from reliability.loops import (
     read_turns,
 )
 from reliability.loops.answer_history import CHARS_MAX, KEPT_MAX, _shorten_turn, count_kept_chars
+from reliability.loops.content import text_of
 from reliability.types import CallDelta, Text
 from tests.support.shrunk_histories import FULL, HEAD, SHAPES, ShrunkSession, make_lap, run_laps
 
@@ -26,6 +27,7 @@ LOOP = [None, None, Stage.WARN, Stage.WARN, Stage.BREAK, Stage.BREAK]
 # Whose results can't be known: there a changed result is as good as none, and a nudge harms nobody.
 BLIND = [name for name in SHAPES if name.startswith(("folds", "leaves"))]
 # Where no request shows two results: all that is compared was kept.
+TAIL = {"type": "text", "text": "tail\n" * 900}
 ONE_AT_A_TIME = [name for name in SHAPES if name.endswith(("last 2", "last 3", "keeps 1 results"))]
 law = settings(deadline=None, max_examples=60)
 
@@ -58,6 +60,14 @@ def test_long_results_are_compared_whole(name):
     assert run_laps(SHAPES[name], [pages[0]] * 6) == LOOP
     if name in ONE_AT_A_TIME:
         assert set(run_laps(SHAPES[name], pages)) == {None}
+
+
+@pytest.mark.parametrize("name", ONE_AT_A_TIME)
+def test_a_picture_in_the_middle_counts(name):
+    """Law: another picture in the middle of a long result is progress, whatever is kept of the text around it."""
+    shown = [[{"type": "text", "text": "head\n" * 900}, {"type": "image", "data": str(n)}, TAIL] for n in range(6)]
+    assert run_laps(SHAPES[name], [text_of(shown[0])] * 6) == LOOP
+    assert set(run_laps(SHAPES[name], [text_of(content) for content in shown])) == {None}
 
 
 @law
@@ -102,11 +112,13 @@ def test_a_user_who_speaks_rearms(name):
     assert run_laps(SHAPES[name], ["the same"] * 2, session, spoken) == [None, None]
 
 
-def test_a_new_task_in_the_same_session_rearms():
-    """A request without a history that begins otherwise is a new task; what came before says nothing of it."""
+@pytest.mark.parametrize("rules", ["", "Judge it by the rules. " * 400])
+def test_a_new_task_in_the_same_session_rearms(rules):
+    """Law: a request without a history whose first message is another is a new task, wherever the two differ; what came
+    before says nothing of it."""
     session = ShrunkSession()
-    run_laps(FULL, ["the same"] * 4, session)
-    head = [HEAD[0], {"role": "user", "content": "Something else altogether."}]
+    run_laps(FULL, ["the same"] * 4, session, [HEAD[0], {"role": "user", "content": f"{rules}The lamp."}])
+    head = [HEAD[0], {"role": "user", "content": f"{rules}Something else altogether."}]
     assert run_laps(SHAPES["keeps the last 2"], ["the same"] * 2, session, head) == [None, None]
 
 

@@ -162,15 +162,16 @@ def user(text: str, system: str = "") -> list[dict[str, str]]:
     return [*head, {"role": "user", "content": text}]
 
 
-@given(st.lists(st.text(max_size=30), min_size=1, max_size=8), st.text(max_size=30), st.booleans())
-def test_only_what_a_request_goes_on_with_counts(texts, more, grows):
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=8), st.text(max_size=30), st.booleans(), st.booleans())
+def test_only_what_a_request_goes_on_with_counts(texts, more, grows, shared):
     """Law: the answers to requests whose text the new one begins with, or has but for figures, are kept, whatever their
-    system prompt, and no others: tasks of a batch, and of an agent's helpers, have nothing to do with each other."""
+    system prompt, and no others: tasks of a batch, and of an agent's helpers, have nothing to do with each other. In a
+    session of many tasks figures count, too."""
     asked = ["".join(texts[: n + 1]) if grows else text for n, text in enumerate(texts)]
     window = Window()
     for number, text in enumerate(asked):
         window, _ = observe(
-            window, Turn(text=f"{number} words {text}"), LoopConfig(), name_asked(user(text), str(number))
+            window, Turn(text=f"{number} words {text}"), LoopConfig(), name_asked(user(text), str(number), shared)
         )
     new = asked[-1] + more
     kept = keep_continued(window, user(new, system="Today is Monday."))
@@ -178,7 +179,7 @@ def test_only_what_a_request_goes_on_with_counts(texts, more, grows):
     wanted = [
         text
         for text, words in zip(asked, figures, strict=False)
-        if new.rstrip().startswith(text.rstrip()) or words == figures[-1]
+        if new.rstrip().startswith(text.rstrip()) or (words == figures[-1] and not shared)
     ]
     assert len(kept.answers) == len(wanted)
     assert not grows or len(kept.answers) == len(asked)

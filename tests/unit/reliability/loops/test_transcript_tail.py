@@ -75,3 +75,17 @@ def test_an_answer_to_a_question_takes_nothing_back(between: str, last: str, req
     """Law: what the user ordered holds while the model's questions are answered, and no longer."""
     messages = (user(ORDER), said(between), user(last))
     assert _ConversationTail(messages).find_request(3) == request_text
+
+
+@pytest.mark.parametrize("where", ["{item}{rules}", "{rules}{item}{rules}", "{rules}{item}"])
+@pytest.mark.parametrize("size", [10, 500, 1_950, 2_500, 30_000])
+def test_a_message_is_compared_whole(size: int, where: str) -> None:
+    """Law: two messages are the same only where all their words are, however long they are and wherever they differ;
+    what a harness counts at either end makes no other message."""
+    rules, items = "Judge it by the rules. " * (size // 20), ("The lamp broke.", "Great value.")
+    laps = [m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=items[n % 2])))]
+    other = [m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=f" Item {n}. ")))]
+    counted = [m for n in range(6) for m in (said("Good."), user(f"Step {n + 8}. {rules} {12 - n} steps left."))]
+    assert start(USER, *laps[:4]) == 5
+    assert start(USER, *other) == 13
+    assert start(USER, *counted) == 1
