@@ -85,7 +85,7 @@ class AttemptState:
     def __init__(self, plan: AttemptPlan, spending: Accounting) -> None:
         self.plan, self.spending, begun = plan, spending, plan.begun
         self.bytes_max = compute_bytes_max(spending.output_cap)
-        self.scan = AnswerScan(enabled=plan.expected.loops is not None, tools=bool(plan.expected.toolbox.tools))
+        self.scan = AnswerScan(plan.expected)
         hold = Hold.ALL if plan.text_committed else plan.hold
         self.delivery = Delivery(plan.expected, hold, begun, logprobs=plan.logprobs)
         self.head = ""  # of its text
