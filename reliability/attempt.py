@@ -27,14 +27,15 @@ UNMEASURED = Confidence({})
 class Attempt:
     """The record of one call to one tier: with neither fault nor flaw it is good. `ran` is False where nothing was
     generated, since the tier said at once that it can't. `text_out` and `calls_out` say whether text or calls of this
-    attempt have left for the client (the two commit points); `calls_held` whether it had calls at all. `cancelled`: the
-    client left while it ran, which says nothing of the tier. `hard_stop`: a budget rejects every tier. `granted` is
-    False where it ran without a grant, since nobody answered and the tier costs nothing. `reported` is what the tier
-    reported that it had cost, where that can't be; then `usage` is what is booked in its place. `started_ns`: the
-    moment at which the tier was called; None where it wasn't. `native_calls`: how many of its calls came as calls, and
-    not in the text. `lost`: as of `Started`. `seam`: how many characters stood before the client where it went on with
-    another attempt's text; None where it began anew. `thinking`: its thought; None where it had none. `loads`: the
-    tools whose definitions it asks the server for; None where it is an answer for the client."""
+    attempt have left for the client (the two commit points); `calls_held` whether it had calls at all, be it one in
+    which it broke off. `cancelled`: the client left while it ran, which says nothing of the tier. `hard_stop`: a budget
+    rejects every tier. `granted` is False where it ran without a grant, since nobody answered and the tier costs
+    nothing. `reported` is what the tier reported that it had cost, where that can't be; then `usage` is what is booked
+    in its place. `started_ns`: the moment at which the tier was called; None where it wasn't. `native_calls`: how many
+    of its calls came as calls, and not in the text. `lost`: as of `Started`. `seam`: how many characters stood before
+    the client where it went on with another attempt's text; None where it began anew. `thinking`: its thought; None
+    where it had none. `loads`: the tools whose definitions it asks the server for; None where it is an answer for the
+    client."""
 
     tier: str
     ran: bool

@@ -85,10 +85,10 @@ class AttemptState:
     def __init__(self, plan: AttemptPlan, spending: Accounting) -> None:
         self.plan, self.spending, begun = plan, spending, plan.begun
         self.bytes_max = compute_bytes_max(spending.output_cap)
-        self.scan = AnswerScan(enabled=plan.expected.loops is not None, tools=bool(plan.expected.toolbox.tools))
+        self.scan = AnswerScan(plan.expected)
         hold = Hold.ALL if plan.text_committed else plan.hold
         self.delivery = Delivery(plan.expected, hold, begun, logprobs=plan.logprobs)
-        self.head = ""  # of its text
+        self.head, self.cut_in_call = "", False  # of its text; whether it broke off in a call
         self.ttft_ns: int | None = None
         self.end: Finish | Failed | None = None
         self.judged: Judged | None = None
@@ -226,11 +226,11 @@ class AttemptState:
         return delivery.release(out)
 
     def settle(self) -> Question | None:
-        """Settle the gate, when the stream is over. Returns the question whether the answer is good; None where there
-        is none to judge."""
+        """Settle the gate, when the stream is over; return the question whether the answer is good, if there is one."""
         if self.scan.loop is not None and self.end is None:
             self.end = Finish(reason=FinishReason.STOP if self.scan.stopped_for_calls else FinishReason.LENGTH)
         if not isinstance(self.end, Finish):
+            self.cut_in_call = gates.holds_call(self.delivery.gate)
             return None
         self.end = self.scan.conclude(self.end)
         usage = self.spending.count_usage(self.end)
@@ -259,7 +259,8 @@ class AttemptState:
         if isinstance(self.end, Finish) and self.end.damaged and (judged.calls or judged.violations):
             # Its calls are complete as far as one can see, and need not be what was meant.
             words = f"tier {self.plan.tier} sent an answer of which a piece was lost: its tool calls can't be trusted"
-            self.end, self.judged = Failed(fault=Fault.PROTOCOL, message=words, usage=self.end.usage), None
+            failed = Failed(fault=Fault.PROTOCOL, message=words, usage=self.end.usage)
+            self.end, self.judged, self.cut_in_call = failed, None, True
             return []
         if logprobs is None:
             return list(last)
@@ -330,7 +331,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         ttft_ns=state.ttft_ns,
         elapsed_ns=now_ns - state.plan.started_ns,
         text_out=state.delivery.text_out,
-        calls_held=bool(judged and judged.calls),
+        calls_held=state.cut_in_call or bool(judged and judged.calls),
         granted=granted,
         native_calls=judged.native_calls if judged else 0,
         lost=state.lost,

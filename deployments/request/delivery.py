@@ -21,6 +21,7 @@ from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
 from reliability.loops.in_answer import BLOCK, PATIENCE_BYTES
+from reliability.loops.written import REPEATS
 from reliability.thinking import Thinking, ThoughtEnd
 from reliability.types import CallDelta, Event, Failed, Finish, FinishReason, Hold, Reasoning, Text
 
@@ -105,13 +106,14 @@ _WHOLE = "the answer repeats itself ({times} times or more), and its tier ended 
 
 
 class AnswerScan:
-    """How far an answer is scanned for loops. `enabled`: the loop rules are on; `tools`: what it writes may be a call.
+    """How far an answer is scanned for loops, where their rules are on, and for calls, where tools are declared.
     `reasoned`: the beginning of its reasoning, which is the answer where there is nothing else."""
 
-    def __init__(self, *, enabled: bool, tools: bool) -> None:
-        self._enabled, self._tools = enabled, tools
-        self.text = self.reasoning = loops.open_scan(calls=tools, patient=True)
-        self.calls = CallScan(patience=PATIENCE_BYTES)
+    def __init__(self, expected: Expected) -> None:
+        self._enabled, self._tools = expected.loops is not None, bool(expected.toolbox.tools)
+        self.text = self.reasoning = loops.open_scan(calls=self._tools, patient=True)
+        copies = max(REPEATS, expected.order.most + 1)
+        self.calls = CallScan(patience=PATIENCE_BYTES, copies=copies)
         self.reasoned = ""
         self.loop: Loop | None = None
         self._thought_pieces = self._thought_bytes = 0  # of its reasoning

@@ -2,9 +2,10 @@
 
 Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
 or the whole text there: that is no call of its own; another call there is quoted, and stays prose. Two calls are equal
-when they mean the same tool and the same arguments; the first stands for all, but a pair of equal native calls stays,
-since a tool that draws or counts is called twice on purpose. An answer that was stopped for its repetition is read up
-to the end of a complete copy, wherever the text was cut into pieces.
+when they mean the same tool and the same arguments; the first stands for all. Native calls that are meant stay: a pair,
+since a tool that draws or counts is called twice on purpose, and as many as the user orders ("Press Tab 3 times"). An
+answer that was stopped for its repetition is read up to the end of a complete copy, wherever the text was cut into
+pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from reliability.loops import Kind, Loop
+from reliability.loops import Kind, Loop, PersonsOrder
 from reliability.loops import SeenCall as LoopCall
 from reliability.loops.written import cut_before_repeats
 from reliability.surrogates import join_surrogates
@@ -26,6 +27,7 @@ from reliability.tools.formats import has_only_delimiters
 from reliability.types import CallDelta, Event, ToolCall
 
 PAIR = 2
+NO_ORDER = PersonsOrder()
 COUNTED_MAX = 8
 CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _FIGURES = re.compile(r"\d+")
@@ -92,9 +94,12 @@ def _as_loop_call(raw: RawCall) -> LoopCall:
         return LoopCall(raw.name, str(raw.arguments).strip())
 
 
-def collapse_calls(calls: Sequence[RawCall], box: ToolBox) -> tuple[tuple[RawCall, ...], int]:
-    """Collapse equal calls into the first of them; return the calls, and how many were dropped."""
-    distinct = _keep_first([(_identify_call(call, box), call) for call in calls])
+def collapse_calls(
+    calls: Sequence[RawCall], box: ToolBox, order: PersonsOrder = NO_ORDER
+) -> tuple[tuple[RawCall, ...], int]:
+    """Collapse equal calls into the first of them, but for those that the user orders; return the calls, and how many
+    were dropped."""
+    distinct = _keep_first([(_identify_call(call, box), call) for call in calls], order)
     return distinct, len(calls) - len(distinct)
 
 
@@ -119,26 +124,33 @@ def keep_few_counted(
     return (found, kept, dropped) if native else (replace(found, calls=kept, malformed=()), native, dropped)
 
 
-def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]]) -> tuple[RawCall, ...]:
-    """Keep the first of equal calls; and the second of a pair of native ones, which may be meant."""
+def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], order: PersonsOrder) -> tuple[RawCall, ...]:
+    """Keep the first of equal calls; and of native ones both of a pair, and as many as are ordered, since they may be
+    meant. A number that the user only names counts where no call comes more often."""
     groups: dict[tuple[str, str], list[RawCall]] = {}
     for key, call in calls:
         groups.setdefault(key, []).append(call)
-    kept = {
-        id(call)
-        for group in groups.values()
-        for call in (group if len(group) <= PAIR and all(one.format == "native" for one in group) else group[:1])
-    }
+    longest = max(map(len, groups.values()), default=0)
+    most = max(PAIR, order.most if longest <= order.most else order.times)
+    kept = {id(call) for group in groups.values() for call in _keep_meant(group, most, order.times)}
     return tuple(call for _, call in calls if id(call) in kept)
 
 
-def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall]) -> tuple[RawCall, ...]:
+def _keep_meant(group: Sequence[RawCall], most: int, times: int) -> Sequence[RawCall]:
+    if any(one.format != "native" for one in group):
+        return group[:1]
+    return group if len(group) <= most else group[: max(1, times)]
+
+
+def drop_equal(
+    calls: Sequence[RawCall], delivered: Sequence[ToolCall], order: PersonsOrder = NO_ORDER
+) -> tuple[RawCall, ...]:
     """Drop the calls that a repair has made equal to one before them. `delivered`: what
     becomes of the calls, in order; nothing where they are refused."""
     if len(delivered) != len(calls):
         return tuple(calls)
     plain = [_as_loop_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
-    return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)])
+    return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)], order)
 
 
 def read_stopped(

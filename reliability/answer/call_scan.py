@@ -2,7 +2,8 @@
 
     CYCLE        arguments that repeat themselves (see `is_runaway_argument`), or open more than `DEPTH_MAX` brackets
     WHITESPACE   `WHITE_CHARS` of nothing but white space between the values
-    ANSWER_CALLS the same call, to the letter, the third time; not where calls come in turns
+    ANSWER_CALLS the same call, to the letter, the third time, or once more than the user orders; not where calls come
+                 in turns
 
 Invariants: arguments are looked at in strides, at the same places however they were cut. A loop stands once it is
 found. At most `OPEN_MAX` open calls, `TAIL_CHARS` of each, and the digests of `COUNTED_MAX` are kept.
@@ -61,7 +62,7 @@ class _OpenCall(NamedTuple):
 class CallScan(NamedTuple):
     """The state of one answer's calls: those that may go on, by their index, and how often each was written. `newest`
     is the index of the last piece; `mixed`: calls came in turns; `patience`: the bytes for which the arguments of a
-    call may repeat themselves (see `in_answer`)."""
+    call may repeat themselves (see `in_answer`); `copies`: how many equal calls are a loop."""
 
     calls: tuple[tuple[int, _OpenCall], ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
@@ -69,6 +70,7 @@ class CallScan(NamedTuple):
     mixed: bool = False
     loop: Loop | None = None
     patience: int = 0
+    copies: int = REPEATS
 
     @property
     def doubtful(self) -> Loop | None:
@@ -89,7 +91,7 @@ def step_calls(scan: CallScan, index: int, name: str, arguments: str) -> tuple[C
     calls[index], loop = _read_on(call, name, arguments)
     while len(calls) > OPEN_MAX:
         del calls[next(iter(calls))]
-    return CallScan(tuple(calls.items()), scan.counts, index, scan.mixed, loop, scan.patience), loop
+    return scan._replace(calls=tuple(calls.items()), newest=index, loop=loop), loop
 
 
 def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> CallScan:
@@ -103,7 +105,7 @@ def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> Ca
     times = counts[newest.key] = counts.get(newest.key, 0) + 1
     while len(counts) > COUNTED_MAX:
         del counts[next(iter(counts))]
-    loop = None if times < REPEATS else _build_loop(Kind.ANSWER_CALLS, times, 1, newest.name, newest.name)
+    loop = None if times < scan.copies else _build_loop(Kind.ANSWER_CALLS, times, 1, newest.name, newest.name)
     return scan._replace(counts=tuple(counts.items()), loop=loop)
 
 

@@ -207,6 +207,15 @@ def _hold_event(gate: Gate, event: Event) -> Gate:
     return Gate(gate.rules, gate.mode, gate.place, gate.before, gate.tail, gate.body, held, gate.fenced, gate.told)
 
 
+def holds_call(gate: Gate) -> bool:
+    """Return whether what is held of an answer that broke off is the beginning of a call."""
+    kinds = {type(event) for event in gate.held}
+    if gate.mode is _Mode.BODY and gate.body is not None:
+        waiting, skip = _text_of(gate.held), gate.body.skip
+        return gate.rules.settle_text(waiting[skip:], gate.before + waiting[:skip]) is TextKind.CALL
+    return gate.mode is _Mode.HELD and (CallDelta in kinds or kinds == {Text})
+
+
 def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
     """Return a new gate, what may still leave, and what is held for whoever parses it: the answer is over."""
     settled, out = _settle_open_text(gate)

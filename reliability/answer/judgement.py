@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.answer.answer_calls import (
+    NO_ORDER,
     collapse_calls,
     drop_equal,
     drop_told,
@@ -31,6 +32,7 @@ from reliability.loops import (
     Loop,
     LoopConfig,
     Memo,
+    PersonsOrder,
     ShownHistory,
     Stage,
     Turn,
@@ -42,6 +44,8 @@ from reliability.loops import (
     join_turns,
     name_asked,
     observe,
+    read_order,
+    read_request,
     read_shown,
     read_turns,
 )
@@ -68,6 +72,8 @@ from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reas
 
 WORDS_CHARS_MAX = 200_000
 PROSE_BEHIND = "\n\nAnd so on."
+BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
+LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
 LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 
 
@@ -79,7 +85,7 @@ class Expected:
     have seen no more of than their line in its list. `asked` names the request where it brings no history; then
     `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
     it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
-    loop rules have found out about `turns`."""
+    loop rules have found out about `turns`; `order` is what the user orders, in number."""
 
     toolbox: ToolBox
     id_seed: str
@@ -89,6 +95,7 @@ class Expected:
     form: WantedForm | None = None
     forced: Tool | None = None
     loops: LoopConfig | None = None
+    order: PersonsOrder = NO_ORDER
     turns: tuple[Turn, ...] = ()
     window: Window | None = None
     asked: str = ""
@@ -184,6 +191,7 @@ def expect(
         form=None if checks is None else form,
         forced=None if checks is None else find_forced_tool(toolbox, tool_choice),
         loops=loops,
+        order=read_order(turns[-1].request if turns else read_request(messages)) if toolbox.tools else NO_ORDER,
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else read_shown(messages, turns, name, loops),
@@ -240,7 +248,7 @@ def judge(
         flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
-        finish=_correct_finish(finish, checked, found.behind),
+        finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
         flaw=flaw,
         detail=detail,
         calls=checked.calls,
@@ -260,11 +268,11 @@ def _check_distinct(
 ) -> tuple[Sequence[RawCall], int, Checked]:
     """Check the calls, of equal ones the first, and the first alone where the client takes one at a time: the model can
     make the next one when it has seen the result. Return those, how many others there were, and the findings."""
-    raw, copies = collapse_calls(calls, expected.toolbox)
+    raw, copies = collapse_calls(calls, expected.toolbox, expected.order)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
     checked = _check(expected, raw, found, attempt, steps)
-    distinct = drop_equal(raw, checked.calls)
+    distinct = drop_equal(raw, checked.calls, expected.order)
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
@@ -362,16 +370,17 @@ def _build_deliverable(
     return events
 
 
-def _correct_finish(finish: Finish, checked: Checked, behind: int) -> Finish:
-    """Correct the finish reason, which says whether there are calls, and note those that stood `behind` the end of the
-    answer's turn and were dropped."""
+def _correct_finish(finish: Finish, checked: Checked, behind: int, left_out: int) -> Finish:
+    """Correct the finish reason, which says whether there are calls, and note those that were `left_out`, and those
+    that stood `behind` the end of the answer's turn and were dropped."""
     reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason
     if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP
-    note = f"the model went on behind its turn: {behind} tool call(s) that rest on made-up messages were dropped"
-    if reason is finish.reason and not behind:
+    notes = [LEFT_OUT.format(left_out)] if left_out and checked.calls else []
+    notes += [BEHIND.format(behind)] if behind else []
+    if reason is finish.reason and not notes:
         return finish
-    return replace(finish, reason=reason, notes=(*finish.notes, note) if behind else finish.notes)
+    return replace(finish, reason=reason, notes=(*finish.notes, *notes))
 
 
 def _collect_words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

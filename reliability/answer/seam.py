@@ -201,7 +201,13 @@ class Seam:
     def _is_chat(self, rest: str) -> bool:
         """Return whether so short a beginning may as well open an answer about it: `As` and `As requested, …`."""
         whole = (self._end + rest).lstrip().lower()
-        return len(self._end) < ANCHOR_CHARS and (len(self._end.split()) < 3 or whole.startswith(OPENINGS))
+        return len(self._end) < ANCHOR_CHARS and (len(self._end.split()) < 3 or self._opens(whole))
+
+    def _opens(self, whole: str) -> bool:
+        """Return whether it opens as a remark does. A whole sentence that stands is the text's own, unless it is about
+        a text."""
+        own = not self._within_sentence and _ABOUT.search(self._end) is None
+        return whole.startswith(OPENINGS) and not own
 
     def _breaks_word(self, rest: str, *, paragraphs: bool = False) -> bool:
         """Return whether marks or a blank line stand where only the rest of a word or a new word can."""

@@ -80,24 +80,26 @@ def _answer_load(situation: Situation) -> Decision | None:
 
 def _go_on_with_text(situation: Situation) -> Decision | None:
     """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
-    it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left."""
+    it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left. An answer that
+    broke off in a call has said its text: it stands, and the next attempt's calls are taken."""
     attempts = situation.attempts
     told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
     if not told or any(attempt.fault is None for attempt in attempts[told[-1] :]):
         return None
-    call = _choose_continuation(situation)
+    resume = not attempts[told[-1]].calls_held
+    call = _choose_continuation(situation, resume=resume)
     if call is not None:
-        return replace(call, resume=True, nudge=False)
+        return replace(call, resume=resume, nudge=False)
     last, doubted = attempts[-1], _accept_doubted(situation)
     message = last.detail if last.text_out else describe_attempts(attempts)
     return doubted or Refuse(code=RefuseCode.BROKEN_STREAM, message=message)
 
 
-def _choose_continuation(situation: Situation) -> Call | None:
+def _choose_continuation(situation: Situation, *, resume: bool) -> Call | None:
     attempts, last, limits = situation.attempts, situation.attempts[-1], situation.limits
     seams = sum(attempt.seam is not None for attempt in attempts if attempt.text_out)
     left = situation.remaining_ns > 0 and len(attempts) < limits.attempts_max and not last.hard_stop
-    if seams >= limits.continuations_max or not left:
+    if (resume and seams >= limits.continuations_max) or not left:
         return None
     again = Call(tier=last.tier) if last.text_out and traits_of(last).other_tier is not OtherTier.NEVER else None
     return _retry_transient(situation) or _climb_from(situation, last, nudge=False) or again

@@ -16,13 +16,13 @@ Invariants:
 
 from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Kind, Loop, Memo, SeenCall, Stage, Turn
-from reliability.loops.content import nudge
+from reliability.loops.content import PersonsOrder, nudge, read_order
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import JudgeRequest, StuckCase, find_case, injection, judge_request, read_suggestion
 from reliability.loops.session import LoopDetector, LoopStatus, Window, keep_continued, name_asked, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
-from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_turns
+from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_request, read_turns
 
 __all__ = [
     "JudgeConfig",
@@ -33,6 +33,7 @@ __all__ = [
     "LoopDetector",
     "LoopStatus",
     "Memo",
+    "PersonsOrder",
     "Scan",
     "SeenCall",
     "ShownHistory",
@@ -56,6 +57,8 @@ __all__ = [
     "nudge",
     "observe",
     "open_scan",
+    "read_order",
+    "read_request",
     "read_shown",
     "read_suggestion",
     "read_turns",

@@ -271,6 +271,12 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
     return tuple(read[-turns_max:])
 
 
+def read_request(messages: Any) -> str:
+    """Read what the user said last, however many turns ago."""
+    listed = messages if isinstance(messages, (list, tuple)) else []
+    return _ConversationTail(listed).find_request(len(listed))
+
+
 def _unfold(turn: Turn) -> Iterator[Turn]:
     """Yield a turn for each call of one that several answers were folded into; any other as it is."""
     most = max(Counter(turn.calls).values(), default=0)

@@ -22,7 +22,7 @@ from reliability.tools.formats import CALL_FORMATS
 #: The rows whose calls are compared within an answer.
 ROWS = [row for row in CALL_FORMATS if row.compared]
 NAME_CHARS = 49
-_NAME = r"[A-Za-z_][\w.:-]{0,48}"
+_NAME = r"[A-Za-z0-9_][\w.:-]{0,48}"
 _SIGNS = ("<", r"\[", r"\]", "⏺", "✿")
 #: A sign and what stands behind it in every opener.
 _SIGN = re.compile(r"<(?=[\w|｜]| [|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿")

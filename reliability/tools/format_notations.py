@@ -40,10 +40,10 @@ _ATEM_CALL = (
 )
 _HARMONY = (r"<\|start\|>", r"<\|channel\|>", r"<\|constrain\|>", r"<\|message\|>")
 _SEPARATORS = (r"\[ARGS\]", r"\[CALL_ID\]")
-_ESCAPED_NAME = r"[A-Za-z_\\][A-Za-z0-9_.:/\\-]{0,127}+"
+_ESCAPED_NAME = r"[A-Za-z0-9_\\][A-Za-z0-9_.:/\\-]{0,127}+"
 _INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<[|｜]tool[▁_ ]sep[|｜]>")
 # The name that a mark stands behind, as far as the loop check looks.
-_NAMED_BEFORE = r"[A-Za-z_][\w.:-]{0,48}"
+_NAMED_BEFORE = r"[A-Za-z0-9_][\w.:-]{0,48}"
 _PAIR_KEYS = (r"<arg_key>", r"<\w{1,16}[_|:]arg_key>", r"<arg_key:\w{1,10}>")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-NAME = r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}+"
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}+"
 # Between the `<` of a tag and its name, and behind its name: `minimax:`, `longcat_`, `ifm|`, `｜DSML｜` of DeepSeek and
 # `｜GCML｜` of GigaChat 3.5; `:opensource`.
 DSML = r" ?[|｜]{1,2} ?[A-Z]{2}ML ?[|｜]{1,2} ?"

@@ -18,7 +18,7 @@ from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.formats import BLANK, CLOSER, FENCE
 from reliability.tools.schema.toolbox import Tool
 
-_NAME = re.compile(r"[\"'`]?(?P<name>[A-Za-z_\\][A-Za-z0-9_.\\-]{0,127}+)[\"'`]?")
+_NAME = re.compile(r"[\"'`]?(?P<name>[A-Za-z0-9_\\][A-Za-z0-9_.:/\\-]{0,127}+)[\"'`]?")
 _CALL = re.compile(rf"(?:print\(\s{{0,8}})?{_NAME.pattern}\((?=\s*(?:[A-Za-z_](?:\\?\w)*+\s*=(?!=)|[\"'\d{{\[]|\)))")
 _PRINT = re.compile(r"print\(\s{0,8}")
 _KEY = re.compile(r"([A-Za-z_](?:\\?\w){0,127}+)\s*=(?!=)\s*")

@@ -39,10 +39,12 @@ written = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 30)), max_s
 )
 
 
-def reading(tools: list[dict] | None = None, hold: Hold = Hold.TOOL_CALLS, *, checked: bool = True) -> Reading:
+def reading(
+    tools: list[dict] | None = None, hold: Hold = Hold.TOOL_CALLS, *, checked: bool = True, messages=MESSAGES
+) -> Reading:
     """An attempt under all the loop rules."""
     box = build_toolbox(TOOLS if tools is None else tools)
-    expected = expect(MESSAGES, box, id_seed="r", checks=CheckConfig() if checked else None, loops=LoopConfig())
+    expected = expect(messages, box, id_seed="r", checks=CheckConfig() if checked else None, loops=LoopConfig())
     made = open_state(expected, 100_000, hold=hold)
     made.take([Started()], 0)
     return made
@@ -184,6 +186,43 @@ def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     assert [json.loads(call.arguments)["query"] for call in made.judged.calls] == kept
     assert made.judged.dropped_calls == len(letters) - len(kept)
     assert record_attempt(made, 2).good
+
+
+@given(
+    st.sampled_from(["Press Tab {} times, then Enter.", "Tick the {} boxes."]), st.integers(3, 12), st.integers(1, 5)
+)
+@example("Tick the {} boxes.", 3, 1).via("tab, space, space: a sequence that nobody made")
+def test_what_the_user_orders_in_number_is_delivered(words, number, size):
+    """Law: as many equal native calls as the user orders are delivered, in their order, with what stands behind."""
+    letters = ["a", "b"] * number + ["c"]
+    made = asked_in_number(words.format(number), letters, size)
+    assert read_queries(made) == letters
+    assert (made.loop, made.judged.dropped_calls, made.judged.finish.notes) == (None, 0, ())
+
+
+@given(st.integers(3, 12), st.integers(2, 40), st.integers(1, 5))
+def test_a_runaway_behind_an_order_ends(number, more, size):
+    """Law: one call more than the user orders is a loop. Where the user says how often, so many are delivered; where a
+    number only stands there, each call once. The report says that some were left out."""
+    times = asked_in_number(f"Press Tab {number} times.", ["a"] * (number + more), size)
+    named = asked_in_number(f"Tick the {number} boxes.", ["a", "b"] * (number + more), size)
+    assert (read_queries(times), read_queries(named)) == (["a"] * number, ["a", "b"])
+    for made in (times, named):
+        assert made.loop is not None
+        assert len(made.judged.finish.notes) == 1
+
+
+def asked_in_number(words: str, letters: list[str], size: int) -> Reading:
+    """Read an answer to this request that calls for each of the letters."""
+    made = reading(tools=SEARCH, messages=[{"role": "user", "content": words}])
+    calls = [CallDelta(index=i, name="search", arguments=json.dumps({"query": one})) for i, one in enumerate(letters)]
+    read(made, list[Event](calls), size)
+    assert record_attempt(made, 2).good
+    return made
+
+
+def read_queries(made: Reading) -> list[str]:
+    return [json.loads(call.arguments)["query"] for call in made.judged.calls]
 
 
 def test_what_a_repair_makes_equal_is_one():

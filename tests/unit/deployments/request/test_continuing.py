@@ -1,5 +1,6 @@
 """A text that broke off before the client goes on in the same answer, by the loop that answers every request."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,8 @@ from deployments.reports.report import report_of
 from deployments.request.accounting import compute_bytes_max
 from deployments.request.run_record import Run
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode
-from tests.support.driving import CALL, CHAIN, drive_once, say, tell_in_turn, text_of
+from tests.support.driving import CALL, CHAIN, calls_of, drive_once, say, tell_in_turn, text_of
+from tests.support.renderings import ALL
 
 # What the gate holds back for a while, and what it lets go: code, braces, tags, quotes, half a delimiter.
 TEXTS = [
@@ -158,6 +160,51 @@ def test_a_flawed_call_behind_a_seam_is_asked_for_again():
     assert [e.name for e in events if isinstance(e, CallDelta)] == ["f"]
     assert run.finish is not None
     assert asked[2].begun == ""
+
+
+HALF_CALL = {"tool_call": {"name": "f", "arguments": '{"a": "ma'}}
+LEADS = ["Let me check.", "Here is", "I will look at the valve first, and then we will see.\n"]
+#: Their arguments come before the name, or are over where the value is.
+LATE_NAMES = {"arguments first", "tool name in brackets", "python alone"}
+
+
+@pytest.mark.parametrize("lead", LEADS)
+@pytest.mark.parametrize("own", ["", "Sure, one moment.", "{lead}", "And now I call it. "])
+@pytest.mark.parametrize(("broke", "chain"), [("cut", 1), ("cut", 2), ("stall", 1), ("stall", 2)])
+@pytest.mark.parametrize("continuations", [0, 1])
+def test_an_answer_that_breaks_off_in_a_call_has_said_its_text(lead, own, broke, chain, continuations):
+    """Law: the text stands, once, and its calls are open: the next attempt is asked as anew, its calls are taken, and
+    its own words are dropped."""
+    answers = [[{"text": lead}, HALF_CALL, *BREAKS[broke]], [{"text": own.format(lead=lead)}, CALL][not own :]]
+    run, events, asked = drive_through(answers, chain=chain, continuations=continuations)
+
+    assert (text_of(events), calls_of(events)) == (lead, [("f", '{"a": 1}')])
+    assert (run.refusal, [request.begun for request in asked]) == (None, ["", ""])
+    assert asked[1].messages == asked[0].messages
+
+
+@pytest.mark.parametrize("kind", sorted(ALL.keys() - LATE_NAMES))
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from(LEADS[::2]), st.floats(0, 1))
+def test_a_call_in_the_text_is_cut_as_a_native_one(kind, lead, share):
+    """Law: the same holds for a call that is written into the text, in every notation, from its arguments on."""
+    written = ALL[kind]("f", {"a": "mail"})
+    first = written.index("mail")
+    cut = first + int(share * (len(written) - first - 1))
+    told = f"{lead.rstrip()}\n{written[:cut]}"
+    run, events, _ = drive_through([[*say(told), {"cut": True}], say(f"Sure, one moment.\n{written}")], chain=1)
+
+    assert text_of(events).rstrip() == lead.rstrip()
+    assert [(name, json.loads(arguments)) for name, arguments in calls_of(events)] == [("f", {"a": "mail"})]
+    assert run.refusal is None
+
+
+def test_where_no_attempt_calls_it_ends_in_one_error():
+    """Law: a call that was begun and never came is no clean end."""
+    run, events, _ = drive_through([[{"text": "I call. "}, HALF_CALL, {"cut": True}], [{"text": "Words alone."}]])
+    assert text_of(events) == "I call. "
+    assert run.refusal is not None
+    assert run.refusal.code is RefuseCode.BROKEN_STREAM
 
 
 CIRCLE = "The pump runs and then it stops again. "

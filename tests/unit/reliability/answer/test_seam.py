@@ -233,6 +233,18 @@ def test_a_remark_that_begins_as_the_answer_did_is_not_joined():
     assert joined("As", "As requested, here is the rest of it.", [4], trusted=False) is None
 
 
+@pytest.mark.parametrize("opening", ["Let me", "Let's", "Here is", "It seems", "Thanks, I", "I can't"])
+@pytest.mark.parametrize("chunk", [1, 5, 1_000])
+def test_a_short_sentence_that_opens_as_a_remark_does_is_the_texts_own(opening, chunk):
+    """Law: a model that says such a sentence again to the letter goes on with it; not where it is not over yet, or
+    where it is about a text."""
+    begun = f"{opening} check it."
+    assert joined(begun, f"{begun} The valve is open.", [chunk], trusted=False) == " The valve is open."
+    assert joined(begun[:-1], f"{begun[:-1]} and go on.", [chunk], trusted=False) is None
+    told = f"{opening} continue."
+    assert joined(told, f"{told} The valve is open.", [chunk], trusted=False) is None
+
+
 @pytest.mark.parametrize("dots", ["…", "..."])
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
 def test_dots_that_may_be_the_texts_own_tear(dots, chunk):
