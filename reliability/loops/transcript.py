@@ -12,7 +12,7 @@ as a marker turn. Beside what `content` tells, a user message is not the user's 
 A result belongs by its id to the newest turn that has it, without a harness's elements. A result that a client has
 cleared is unknown, and unknown equals nothing. An answer with results that holds one call `FOLDED_MIN` times is read as
 a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
-that is delivered holds so many.
+that is delivered holds so many, unless the user orders them.
 
 Invariants: a request that is sent twice reads the same twice. `turns_max` answers and `MESSAGES_MAX` messages back are
 read. What can't be read is skipped.
