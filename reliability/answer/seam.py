@@ -57,6 +57,7 @@ _ABOUT = re.compile(
 _SENTENCE_ENDS = frozenset(".!?:;\n。！？\"'“”‘«»([{*#->`_|")
 _BOUNDARIES = frozenset(" \t\r\n\u3000。！？")
 _UNIT_ENDS = frozenset(".!?:;,。！？，、…|)]}>")  # behind these the same words may follow again
+_WHOLE_ENDS = frozenset(".!?:。！？…")
 # Dots glued to a word with the next word glued to them; a quotation mark glued to a word with a word behind it.
 _GLUED_MARK = re.compile(r"(\.{2,}|…)\w|[\"“”«»`]\s*\w")
 _MARK_START = re.compile(r"\.+|…|[\"“”«»`]\s*")
@@ -121,21 +122,23 @@ class Seam:
         self._anchor = find_anchor(begun)
         self._held = ""
         self._wrapping: Wrapping | None = None
-        self.joined = False
+        self.joined = self._called = False
         self.torn = not trusted and not self._anchor
 
     def feed(self, text: str) -> str:
         """Return what of the text may leave."""
-        if self.torn:
-            return ""
+        if self.torn or (self._called and text.strip()):
+            return self._tear()
         if self.joined:
             return self._pass(text)
         self._held += text if self._held else text.removeprefix(_BOM)
         return self._decide(final=False)
 
-    def finish(self) -> str:
-        """Return what may still leave, once no more comes."""
-        if self.torn:
+    def finish(self, *, called: bool = False) -> str:
+        """Return what may still leave, once no more text comes. `called`: a call does; behind a whole sentence it needs
+        no words before it, and has none behind it."""
+        self._called = self._called or (called and not self._held.strip() and self._end[-1:] in _WHOLE_ENDS)
+        if self.torn or self._called:
             return ""
         out = "" if self.joined else self._decide(final=True)
         if self.joined and self._wrapping is not None:

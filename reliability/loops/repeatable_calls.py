@@ -3,7 +3,8 @@
 A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
 or asks another system how it stands, wherever it runs; `action: poll`), or by its result, which says that something
 still goes on or is locked, that one must come again later, or that nothing has come yet. A name that ends in `status`
-alone is no poll, nor is what changes the world and answers with a state: `queued` says that it is done.
+alone is no poll, nor is what changes the world and answers with a state: `queued` says that it is done. Where the
+result says that the job isn't there or has ended, nothing is waited for.
 
 Six more in the cart, twelve lines down, eight tickets: each such step is equal to the one before. It is told from a
 repetition by its call, which names a step or anything but reading, checking and editing a file (`acts`), and by its
@@ -29,6 +30,7 @@ from reliability.loops.comparison.volatile_fields import (
     MARKED,
     NAMES_MAX,
     ONGOING_WORDS,
+    STATUS_KEYS,
     names_state,
     phrase_set,
     word_set,
@@ -257,6 +259,21 @@ _COME_AGAIN = re.compile(
     re.IGNORECASE,
 )
 COME_AGAIN_CHARS = 400
+#: What a poll asks for isn't there, or has ended: then nothing is waited for.
+_JOB = r"(?:process|session|shell|terminal|job|task|agent|command|run|build|deployment|execution|thread|p?id)"
+_GONE = re.compile(
+    rf"\b(?:unknown|invalid|no such) {_JOB}\b|\bno (?:running |active )?{_JOB}(?=\W*\Z| (?:found|with|named|is|id)\b)"
+    rf"|\b{_JOB}\b.{{0,60}}?\b(?:not[ _]found|unknown|exited|terminated|killed|(?:does not|doesn't) exist"
+    r"|(?:already|no longer|not) (?:running|active|alive|finished|completed|ended))\b"
+    r"|\bis required\b|\b(?:missing|invalid) (?:required )?(?:parameter|argument|field|property)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_ASKS_STATE = word_set("poll output result status stdin")
+_OVER = re.compile(
+    rf"\A\W*(?:{'|'.join(STATUS_KEYS)}|done|finished|completed)\W{{1,4}}"
+    r"(?:completed?|finished|done|success|succeeded|failed|cancell?ed|stopped|not[ _]found|true)\b",
+    re.IGNORECASE,
+)
 _THOUGHTS = word_set(
     "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
 )
@@ -267,10 +284,8 @@ _NOTES = phrase_set(
 )
 
 
-def _polls_by_name(name: str, declared: Iterable[str] = ()) -> bool:
-    """Return whether the configuration or the name itself says that the tool waits, pages or tells the time."""
-    if any(_matches(name, pattern) for pattern in declared):
-        return True
+def _polls_by_name(name: str) -> bool:
+    """Return whether the name itself says that the tool waits, pages or tells the time."""
     words = words_of(name)
     if not words:
         return False
@@ -287,15 +302,26 @@ def _matches(name: str, pattern: str) -> bool:
 
 def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) -> bool:
     """Return whether this call, with this result, waits for the world or pages through it."""
-    if _polls_by_name(call.name, declared):
+    if any(_matches(call.name, pattern) for pattern in declared):
         return True
     texts = _read_texts(call)
+    if _polls_by_name(call.name) or any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
+        return result is None or not _is_over(call, texts, result)
     if _waits(call, texts):
         return True
     if result is None:
         return False
     goes_on = is_ongoing(result) or names_state(result, _STANDS) or _is_partway(call, result)
     return (goes_on and not _changes(call, texts)) or _says_later(call, result)
+
+
+def _is_over(call: SeenCall, texts: dict[str, str], result: str) -> bool:
+    """Return whether a poll's result says that what it asks for isn't there, or has ended."""
+    if is_ongoing(result) or _says_later(call, result):
+        return False
+    said = result[:COME_AGAIN_CHARS]
+    asks = not _ASKS_STATE.isdisjoint(_name_actions(call, texts))
+    return (len(result) <= COME_AGAIN_CHARS and _GONE.search(said) is not None) or (asks and bool(_OVER.match(said)))
 
 
 def _is_partway(call: SeenCall, result: str) -> bool:
@@ -329,8 +355,7 @@ def _changes(call: SeenCall, texts: dict[str, str]) -> bool:
 
 
 def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
-    if any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
-        return True
+    """Return whether its command sleeps, asks another system how it stands, or says nothing to a terminal."""
     commands = _list_commands(call, texts)
     deeds = set(map(read_deed, commands))
     if Deed.ACTS in deeds:

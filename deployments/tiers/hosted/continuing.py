@@ -89,7 +89,7 @@ def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:
         if isinstance(event, Text):
             text = seam.feed(event.text)
         elif isinstance(event, CallDelta | Finish):
-            text = seam.finish()
+            text = seam.finish(called=isinstance(event, CallDelta))
         out += [Text(text)] if text else []
         if seam.torn:
             words = f"tier {name} didn't go on with the text that stands, but began anew or spoke about it"

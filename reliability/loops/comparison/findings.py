@@ -34,7 +34,7 @@ _ERROR = r"(?:[\w.]{0,60}(?:error|exception)|fatal|panic|failed|failure|tracebac
 _MARKER = re.compile(
     rf"[\s\[(<*#❌]*(?:{_ERROR})\b"
     r"|.{0,80}\b(?:command not found|no such file or directory|permission denied)\b"
-    r"|(?:the )?tool (?:execution|call) failed\b"
+    r"|(?:the )?tool (?:execution|call) failed\b|[\w ]{1,40}\bfailed: *[^\W\d]"
     r"|.{0,40}\bexit(?:ed with)?(?: code| status)?:? [1-9]|.{0,20}\b(?:unknown|invalid|no such) tool\b",
     re.IGNORECASE,
 )

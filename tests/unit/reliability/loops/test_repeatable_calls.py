@@ -36,11 +36,47 @@ def test_no_pollers_by_name(name: str) -> None:
 
 
 def test_declared_pollers() -> None:
-    """A declaration is a name, or a name with a star at one end."""
-    assert _polls_by_name("check_ci", ("check_ci",))
-    assert _polls_by_name("check_ci", ("check_*",))
-    assert _polls_by_name("check_ci", ("*_ci",))
-    assert not _polls_by_name("check_ci", ("check", "ci_*"))
+    """A declaration is a name, or a name with a star at one end; whatever the result says."""
+    for declared, polls in ((("check_ci",), True), (("check_*",), True), (("*_ci",), True), (("check", "ci_*"), False)):
+        assert is_poll(SeenCall("check_ci"), "unknown job", declared) is polls
+
+
+#: Polls of published agents, and what they answer where nothing is waited for any more.
+POLLS = (
+    *(SeenCall(name, '{"id": "p1"}') for name in ("write_stdin", "BashOutput", "read_output", "job_status", "wait")),
+    SeenCall("process", '{"action": "poll", "session_id": "p1"}'),
+)
+GONE = """
+write_stdin failed: Unknown process id 1|No shell found with ID: 1|Shell 1 is not running|Error: process p1 not found
+No such process: 1|No task found with ID: a|error: unknown session 1|Session 1 has already exited|session not found
+Process 1 already finished|Process exited with code 0|Invalid session id: 1|Job 1 does not exist|agent x not found
+no active process with id 1|{"error": "Unknown job"}|Process p1 is no longer running|bash_id is required
+Error: missing required parameter: id|The process has terminated.|Task killed
+Wall time: 0.0 s Process exited with code 1
+"""
+OVER = """
+<status>completed</status><exit_code>0</exit_code>|{"status": "completed", "exit_code": 0}|status: failed
+{"done": true}|{"state": "SUCCEEDED", "output": "ok"}|Status: finished|{"status": "not_found"}
+"""
+WAITING = """
+(no new output)|Process running with session ID 1|still running|status: running|{"status": "pending"}|connection refused
+no output yet|no task output yet|timed out waiting|<status>running</status>|Timeout exceeded: element not found|
+curl: (7) Failed to connect|Error from server (NotFound): pods "a" not found|{"status": "running", "done": false}
+No output
+"""
+
+
+@pytest.mark.parametrize("call", POLLS, ids=lambda call: call.name)
+def test_what_is_gone_is_not_waited_for(call: SeenCall) -> None:
+    """Law: a poll whose result says that there is no such job is judged as any call is; one that tells a state, also
+    where the job has ended. Who waits, or couldn't be reached, waits on."""
+
+    def polls(results: str) -> set[bool]:
+        return {is_poll(call, result) for line in results.strip().split("\n") for result in line.split("|")}
+
+    assert polls(GONE) == {False}
+    assert polls(WAITING) == {True}
+    assert polls(OVER) == {call.name == "wait"}  # whose own state it may be
 
 
 #: What a command may stand behind or in, one a line; `{}` is the command.

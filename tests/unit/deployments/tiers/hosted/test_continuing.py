@@ -57,11 +57,18 @@ def test_an_answer_about_the_answer_never_leaves(said):
 
 
 def test_a_call_behind_the_text_needs_no_more_words():
-    """Law: a model that has only its call left to make makes it; with an upstream that goes on at once."""
-    events, _ = go_on(tools(("f", {"a": 1})), "prefill")
+    """Law: a model that has only its call left to make makes it: with an upstream that goes on at once, or behind a
+    whole sentence; not with other words before it."""
+    call = tools(("f", {"a": 1}))
+    for how, begun in (("prefill", BEGUN), ("anchor", f"{BEGUN} at two."), ("anchor", f"{BEGUN} at two:\n\n")):
+        events, _ = go_on(call, how, begun)
 
-    assert any(isinstance(event, CallDelta) for event in events)
-    assert isinstance(events[-1], Finish)
+        assert any(isinstance(event, CallDelta) for event in events), (how, begun)
+        assert isinstance(events[-1], Finish)
+    for begun, said in ((BEGUN, ""), (f"{BEGUN} at two.", "Sure, one moment.")):
+        events, _ = go_on(tools(("f", {"a": 1}), text=said), "anchor", begun)
+
+        assert failed(events).fault is Fault.SEAM
 
 
 def test_it_is_asked_in_the_way_that_is_configured():

@@ -101,6 +101,8 @@ def test_a_text_is_read_as_without_a_memo(numbers: list[int]) -> None:
         "Process exited with code 3",
         '"Error: no"',
         "Unknown tool: foo",
+        "write_stdin failed: Unknown process id 1",
+        "apply_patch verification failed: no match",
         "The tool execution failed with the following error:\n<error>\nno match\n</error>",
     ],
 )
@@ -128,6 +130,7 @@ def test_failures(text: str) -> None:
         "fine\nERROR in the middle of a log\nfine",
         "exit code: 0",
         "errors: none",
+        "Tests failed: 0",
     ],
 )
 def test_no_failures(text: str) -> None:
