@@ -7,6 +7,7 @@ bounded text for all violations, then the signatures of the tools that were mean
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,12 @@ SUGGESTIONS_MAX = 3
 # What a tool takes that calls another one for the model: qwen-code hides the tools of MCP servers behind one.
 _PASSED_ON = {"name", "arguments"}
 SUGGESTION_SCORE_MIN = 60.0
+# Words of tools that weak models call without having them, and that a shell does as well; and what a command is called.
+_SHELL_DEED = re.compile(
+    r"(?<![a-z])(read|write|edit|create|delete|remove|move|copy|rename|open|view|list|ls|dir|directory|folder|files?|cat"
+    r"|head|tail|grep|rg|find|search|glob|run|execute|exec|bash|sh|shell|terminal|command|python|node|git|tests?)(?![a-z])"
+)
+_COMMANDS = ("command", "cmd")
 NAME_CHARS_MAX = 80
 _OF_MEMBERS = {
     "required": "is required",
@@ -70,15 +77,36 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
     if meant:
         words = f"{shown!r} may be any of several tools: call {_list_names(meant)}"
         return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), words[:MESSAGE_CHARS_MAX], shown)
-    folded = {tool.name: fold(tool.name) for tool in box.tools}
-    near = process.extract(
-        fold(shown), folded, scorer=fuzz.WRatio, limit=SUGGESTIONS_MAX, score_cutoff=SUGGESTION_SCORE_MIN
-    )
-    hint = f"; did you mean {_list_names([key for *_, key in near])}?" if near else ""
+    parts = set(fold(shown).split("_"))
+    within = [tool.name for tool in box.tools if parts.issuperset(fold(tool.name).split("_"))]
+    shell = _find_shell(box) if not within and _SHELL_DEED.search(fold(shown)) else None
+    hint = f"; to do that, call {shell!r} with a shell command" if shell else _suggest(within or _list_near(shown, box))
     through = (tool.name for tool in box.tools if set(tool.parameters.get("properties") or ()) == _PASSED_ON)
     hint += "".join(f"; if you were shown it elsewhere, call {name!r} with its name and arguments" for name in through)
     words = f"there is no tool named {shown!r}{hint}"
     return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), words[:MESSAGE_CHARS_MAX], shown)
+
+
+def _find_shell(box: ToolBox) -> str | None:
+    """Return the tool that runs a command, whatever it is: one that takes a choice of commands is none."""
+    for tool in box.tools:
+        properties = tool.parameters.get("properties") or {}
+        schema = next((properties[key] for key in _COMMANDS if key in properties), None)
+        if isinstance(schema, dict) and schema.get("type") in ("string", "array") and "enum" not in schema:
+            return tool.name
+    return None
+
+
+def _list_near(name: str, box: ToolBox) -> list[str]:
+    folded = {tool.name: fold(tool.name) for tool in box.tools}
+    found = process.extract(
+        fold(name), folded, scorer=fuzz.ratio, limit=SUGGESTIONS_MAX, score_cutoff=SUGGESTION_SCORE_MIN
+    )
+    return [key for *_, key in found]
+
+
+def _suggest(names: Sequence[str]) -> str:
+    return f"; did you mean {_list_names(names[:SUGGESTIONS_MAX])}?" if names else ""
 
 
 def _list_names(names: Sequence[str]) -> str:

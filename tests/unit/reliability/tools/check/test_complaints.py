@@ -29,6 +29,33 @@ def test_messages_say_what_is_wanted():
     assert "more than one" in verdict({"a": 1}, "f", overlap).violations[0].message
 
 
+SHELL = tool("exec_command", {"properties": {"cmd": {"type": "string"}}, "required": ["cmd"]})
+OTHERS = [tool(name, {}) for name in ("write_stdin", "get_goal", "create_goal", "request_user_input", "view_image")]
+EDITOR = tool("editor", {"properties": {"command": {"type": "string", "enum": ["view", "create"]}}})
+
+
+@pytest.mark.parametrize(
+    "name", ["read_file", "write_file", "create_file", "list_dir", "grep", "cat", "ls", "bash", "read"]
+)
+def test_a_model_that_misses_a_tool_hears_of_the_shell(name):
+    """Law: a tool that isn't there, and whose work a shell does, is answered with the tool that runs commands, and not
+    with one that is spelled alike; where a declared tool is named by the words themselves, with that one. Told of
+    `write_stdin`, or of nothing, a 1.5B called the missing tool again, and `get_goal` under the grammar."""
+    there = verdict({"path": "a"}, name, made([*OTHERS, SHELL])).violations[0].message
+    named = verdict({}, f"{name}_now", made([SHELL, tool(name, {})])).violations[0].message
+    without = verdict({}, name, made([EDITOR])).violations[0].message
+
+    assert there == f"there is no tool named {name!r}; to do that, call 'exec_command' with a shell command"
+    assert f"did you mean {name!r}?" in named
+    assert "shell" not in without
+
+
+@pytest.mark.parametrize("name", ["grep", "cat", "read", "get_weather", "web_fetch"])
+def test_no_tool_is_meant_that_has_hardly_a_letter_in_common(name):
+    """Law: what is suggested is spelled alike."""
+    assert "did you mean" not in verdict({}, name, made(OTHERS)).violations[0].message
+
+
 def test_a_hidden_tool_is_called_through_the_one_that_calls_others():
     """Law: where a declared tool calls others by name, an unknown name is answered with that tool: a model that has
     seen a definition in a result (qwen-code's `tool_search`) calls it by its own name, and heard only that there is
