@@ -23,6 +23,7 @@ from reliability.escalation.decisions import (
     Accept,
     Call,
     Decision,
+    Reask,
     Refuse,
     RetryStep,
     Situation,
@@ -169,7 +170,8 @@ def _stop_when_spent(situation: Situation) -> Decision | None:
 
 
 def _leave_loop(situation: Situation) -> Decision | None:
-    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked."""
+    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked. Who is nudged answers with
+    chance: at 0 a weak model repeats the call that it has just read twice, whatever it is told."""
     last = _last(situation)
     if last is None or not traits_of(last).nudge:
         return None
@@ -178,7 +180,7 @@ def _leave_loop(situation: Situation) -> Decision | None:
         return up or _accept_doubted(situation) or _refuse_exhausted(situation)
     looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
     if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
-        return Call(tier=last.tier, nudge=True)
+        return Call(tier=last.tier, nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
     if len(set(looped)) == 1 and up is not None:
         return up
     return Accept()

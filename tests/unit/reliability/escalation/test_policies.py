@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.attempt import Attempt
-from reliability.escalation.decisions import Accept, Call, Limits, Refuse, RetryStep, Situation
+from reliability.escalation.decisions import Accept, Call, Limits, Reask, Refuse, RetryStep, Situation
 from reliability.escalation.policies import BACKOFF_MAX_NS, RETRY_AFTER_MAX_NS, decide, reason_of
 from reliability.faults import TRAITS, Again, OtherTier, traits_of
 from reliability.types import Fault, Flaw, Reason, RefuseCode
@@ -178,11 +178,13 @@ def test_after_text_alone_the_calls_are_still_open(flaw):
 
 
 def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
-    """Three laps: the same tier with a nudge, the next tier with a nudge, and what two tiers say alike is delivered."""
+    """Law: three laps are answered by the same tier with a nudge and with chance, since at 0 it says the same again; by
+    the next tier with a nudge; and what two tiers say alike is delivered."""
     looped = [Attempt(tier=tier, ran=True, flaw=Flaw.LOOP, detail="x") for tier in ("fast", "fast", "standard")]
     limits = replace(no_retries(), reasks_max=1)
     decisions = [decide(replace(situation(tuple(looped[:n])), limits=limits)) for n in (1, 2, 3)]
-    assert decisions == [Call(tier="fast", nudge=True), Call(tier="standard", nudge=True), Accept()]
+    nudged = Call(tier="fast", nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
+    assert decisions == [nudged, Call(tier="standard", nudge=True), Accept()]
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.AUTH, Fault.SERVER_ERROR, Fault.BREAKER_OPEN])

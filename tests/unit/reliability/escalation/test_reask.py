@@ -72,12 +72,16 @@ def test_a_constrained_re_ask_says_how_many_calls_were_tried(queries, tried):
 
 
 def test_a_nudge_tells_of_the_loop():
-    """The nudge is the last message; without a loop, or without being asked to, nothing is added."""
+    """Law: the nudge is the last message, and who looped answers it with chance; without a loop, or without being asked
+    to, nothing is added."""
     loop = ruled([native(GOOD)], messages=lapped(2)).loop
     request = request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1, loop=loop)
     assert "search" in request.messages[-1]["content"]
     assert len(request.messages) == len(REQUEST.messages) + 1
     assert request.added == 1
+    again = Call(tier="fast", nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
+    asked = request_for(REQUEST, again, attempts=1, failed_text="x", loop=loop)
+    assert (asked.messages, asked.temperature) == (request.messages, RESAMPLE_TEMPERATURE)
     assert request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1) == REQUEST
     assert request_for(REQUEST, Call(tier="fast"), attempts=1, loop=loop) == REQUEST
 
