@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, Unp
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from deployments.api.foreign_parts import read_foreign_parts
 from deployments.api.headers import find_session, may_keep, name_beginning, split_helper
 from deployments.api.past_calls import name_past_calls
 from deployments.api.thinking_wish import ThinkingWish, read_thinking_wish
@@ -165,7 +166,7 @@ def build_call(
     session's name (`names`), and what it says of `keep` and `thinking`. Raises what `parse_chat` does."""
     body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
     tools, choice, toolbox = _read_tools(body, steps)
-    messages, changed = join_arguments(fields["messages"])
+    messages, changed = join_arguments(read_foreign_parts(fields["messages"]))
     asked = body.max_completion_tokens or body.max_tokens
     session, shared = find_session(headers, fields if names is None else names)
     own, parent = split_helper(headers, session or name_beginning(headers, messages))

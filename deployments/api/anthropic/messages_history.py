@@ -79,23 +79,24 @@ def _translate_user(blocks: Sequence[Block], path: str) -> Iterator[Message]:
     beside: list[dict[str, Any]] = []
     for at, block in enumerate(blocks):
         if block["type"] == "tool_result":
-            result, images = _translate_result(block, f"{path}.{at}")
+            result, images = translate_result(block, f"{path}.{at}")
             beside += images
             yield result
         else:
-            beside += _make_parts(block, f"{path}.{at}")
+            beside += make_parts(block, f"{path}.{at}")
     if beside or not any(block["type"] == "tool_result" for block in blocks):
         yield {"role": "user", "content": _join_parts(beside)}
 
 
-def _translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, Any]]]:
-    """Translate the result of a call: its text, and the images and files, for which a tool message has no place."""
+def translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, Any]]]:
+    """Translate the result of a call: its text, and the images and files, for which a tool message has no place. Raises
+    as `translate_history`."""
     call_id = block.get("tool_use_id")
     if not isinstance(call_id, str) or not call_id:
         raise refuse(f"{path}.tool_use_id", "the id of the call that this answers is needed")
     content = block.get("content")
     inner = _read_content([] if content is None else content, f"{path}.content")
-    parts = [part for at, one in enumerate(inner) for part in _make_parts(one, f"{path}.content.{at}")]
+    parts = [part for at, one in enumerate(inner) for part in make_parts(one, f"{path}.content.{at}")]
     texts = [part for part in parts if part["type"] == "text"]
     if block.get("is_error") is True and not any("error" in part["text"].lower() for part in texts):
         texts = [{"type": "text", "text": "Error:"}, *texts]
@@ -122,7 +123,7 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
             case kind if kind.endswith("_tool_result"):
                 continue
             case "tool_use":
-                calls.append(_make_call(block, f"{path}.{at}"))
+                calls.append(make_call(block, f"{path}.{at}"))
             case _:
                 raise _refuse_type(block, f"{path}.{at}")
     message: Message = {"role": "assistant", "content": _join_parts(texts) if texts or not calls else None}
@@ -140,7 +141,8 @@ READERS: Mapping[str, Callable[[Sequence[Block], str], Iterator[Message]]] = {
 }
 
 
-def _make_call(block: Block, path: str) -> dict[str, Any]:
+def make_call(block: Block, path: str) -> dict[str, Any]:
+    """Make the call of a `tool_use`. Raises as `translate_history`."""
     call_id, name = _read_string(block, "id", path), _read_string(block, "name", path)
     arguments = block.get("input")
     if not isinstance(arguments, dict):
@@ -149,7 +151,8 @@ def _make_call(block: Block, path: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
 
 
-def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
+def make_parts(block: Block, path: str) -> list[dict[str, Any]]:
+    """Make the parts of a block that a user may send, but for results. Raises as `translate_history`."""
     match block["type"]:
         case "text":
             return [_make_text(block, path)]
@@ -195,7 +198,7 @@ def _make_document(block: Block, path: str) -> list[dict[str, Any]]:
         for at, one in enumerate(_read_content(source.get("content"), f"{path}.content")):
             if one["type"] not in ("text", "image"):
                 raise _refuse_type(one, f"{path}.content.{at}")
-            parts += _make_parts(one, f"{path}.content.{at}")
+            parts += make_parts(one, f"{path}.content.{at}")
     else:
         file = {"filename": title or "document.pdf", "file_data": _read_source(source, path)}
         parts, title = [{"type": "file", "file": file}], ""

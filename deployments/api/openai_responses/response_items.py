@@ -253,7 +253,7 @@ def _read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
     """Read what a user, a developer or the system says. Raises `ApiError`: with the path of what is wrong."""
     if isinstance(content, str):
         return content
-    parts = [_read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(content, path))]
+    parts = [read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(content, path))]
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
@@ -261,7 +261,7 @@ def _read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
     """Read what the assistant has said: one text, or its parts where one is a refusal. Raises as `_read_content`."""
     if isinstance(content, str):
         return content
-    parts = [_read_part(part, f"{path}.{place}", answer=True) for place, part in enumerate(_read_list(content, path))]
+    parts = [read_part(part, f"{path}.{place}", answer=True) for place, part in enumerate(_read_list(content, path))]
     if any(part["type"] != "text" for part in parts):
         return parts
     return "".join(part["text"] for part in parts)
@@ -271,7 +271,7 @@ def _read_output(output: Any, path: str) -> tuple[str, list[dict[str, Any]]]:
     """Read the output of a tool: its text, and what else it shows. Raises as `_read_content`."""
     if isinstance(output, str):
         return output, []
-    parts = [_read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(output, path))]
+    parts = [read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(output, path))]
     texts = [part["text"] for part in parts if part["type"] == "text"]
     return "\n".join(texts), [part for part in parts if part["type"] != "text"]
 
@@ -282,7 +282,8 @@ def _read_list(content: Any, path: str) -> list[Any]:
     return content
 
 
-def _read_part(part: Any, path: str, *, answer: bool = False) -> dict[str, Any]:
+def read_part(part: Any, path: str, *, answer: bool = False) -> dict[str, Any]:
+    """Read a part, of what the assistant has said (`answer`) or of what others have. Raises as `_read_content`."""
     if not isinstance(part, Mapping):
         raise refuse(path, "an object with a type is needed")
     kind = part.get("type")
