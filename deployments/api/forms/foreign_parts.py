@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployments.api.anthropic.messages_history import make_call, make_parts, translate_result
-from deployments.api.openai_responses.response_items import read_part
+from deployments.api.forms.message_blocks import Message, make_call, make_parts, translate_result
+from deployments.api.forms.response_parts import read_part
 
-Message = dict[str, Any]
 _OF_RESPONSES = ("input_text", "output_text", "input_image", "input_file")
 _OF_MESSAGES = ("image", "document")
 
