@@ -6,6 +6,7 @@ and `function_call` become `tools` and `tool_choice` here, so that nothing furth
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, Unp
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from deployments.api.forms.foreign_parts import read_foreign_parts
+from deployments.api.forms.tool_forms import CHOICE_WORDS, leave_out_served, nest_tool, translate_choice
 from deployments.api.headers import find_session, may_keep, name_beginning, split_helper
 from deployments.api.past_calls import name_past_calls
 from deployments.api.thinking_wish import ThinkingWish, read_thinking_wish
@@ -164,8 +167,8 @@ def build_call(
     """Build the call of a chat completion's fields. A dialect that translates into them brings its own fields for the
     session's name (`names`), and what it says of `keep` and `thinking`. Raises what `parse_chat` does."""
     body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
-    tools, choice, toolbox = _read_tools(body, steps)
-    messages, changed = join_arguments(fields["messages"])
+    tools, choice, toolbox, left_out = _read_tools(body, steps)
+    messages, changed = join_arguments(read_foreign_parts(fields["messages"]))
     asked = body.max_completion_tokens or body.max_tokens
     session, shared = find_session(headers, fields if names is None else names)
     own, parent = split_helper(headers, session or name_beginning(headers, messages))
@@ -196,7 +199,7 @@ def build_call(
         toolbox=toolbox,
         trail=trail,
         wanted=wanted or _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
-        notes=tuple(dict.fromkeys((*notes, *changed))),
+        notes=tuple(dict.fromkeys((*notes, *changed, *left_out))),
         form=_read_form(body.response_format, steps),
     )
 
@@ -251,6 +254,7 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     if body.top_logprobs and not body.logprobs:
         raise ApiError("invalid_request", "top_logprobs needs logprobs to be true", param="top_logprobs")
+    _read_choice(body)
     # Tool calls in the history have the form that every chat template and API relies on.
     for i, message in enumerate(fields["messages"]):
         for j, call in enumerate(message.get("tool_calls") or ()):
@@ -312,15 +316,23 @@ def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> Wante
     return found
 
 
-_OF_A_FUNCTION = ("name", "description", "parameters", "strict")
+def _read_choice(body: ChatBody) -> None:
+    """Read a choice in Anthropic's words, in those of chat completions from here on."""
+    choice = body.tool_choice
+    if isinstance(choice, dict) and choice.get("type") in (*CHOICE_WORDS, "tool") and "function" not in choice:
+        body.tool_choice, parallel = translate_choice(choice)
+        body.parallel_tool_calls = body.parallel_tool_calls if parallel is None else parallel
+    elif isinstance(choice, str):
+        body.tool_choice = CHOICE_WORDS.get(choice, choice)
 
 
 def _read_tools(
     body: ChatBody, steps: Steps
-) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox]:
+) -> tuple[tuple[Mapping[str, Any], ...], str | Mapping[str, Any] | None, ToolBox, tuple[str, ...]]:
     if body.tools is not None and body.functions is not None:
         raise refuse("functions", "send tools or functions, not both")
-    tools: tuple[Mapping[str, Any], ...] = tuple(body.tools or ())
+    own, notes = leave_out_served(body.tools or ())
+    tools = tuple(tool for _, tool in own)
     choice = body.tool_choice
     if body.functions is not None:
         tools = tuple({"type": "function", "function": function} for function in body.functions)
@@ -328,30 +340,21 @@ def _read_tools(
         if isinstance(choice, dict):
             choice = {"type": "function", "function": choice}
     try:
-        toolbox = build_toolbox(body.tools, body.functions, steps)
+        toolbox = build_toolbox([tool for _, tool in own], body.functions, steps)
     except OutOfSteps:
         if not steps.final:
             raise
         toolbox = BadTools("/tools", TOO_LARGE)
     if isinstance(toolbox, BadTools):
-        raise _make_tools_error("invalid_tools", toolbox)
+        places = [str(place) for place, _ in own]
+        path = re.sub(r"^/tools/(\d+)", lambda found: f"/tools/{places[int(found[1])]}", toolbox.path)
+        raise _make_tools_error("invalid_tools", BadTools(path, toolbox.message))
     wrong = parse_choice(choice, toolbox)
     if isinstance(wrong, BadTools):
         raise _make_tools_error("invalid_request", wrong)
-    chosen = _nest(choice) if isinstance(choice, dict) and "name" in choice else choice
-    return tuple(_nest(tool) for tool in tools), chosen if tools else None, toolbox
-
-
-def _nest(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a tool, or a choice of one, of Responses' flat form or Anthropic's in that of chat completions."""
-    function = tool.get("function", tool)
-    inner = {key: value for key, value in function.items() if key in _OF_A_FUNCTION}
-    if "parameters" not in inner and "input_schema" in function:
-        inner["parameters"] = function["input_schema"]
-    if "function" not in tool:
-        outer = {key: value for key, value in tool.items() if key not in (*_OF_A_FUNCTION, "input_schema", "type")}
-        return {"type": "function", "function": inner, **outer}
-    return tool if "input_schema" not in function else {**tool, "function": inner}
+    if isinstance(choice, dict) and "name" in choice and not isinstance(choice.get("function"), dict):
+        choice = {"type": "function", "function": {"name": choice["name"]}}
+    return tuple(nest_tool(tool) for tool in tools), choice if tools else None, toolbox, notes
 
 
 def _make_tools_error(code: str, bad: BadTools) -> ApiError:

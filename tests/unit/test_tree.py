@@ -104,6 +104,7 @@ ORDER = [
     "deployments/tiers/hosted",
     "deployments/tiers/scripted",
     "deployments/graph",
+    "deployments/api/forms",
     "deployments/api",
     "deployments/api/anthropic",
     "deployments/api/openai_responses",

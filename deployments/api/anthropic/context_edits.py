@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from deployments.api.anthropic.messages_history import KIND_CHARS_MAX
+from deployments.api.forms.message_blocks import KIND_CHARS_MAX
 from deployments.errors import refuse
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL
 from reliability.context_edits import (

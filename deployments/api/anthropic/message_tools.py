@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.api.anthropic.messages_history import KIND_CHARS_MAX
+from deployments.api.forms.tool_forms import Tool, leave_out_served, refuse_kind
 from deployments.errors import refuse
 from reliability.deferred_tools import read_name
 
 Definition = dict[str, Any]
 
-# Anthropic's servers run these, whatever version stands behind.
-SERVER_TOOLS = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_")
 SEARCH = "tool_search_tool_"
 
 
@@ -35,26 +33,20 @@ class MessageTools:
 
 
 def read_message_tools(
-    tools: Sequence[Mapping[str, Any]] | None, messages: Sequence[Any], dropped: Sequence[Any] = ()
+    tools: Sequence[Tool] | None, messages: Sequence[Any], dropped: Sequence[Any] = ()
 ) -> MessageTools:
     """Read the tools of a request with these messages; those that were found in messages dropped before them are
     declared like any other. Raises `ApiError`: `invalid_tools` or `unsupported`, with the field in `param`."""
     tools = tools or ()
-    served = [str(tool["type"]) for tool in tools if _is_server_tool(tool)]
-    served = served if len(served) < len(tools) else []  # alone it is all that is wanted: refused by its name
-    read = [
-        (place, _translate_tool(tool, f"tools.{place}"))
-        for place, tool in enumerate(tools)
-        if not (served and _is_server_tool(tool))
-    ]
+    own, notes = leave_out_served(tools)
+    read = [(place, _translate_tool(tool, f"tools.{place}")) for place, tool in own]
     deferred = {str(tool.get("name")) for tool in tools if tool.get("defer_loading") is True}
-    if any(kind.startswith(SEARCH) for kind in served) or len(deferred) == len(tools):
+    if any(str(tool.get("type")).startswith(SEARCH) for tool in tools) or len(deferred) == len(tools):
         deferred = set()  # nothing here could load them
     deferred -= {str(block.get("tool_name")) for block in _list_references(dropped)}
     named = {str(block.get("tool_name")) for block in _list_references(messages)} if deferred else set()
     searched = {name: tool for _, tool in read if (name := read_name(tool)) in deferred & named}
     shown = [(place, tool) for place, tool in read if read_name(tool) not in deferred - named]
-    notes = (f"tools that this server doesn't have were kept from the model: {', '.join(served)}",) if served else ()
     return MessageTools(
         tools=[tool for _, tool in shown],
         places=tuple(place for place, _ in shown),
@@ -64,16 +56,10 @@ def read_message_tools(
     )
 
 
-def _is_server_tool(tool: Mapping[str, Any]) -> bool:
-    return str(tool.get("type")).startswith(SERVER_TOOLS)
-
-
-def _translate_tool(tool: Mapping[str, Any], path: str) -> Definition:
+def _translate_tool(tool: Tool, path: str) -> Definition:
     kind = tool.get("type")
     if kind not in (None, "custom"):
-        shown = repr(str(kind)[:KIND_CHARS_MAX])
-        words = f"tools of type {shown} are not run here: leave it out, or send a tool of your own"
-        raise refuse(f"{path}.type", words, "unsupported")
+        raise refuse_kind(str(kind), path)
     if not isinstance(tool.get("input_schema"), Mapping):
         raise refuse(f"{path}.input_schema", "a JSON schema is needed", "invalid_tools")
     function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}

@@ -18,6 +18,7 @@ from pydantic import Field
 from deployments.api.anthropic.context_edits import drop_compacted, read_compaction, read_edits
 from deployments.api.anthropic.message_tools import MessageTools, read_message_tools
 from deployments.api.anthropic.messages_history import translate_history
+from deployments.api.forms.tool_forms import translate_choice
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
     MODEL_CHARS_MAX,
@@ -35,7 +36,6 @@ from deployments.api.openai_chat import (
 from deployments.api.thinking_wish import TOKENS_MAX, ThinkingWish, build_thinking_wish
 from deployments.errors import ApiError, refuse
 
-CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 NOTES_MAX = 16
 NAME_CHARS_MAX = 60
 # What this server can't honour, and why.
@@ -77,24 +77,6 @@ def _read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | No
     if not isinstance(form.get("schema"), Mapping):
         raise refuse(f"{path}.schema", "a JSON schema is needed")
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form["schema"], "strict": True}}
-
-
-def _translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
-    """Translate the choice, and whether several calls may come at once."""
-    if choice is None:
-        return None, None
-    kind = choice.get("type")
-    single = choice.get("disable_parallel_tool_use")
-    if single not in (None, True, False):
-        raise refuse("tool_choice.disable_parallel_tool_use", "true or false is needed")
-    parallel = False if single else None
-    if kind == "tool":
-        if not isinstance(choice.get("name"), str):
-            raise refuse("tool_choice.name", "the name of a tool is needed")
-        return {"type": "function", "function": {"name": choice["name"]}}, parallel
-    if not isinstance(kind, str) or kind not in CHOICES:
-        raise refuse("tool_choice.type", "auto, any, tool or none is needed")
-    return CHOICES[kind], parallel
 
 
 TOP_K_MAX = 1_000_000
@@ -203,7 +185,7 @@ def _validate(fields: dict[str, Any]) -> MessagesBody:
 
 
 def _translate(body: MessagesBody, tools: MessageTools) -> dict[str, Any]:
-    choice, parallel = _translate_choice(body.tool_choice)
+    choice, parallel = translate_choice(body.tool_choice)
     fields: dict[str, Any] = {
         "model": body.model,
         "messages": translate_history(body.system, tools.messages),

@@ -3,20 +3,19 @@
 An answer comes back as several items (reasoning* message* function_call*), which are one assistant message: loops are
 found, sessions followed and prompts cached by a history that looks like what was answered. Two texts in a row are two
 messages, unless their names say that they are of one response. What outputs show beside text goes into a user message
-behind the last of them. A file is taken where its text stands in the request: this server keeps and fetches none.
+behind the last of them.
 Invariant: no item and no part is dropped without a word.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from deployments.api.forms.response_parts import read_part, read_text
 from deployments.api.openai_responses.item_ids import open_seal, tag_of
 from deployments.api.openai_responses.response_tools import SEARCH, ToolsRead, is_search, join_namespace, read_tools
 from deployments.errors import refuse
@@ -33,8 +32,6 @@ HOSTED_CALLS = frozenset({
     "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
 })  # fmt: skip
 CALL_ID_CHARS_MAX = 256
-UNREADABLE = "[a text that another server has sealed]"
-_SEALED_ELSEWHERE = "gAAAA"
 
 
 @dataclass(slots=True)
@@ -102,9 +99,9 @@ class ItemHistory:
             case "reasoning":
                 self._add_reasoning(item, path)
             case "function_call":
-                self._add_call(item, path, _read_text(item, "arguments", path))
+                self._add_call(item, path, read_text(item, "arguments", path))
             case "custom_tool_call":
-                self._add_call(item, path, orjson.dumps({"input": _read_text(item, "input", path)}).decode())
+                self._add_call(item, path, orjson.dumps({"input": read_text(item, "input", path)}).decode())
             case "function_call_output" | "custom_tool_call_output":
                 self._add_output(item, path)
             case "tool_search_call" if is_search(item):
@@ -147,7 +144,7 @@ class ItemHistory:
             self._join_answer(item, says=True).reasoning.append(text)
 
     def _add_call(self, item: Mapping[str, Any], path: str, arguments: str) -> None:
-        name = _read_text(item, "name", path)
+        name = read_text(item, "name", path)
         if not name:
             raise refuse(f"{path}.name", "a name is needed")
         name = join_namespace(item.get("namespace"), name)
@@ -208,13 +205,6 @@ def _read_declared(item: Mapping[str, Any], path: str) -> list[Mapping[str, Any]
     return declared
 
 
-def _read_text(item: Mapping[str, Any], name: str, path: str) -> str:
-    text = item.get(name)
-    if not isinstance(text, str):
-        raise refuse(f"{path}.{name}", "a text is needed")
-    return text
-
-
 def _read_call_id(item: Mapping[str, Any], path: str) -> str:
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_CHARS_MAX:
@@ -243,17 +233,11 @@ def _read_parts(item: Mapping[str, Any], name: str, path: str) -> list[str]:
     return [part["text"] for part in parts or ()]
 
 
-TEXTS = ("input_text", "output_text", "text")
-TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/x-yaml", "application/yaml")
-DETAILS = ("auto", "low", "high", "original")
-FILE_NAME_CHARS_MAX = 256
-
-
 def _read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
     """Read what a user, a developer or the system says. Raises `ApiError`: with the path of what is wrong."""
     if isinstance(content, str):
         return content
-    parts = [_read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(content, path))]
+    parts = [read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(content, path))]
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
@@ -261,7 +245,7 @@ def _read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
     """Read what the assistant has said: one text, or its parts where one is a refusal. Raises as `_read_content`."""
     if isinstance(content, str):
         return content
-    parts = [_read_part(part, f"{path}.{place}", answer=True) for place, part in enumerate(_read_list(content, path))]
+    parts = [read_part(part, f"{path}.{place}", answer=True) for place, part in enumerate(_read_list(content, path))]
     if any(part["type"] != "text" for part in parts):
         return parts
     return "".join(part["text"] for part in parts)
@@ -271,7 +255,7 @@ def _read_output(output: Any, path: str) -> tuple[str, list[dict[str, Any]]]:
     """Read the output of a tool: its text, and what else it shows. Raises as `_read_content`."""
     if isinstance(output, str):
         return output, []
-    parts = [_read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(output, path))]
+    parts = [read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(output, path))]
     texts = [part["text"] for part in parts if part["type"] == "text"]
     return "\n".join(texts), [part for part in parts if part["type"] != "text"]
 
@@ -280,62 +264,3 @@ def _read_list(content: Any, path: str) -> list[Any]:
     if not isinstance(content, list):
         raise refuse(path, "a text or a list of parts is needed")
     return content
-
-
-def _read_part(part: Any, path: str, *, answer: bool = False) -> dict[str, Any]:
-    if not isinstance(part, Mapping):
-        raise refuse(path, "an object with a type is needed")
-    kind = part.get("type")
-    if kind in TEXTS:
-        return {"type": "text", "text": _read_text(part, "text", path)}
-    if not answer and kind == "encrypted_content":  # what Codex seals is plain where this server's model wrote it
-        text = _read_text(part, kind, path)
-        return {"type": "text", "text": UNREADABLE if text.startswith(_SEALED_ELSEWHERE) else text}
-    if answer and kind == "refusal":
-        return {"type": "refusal", "refusal": _read_text(part, "refusal", path)}
-    if not answer and kind == "input_image":
-        return _read_image(part, path)
-    if not answer and kind == "input_file":
-        return _read_file(part, path)
-    known = "output_text or refusal" if answer else "input_text, input_image or input_file"
-    shown = f" (got {kind[:64]!r})" if isinstance(kind, str) else ""
-    raise refuse(f"{path}.type", f"{known} is needed{shown}")
-
-
-def _read_image(part: Mapping[str, Any], path: str) -> dict[str, Any]:
-    url, detail = part.get("image_url"), part.get("detail")
-    if url is None and part.get("file_id") is not None:
-        raise refuse(f"{path}.file_id", "this server keeps no files: send the image as image_url", "unsupported")
-    if not isinstance(url, str) or not url:
-        raise refuse(f"{path}.image_url", "a URL is needed, or a data URL with the image itself")
-    if detail not in (None, *DETAILS):
-        raise refuse(f"{path}.detail", f"one of {', '.join(DETAILS)} is needed")
-    return {
-        "type": "image_url",
-        "image_url": {"url": url} | ({"detail": detail} if detail not in (None, "auto") else {}),
-    }
-
-
-def _read_file(part: Mapping[str, Any], path: str) -> dict[str, Any]:
-    for name in ("file_id", "file_url"):
-        if part.get(name) is not None:
-            words = "this server keeps no files and fetches none: send the text of the file as file_data"
-            raise refuse(f"{path}.{name}", words, "unsupported")
-    data, name = part.get("file_data"), part.get("filename") or "file"
-    if not isinstance(name, str) or len(name) > FILE_NAME_CHARS_MAX:
-        raise refuse(f"{path}.filename", f"a text of at most {FILE_NAME_CHARS_MAX} characters is needed")
-    if not isinstance(data, str):
-        raise refuse(f"{path}.file_data", "the file as a data URL is needed")
-    head, comma, body = data.partition(",")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        raise refuse(f"{path}.file_data", "a data URL in base64 is needed: data:text/plain;base64,...")
-    if not head.removeprefix("data:").startswith(TEXT_MEDIA):
-        return {"type": "file", "file": {"filename": name, "file_data": data}}  # for models that read files
-    return {"type": "text", "text": f"{name}:\n{_decode_text(body, f'{path}.file_data')}"}
-
-
-def _decode_text(body: str, path: str) -> str:
-    try:
-        return base64.b64decode(body.encode("ascii"), validate=True).decode("utf-8")
-    except (binascii.Error, ValueError):
-        raise refuse(path, "the base64 of UTF-8 text is needed") from None

@@ -11,6 +11,7 @@ ends by itself. A second thought isn't passed on: the client has read the first.
 Invariants:
 - An answer that has begun is never left; one that isn't left passes as it came.
 - One more answer is asked for. An upstream that thinks too long again ends its answer without a word, which is a flaw.
+- An answer that its tokens have ended is whole. If nothing more is said behind it, it ends as it did.
 - What both requests have cost is reported as one.
 """
 
@@ -67,10 +68,11 @@ def _find_closer(thought: str) -> str:
 @dataclass(slots=True)
 class ThoughtBound:
     """The thought of one upstream answer, as it comes. `tokens_max`: its budget; None where it has none. `ended`: why
-    the upstream is left."""
+    the upstream is left. `whole`: how the upstream has ended by itself, within its thought."""
 
     tokens_max: int | None
     ended: ThoughtEnd | None = None
+    whole: Finish | None = None
     _watch: ThoughtWatch = field(default_factory=ThoughtWatch)
     _thoughts: Thoughts = field(default_factory=Thoughts)
     _text: list[str] = field(default_factory=list)
@@ -90,7 +92,7 @@ class ThoughtBound:
         """Note how the upstream has ended: within its thought, where that has taken all tokens."""
         thinks = self.tokens > 0 and not self._answered and self._can_close
         if self.ended is None and thinks and isinstance(end, Finish) and end.reason is FinishReason.LENGTH:
-            self.ended = ThoughtEnd.BUDGET
+            self.ended, self.whole = ThoughtEnd.BUDGET, end
 
     def _note(self, event: Event) -> None:
         parts = self._thoughts.split(event)
@@ -205,7 +207,7 @@ class _Rest:
         self._first, self._second, self._spent = first, second, spent
         self._prefilled_tokens = first.tokens if prefilled else 0
         self._counted = Usage()
-        self._begun = False
+        self._begun = self._said = False
 
     def refuses(self, events: Sequence[Event]) -> bool:
         """Return whether the upstream refuses to be asked so (a field, a prefill): nothing was generated."""
@@ -220,18 +222,29 @@ class _Rest:
                 case Counted(usage=usage):
                     self._counted = usage
                     out.append(Counted(self._add(usage)))
-                case Finish():
-                    out += self._thoughts.end()
-                    usage = self._add(event.usage or self._counted)
-                    out.append(replace(event, usage=usage, thought=self._first.ended))
-                case Failed():
-                    out += self._thoughts.end()
-                    out.append(replace(event, usage=self._add(event.usage or self._counted)))
+                case Finish() | Failed():
+                    out += self._hear(self._thoughts.end())
+                    out.append(self._end(event))
                 case _:
-                    out += self._thoughts.split(event)
+                    out += self._hear(self._thoughts.split(event))
         out = [event for event in out if not isinstance(event, Started | Reasoning)]
         self._begun = self._begun or bool(out)
         return out
+
+    def _hear(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Note whether these events say anything; blank text doesn't."""
+        for event in events:
+            said = event.text.strip() if isinstance(event, Text) else isinstance(event, CallDelta | Refusal)
+            self._said = self._said or bool(said)
+        return events
+
+    def _end(self, event: Finish | Failed) -> Finish | Failed:
+        usage, whole = event.usage or self._counted, self._first.whole
+        if whole is not None and not self._said:
+            return whole if usage == Usage() else replace(whole, usage=self._add(usage))
+        if isinstance(event, Failed):
+            return replace(event, usage=self._add(usage))
+        return replace(event, usage=self._add(usage), thought=self._first.ended)
 
     def _add(self, usage: Usage) -> Usage:
         """Add what the thought has cost. Its prompt was the answer's, without the prefill."""

@@ -26,6 +26,7 @@ from reliability.tools.schema.validator import UNBOUNDED, Validator
 TOOLS_MAX = 1_024
 FREE_TEXT = "the input of the tool, as it is"
 """Describes the one parameter of a tool of free text."""
+SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")  # OpenAI's, Anthropic's and MCP's
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
 
 
@@ -153,10 +154,15 @@ def _build_tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy:
     return _compile_tool(name, function, bool(function.get("strict") or item.get("strict")), path, steps)
 
 
+def find_schema_key(function: Mapping[str, Any]) -> str:
+    """Find the field that holds the schema of a function's arguments."""
+    return next((key for key in SCHEMA_KEYS if function.get(key) is not None), SCHEMA_KEYS[0])
+
+
 def _compile_tool(
     name: str, function: Mapping[str, Any], strict: bool, path: tuple[object, ...], steps: Steps
 ) -> Tool | BadTools:
-    key = "input_schema" if "input_schema" in function and "parameters" not in function else "parameters"
+    key = find_schema_key(function)
     path = (*path, key)
     given = function.get(key)
     if given is not None and not isinstance(given, Mapping):

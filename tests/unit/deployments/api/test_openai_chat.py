@@ -5,6 +5,8 @@ import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deployments.api.anthropic.messages_body import parse_messages
 from deployments.api.openai_chat import DEPTH_MAX, parse_chat
@@ -91,6 +93,8 @@ def test_legacy_functions_become_tools():
 
 F = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
 ANTHROPIC = {"name": "f", "description": "d", "input_schema": F["parameters"]}
+MCP = {"name": "f", "description": "d", "inputSchema": F["parameters"]}
+SERVED = ("web_search_20250305", "web_search", "web_search_preview", "web_fetch_20250910", "code_execution_20250825")
 
 
 @pytest.mark.parametrize(
@@ -102,6 +106,9 @@ ANTHROPIC = {"name": "f", "description": "d", "input_schema": F["parameters"]}
         (F, {"name": "f"}),
         (ANTHROPIC, {"type": "tool", "name": "f"}),
         ({"type": "function", "function": ANTHROPIC}, "auto"),
+        ({**MCP, "title": "F", "annotations": {"readOnlyHint": True}}, {"type": "any"}),
+        ({"type": "function", "function": MCP}, {"type": "function", "name": "f", "function": "f"}),
+        ({"type": "function", **MCP, "parameters": None}, "any"),
     ],
 )
 def test_tools_of_any_form_are_those_of_chat_completions(tool, choice):
@@ -111,7 +118,55 @@ def test_tools_of_any_form_are_those_of_chat_completions(tool, choice):
     assert [each["function"] for each in request.tools] == [F]
     if isinstance(request.tool_choice, dict):
         assert request.tool_choice == {"type": "function", "function": {"name": "f"}}
+    assert all(each.keys() <= {"type", "function"} for each in request.tools)
+    assert parse(tools=[tool]).toolbox.tools[0].parameters["properties"] == F["parameters"]["properties"]
     assert parse(tools=[{**F, "cache_control": {"type": "ephemeral"}}]).request.tools[0]["cache_control"]
+
+
+@pytest.mark.parametrize("single", [None, False, True])
+@pytest.mark.parametrize(
+    ("choice", "meant"),
+    [
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "none"}, "none"),
+        ({"type": "tool", "name": "f"}, {"type": "function", "function": {"name": "f"}}),
+    ],
+)
+def test_a_choice_in_anthropic_s_words_is_that_of_chat_completions(choice, meant, single):
+    """Law: it is sent as OpenAI's API knows it, and so is `disable_parallel_tool_use`."""
+    given = choice if single is None else {**choice, "disable_parallel_tool_use": single}
+    request = parse(tools=[ANTHROPIC], tool_choice=given).request
+    assert (request.tool_choice, request.parallel_tool_calls) == (meant, False if single else None)
+    assert parse(tools=[F], tool_choice="any").request.tool_choice == "required"
+    for wrong in ({"type": "tool"}, {"type": "auto", "disable_parallel_tool_use": "no"}, {"type": "tool", "name": "g"}):
+        with pytest.raises(ApiError) as refused:
+            parse(tools=[ANTHROPIC], tool_choice=wrong)
+        assert refused.value.status == 400
+
+
+@given(st.lists(st.sampled_from((*SERVED, None)), min_size=1, max_size=6))
+def test_a_tool_that_another_server_runs_is_left_out(kinds):
+    """Law: it is kept from the model, with a note; alone it is refused; an error names the client's place."""
+    tools = [
+        {"name": f"f{at}", "input_schema": {}} if kind is None else {"type": kind, "name": "x", "max_uses": 3}
+        for at, kind in enumerate(kinds)
+    ]
+    own = [at for at, kind in enumerate(kinds) if kind is None]
+    if not own:
+        with pytest.raises(ApiError) as refused:
+            parse(tools=tools)
+        assert (refused.value.code, refused.value.param) == ("unsupported", "tools.0.type")
+        return
+    call = parse(tools=tools)
+    assert [tool["function"]["name"] for tool in call.request.tools] == [f"f{at}" for at in own]
+    assert [kind for kind in SERVED if any(kind in note for note in call.notes)] == [
+        k for k in SERVED if k in str(kinds)
+    ]
+    tools[own[-1]]["input_schema"] = {"type": "objec"}
+    with pytest.raises(ApiError) as refused:
+        parse(tools=tools)
+    assert str(refused.value.param).startswith(f"tools.{own[-1]}.")
 
 
 @pytest.mark.parametrize("where", ["messages", "tools", "made_up"])

@@ -39,6 +39,9 @@ from tests.support.thinkers import (
     thinker,
     thought_of,
 )
+from tests.support.thinkers import (
+    usage_of as cost_of,
+)
 from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of, usage_of
 from tests.support.upstream import Upstream
 
@@ -204,6 +207,43 @@ def test_what_an_upstream_refuses_is_not_asked_of_it(upstream):
     assert (failed(events).fault, len(seen)) == (Fault.REFUSED, 3)
     events, seen = told(upstream, first, plays.status(500, "no"), budget=100)
     assert (failed(events).fault, len(seen)) == (Fault.SERVER_ERROR, 2)
+
+
+REASONED = [plays.Send(plays.chunk({"reasoning_content": token})) for token in thought_of(20, 500)]
+NOTHING_MORE: dict[str, tuple[Player, int]] = {
+    "the upstream is overloaded": (plays.status(429, "Rate limit reached"), 2),
+    "it fails": (plays.status(500, "no"), 2),
+    "it refuses": (plays.status(400, "Reasoning is mandatory for this endpoint and cannot be disabled."), 3),
+    "it refuses an effort": (plays.status(400, "reasoning_effort: unknown variant `none`, expected `high`"), 3),
+    "it says nothing": (plays.good(""), 2),
+    "it says blanks": (plays.good(" \n "), 2),
+    "it breaks off": ((plays.Head(headers=plays.SSE), plays.Abort()), 2),
+    "it breaks off in a thought": ((plays.Head(headers=plays.SSE), *REASONED, plays.Abort()), 2),
+    "it thinks to the end again": ((plays.Head(headers=plays.SSE), *REASONED, *plays.tail("length")), 2),
+}
+
+
+@pytest.mark.parametrize("tags", [False, True])
+@pytest.mark.parametrize("case", NOTHING_MORE)
+def test_a_thought_that_took_all_tokens_ends_as_it_did_where_no_more_comes(upstream, tags, case):
+    """Law: an answer that its tokens have ended is whole. If the second request brings nothing, the client gets the
+    first with its own end, and what both have cost."""
+    second, requests = NOTHING_MORE[case]
+    first = (*think(thought_of(100), tags=tags, ends=False)[:-1], *plays.tail("length", usage=cost_of(100, 100)))
+    request = ask(max_tokens=100, extra={"reasoning_effort": "high"})
+    events, seen = told(upstream, first, *[second] * (requests - 1), request=request)
+
+    assert (end_of(events).reason, end_of(events).thought) == (FinishReason.LENGTH, None)
+    assert (text_of(events).strip(), count_thought(thought_in(events)), len(seen)) == ("", 100, requests)
+    assert usage_of(events).completion_tokens >= 100
+
+
+def test_an_answer_that_breaks_off_behind_its_first_words_has_failed(upstream):
+    """Law: what the client has read of an answer isn't the end of the thought before it."""
+    first = (*think(thought_of(100), tags=False, ends=False)[:-1], *plays.tail("length"))
+    broken = (plays.Head(headers=plays.SSE), *plays.words("It is "), plays.Abort())
+    events, _ = told(upstream, first, broken, request=ask(max_tokens=100))
+    assert (text_of(events).strip(), failed(events).fault) == ("It is", Fault.CRASHED)
 
 
 def test_both_requests_are_paid_for(upstream):

@@ -1,0 +1,1 @@
+"""What the dialects say alike: parts of messages, blocks, tools, in their forms and in that of chat completions."""

@@ -1,0 +1,69 @@
+"""Tools and the choice of one, of any dialect, as chat completions have them; tools that another server runs, apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployments.api.forms.message_blocks import KIND_CHARS_MAX
+from deployments.errors import ApiError, refuse
+from reliability.tools.schema.toolbox import SCHEMA_KEYS, find_schema_key
+
+Tool = Mapping[str, Any]
+
+# Anthropic's and OpenAI's servers run these, whatever version stands behind.
+SERVER_TOOLS = ("web_search", "web_fetch_", "code_execution_", "tool_search_tool_", "image_generation")
+CHOICE_WORDS = {"auto": "auto", "any": "required", "none": "none"}
+_OF_A_FUNCTION = ("name", "description", "strict")
+
+
+def leave_out_served(tools: Sequence[Tool]) -> tuple[list[tuple[int, Tool]], tuple[str, ...]]:
+    """Return the tools with their places, without those that another server runs, and a note that names these. Raises
+    `ApiError`: `unsupported` where there are no others, since such a tool is all that is wanted then."""
+    served = [str(tool["type"]) for tool in tools if _is_server_tool(tool)]
+    if served and len(served) == len(tools):
+        raise refuse_kind(served[0], "tools.0")
+    own = [(place, tool) for place, tool in enumerate(tools) if not _is_server_tool(tool)]
+    note = f"tools that this server doesn't have were kept from the model: {', '.join(served)}"
+    return own, (note,) if served else ()
+
+
+def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
+    """Translate a choice in Anthropic's words, and whether several calls may come at once. Raises `ApiError`:
+    `invalid_request`."""
+    if choice is None:
+        return None, None
+    kind = choice.get("type")
+    single = choice.get("disable_parallel_tool_use")
+    if single not in (None, True, False):
+        raise refuse("tool_choice.disable_parallel_tool_use", "true or false is needed")
+    parallel = False if single else None
+    if kind == "tool":
+        if not isinstance(choice.get("name"), str):
+            raise refuse("tool_choice.name", "the name of a tool is needed")
+        return {"type": "function", "function": {"name": choice["name"]}}, parallel
+    if not isinstance(kind, str) or kind not in CHOICE_WORDS:
+        raise refuse("tool_choice.type", "auto, any, tool or none is needed")
+    return CHOICE_WORDS[kind], parallel
+
+
+def _is_server_tool(tool: Tool) -> bool:
+    return str(tool.get("type")).startswith(SERVER_TOOLS)
+
+
+def refuse_kind(kind: str, path: str) -> ApiError:
+    """Make the error for a tool of a kind that isn't run here."""
+    words = f"tools of type {kind[:KIND_CHARS_MAX]!r} are not run here: leave it out, or send a tool of your own"
+    return refuse(f"{path}.type", words, "unsupported")
+
+
+def nest_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool of Responses' flat form, Anthropic's or MCP's in that of chat completions."""
+    function = tool.get("function", tool)
+    key = find_schema_key(function)
+    inner = {name: value for name, value in function.items() if name in _OF_A_FUNCTION}
+    inner |= {"parameters": function[key]} if key in function else {}
+    if "function" not in tool:
+        marker = {name: value for name, value in tool.items() if name == "cache_control"}
+        return {"type": "function", "function": inner, **marker}
+    return {**tool, "function": inner} if function.keys() & SCHEMA_KEYS[1:] else tool
