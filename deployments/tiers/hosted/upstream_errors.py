@@ -3,8 +3,9 @@
 Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains may be
 a limit of this upstream: another tier is asked. A chat template that refuses a conversation (`wants_softer`), and how
 many tokens an answer may have (`answer_limits`), are this tier's limits. What a model wrote and the upstream can't read
-as a call (`read_written`) is the answer. Invariants: a request that is wrong in itself never looks like a sick tier;
-what only this tier can't do never ends a request; no stack or path of an upstream reaches the client.
+as a call, or cut off before a word, is the answer (`read_written`). Invariants: a request that is wrong in itself never
+looks like a sick tier; what only this tier can't do never ends a request; no stack or path of an upstream reaches the
+client.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ _SAYS_NOTHING = re.compile(
     r"[\W_]*$|traceback \(most recent|while executing|\s*(file |at |-->)|[{%\s]*[{%]", re.IGNORECASE
 )
 _NAMES_ERROR = re.compile(r"(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
+_RAN_OUT = re.compile(r"could not finish the message because max_tokens\b", re.IGNORECASE)
 _BRACKET = re.compile(r"[<\[{(]")
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
@@ -179,8 +181,10 @@ def read_complaint(payload: Any) -> UpstreamComplaint:
 
 
 def read_written(complaint: UpstreamComplaint, usage: Usage | None = None) -> list[Event]:
-    """Return the answer that an upstream refused since it could read no call in it; empty where there is none. Without
-    a bracket it is no call, but Groq's own words."""
+    """Return the answer that an upstream refused since it could read no call in it, or since its tokens ran out; empty
+    where there is none. Without a bracket it is no call, but Groq's own words."""
+    if _RAN_OUT.search(complaint.message):
+        return [Finish(reason=FinishReason.LENGTH, usage=usage)]
     if not _BRACKET.search(complaint.written):
         return []
     return [Text(complaint.written), Finish(reason=FinishReason.TOOL_CALLS, usage=usage)]

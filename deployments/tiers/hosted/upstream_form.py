@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.tiers.history_repair import HistoryForm
-from deployments.tiers.hosted.answer_limits import find_cap, limits_answer
+from deployments.tiers.hosted.answer_limits import asks_for_fewer, find_cap
 from deployments.tiers.hosted.missing_thoughts import Missing, find_missing
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
 from reliability.types import ChatRequest
@@ -78,7 +78,7 @@ class UpstreamForm:
             return replace(self, tokens_max=cap)
         if (fit := self._refuse(complaint, request)) != self:
             return fit
-        return replace(self, tokens_max=0) if not request.max_tokens_named and limits_answer(complaint.said) else self
+        return replace(self, tokens_max=0) if not request.max_tokens_named and asks_for_fewer(complaint.said) else self
 
     def _refuse(self, complaint: UpstreamComplaint, request: ChatRequest) -> UpstreamForm:
         """Return this form without the fields, or the values of fields, that are refused."""
