@@ -84,7 +84,7 @@ _CREDENTIALS = re.compile(
 )
 # What templates and the APIs in front of them say of roles, of calls and their results, and of themselves.
 _TEMPLATE = re.compile(
-    r"\bjinja|chat[ _]?template|(error|failed) (rendering|applying) (the )?(prompt|template)|raise_exception"
+    r"\bjinja|chat[ _]?template(?!_kwargs)|(error|failed) (rendering|applying) (the )?(prompt|template)|raise_exception"
     r"|roles? must alternate|roles .{0,40}alternat|system (message|prompt|role)s?\b.{0,60}\b(must|only|first|begin|not)"
     r"|(only|multiple) (one )?(system|developer|user) (message|role)|only user(,| and) (assistant|model)"
     r"|(unexpected|unknown|unsupported|invalid) (message )?role\b|expected last role"
