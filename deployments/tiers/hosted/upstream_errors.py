@@ -63,13 +63,22 @@ _CONTEXT = re.compile(
     r"context[_ ]?(length|window|size)|too many (input |prompt )?tokens"
     r"|maximum (context|prompt|input|(model|(supported )?sequence) length)|model (token limit|max length)\b"
     r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context"
-    r"|(prompt|input|message)s?( token)? (length|count|size)\b.{0,40}(\bexceed|\bshould be \[| > \w|\bonly supports)"
+    r"|((prompt|input)s?( token)?|messages? token) (length|count|size)\b.{0,40}"
+    r"(\bexceed|\bshould be \[| > \w|\bonly supports)"
     r"|(total|input|prompt) tokens?\b(?! per).{0,40}\bexceed|\bmax input (characters|tokens)"
     r"|exceeds? (the )?(context|model'?s|maximum token) limit|(prompt|messages|input|request) (is )?too (long|large)\b"
     r"|超长|长度超[过限]|超[出过]最大长度|上下文长度|tokens_limit_reached|max_prompt_tokens"
     r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d",
     re.IGNORECASE,
 )
+# Limits of pictures, stop sequences, schemas and money, in words that mean the context's elsewhere.
+_OTHER_LIMIT = re.compile(
+    r"\b(quota|invalid schema|billing|per (minute|hour|day|month))\b|\bstop( sequences?)?(:| is\b)|\bfor stop\b"
+    r"|\b(image|picture|video|audio|file)s?\b( input)? (tokens?|count|size|(is |are )?too|limit)"
+    r"|\b(too many|at most \d+|maximum( number of)?( input)?|exceeds? \d+) (image|picture|video|audio|file)s?\b",
+    re.IGNORECASE,
+)
+_SURELY_CONTEXT = re.compile(r"context|prompt is too long|model token limit", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
     r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice"
     r"|supports at most \d+ (completion|output) tokens|maximum allowed number of output tokens"
@@ -343,8 +352,11 @@ def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:
 
 
 def _is_too_long(complaint: UpstreamComplaint) -> bool:
-    said = _CONTEXT.search(complaint.message) and not limits_answer(complaint.said)
-    return bool(_CONTEXT.search(complaint.code) or said)
+    words = complaint.message
+    if _CONTEXT.search(complaint.code):
+        return True
+    other = _OTHER_LIMIT.search(words) and not _SURELY_CONTEXT.search(words)
+    return bool(_CONTEXT.search(words)) and not other and not limits_answer(complaint.said)
 
 
 def _read_message(inner: Mapping[str, Any]) -> str:

@@ -143,7 +143,7 @@ def test_a_number_that_is_no_limit_is_none(asked: int, words: str, wrapped: str)
     assert find_cap(wrapped.format(words=words), asked) is None
 
 
-@pytest.mark.parametrize(("words", "wrapped"), product(WORDS, WRAPPED))
+@pytest.mark.parametrize(("words", "wrapped"), list(product(WORDS, WRAPPED)))
 def test_a_limit_is_read_within_other_words(words: str, wrapped: str) -> None:
     """Law: the numbers of a gateway change nothing of the limit that its upstream names."""
     if "<400>" not in words:

@@ -66,7 +66,7 @@ OF_VALUES = [
 
 
 @pytest.mark.parametrize("how", spell("x"))
-@pytest.mark.parametrize(("words", "name"), product(OF_FIELDS, SENT))
+@pytest.mark.parametrize(("words", "name"), list(product(OF_FIELDS, SENT)))
 def test_a_refused_field_is_found_in_all_words(words: str, name: str, how: str) -> None:
     """Law: whoever says it and however the name is spelled, that field is refused, whatever it says, and no other."""
     refused = find_refused(UpstreamComplaint(message=words.format(spell(name)[how])), OURS, SENT)
@@ -75,7 +75,7 @@ def test_a_refused_field_is_found_in_all_words(words: str, name: str, how: str) 
 
 
 @pytest.mark.parametrize("how", spell("x"))
-@pytest.mark.parametrize(("words", "name"), product(OF_VALUES, SENT))
+@pytest.mark.parametrize(("words", "name"), list(product(OF_VALUES, SENT)))
 def test_a_refused_value_is_found_in_all_words(words: str, name: str, how: str) -> None:
     """Law: where the words speak of a value, the field is refused with that value alone; a field of a condition, or a
     name among the allowed values, isn't."""
