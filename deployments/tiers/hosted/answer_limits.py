@@ -1,8 +1,8 @@
 """How many tokens an answer may have, from an upstream's words: it refuses what its model can't write, or what doesn't
 fit behind the prompt. Pure.
 
-APIs name their limit in many ways. The prompt's and the context's are told apart by their words, and a limit of the
-answer is the largest number below what was asked for.
+APIs name their limit in many ways. A number is a limit only where the words call it one: a status, an identifier and
+what was asked for are none. The prompt's and the context's limits are told apart by their words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,18 @@ from __future__ import annotations
 import re
 
 ROOM_TOKENS = 256  # of an answer, at least: with less a call or sentence is cut off
-_CONTEXT_TOKENS = re.compile(r"\bmaximum context length (?:is|of) (\d{1,9})\b", re.IGNORECASE)
+_NUMBER = r"(?<![\w.-])(\d{1,3}(?:,\d{3})+(?!\d)|\d{1,9})(?![\w-]|\.\d)"  # which is part of no name
+_LABELLED = re.compile(
+    r"\b(http(/[\d.]+)?|(status|error)?_?code|status|error|deployment|region|version|line|column|(request )?id)\b"
+    r"\W{0,4}\d[\w.-]*|<\d{3}>|^\W*\d{3}\b(?! *\+)",
+    re.IGNORECASE,
+)
+# Of the prompt and the answer together: vLLM, SGLang and OpenRouter; TGI and Together; Anthropic.
+_CONTEXT_TOKENS = re.compile(
+    rf"\bmaximum context length (?:is|of) {_NUMBER}|\+ \W?max_(?:new_)?tokens\W? must be <= ?{_NUMBER}"
+    rf"|\bcontext limit: {_NUMBER} \+ {_NUMBER} > {_NUMBER}",
+    re.IGNORECASE,
+)
 _ANSWER_TOKENS = re.compile(
     r"max_?((completion|output|new)_?)?tokens\b|\b(completion|output) tokens\b|\bmaximum tokens (you requested|value)",
     re.IGNORECASE,
@@ -18,19 +29,30 @@ _ANSWER_TOKENS = re.compile(
 _PROMPT_TOKENS = re.compile(
     r"\binputs\b|\binput (tokens?|length)\b|prompt|\bmessages\b|\bcontext (length|size|window)", re.IGNORECASE
 )
-_NUMBER = re.compile(r"(?<![\w.-])(\d{1,3}(?:,\d{3})+(?!\d)|\d{1,9})(?![\w-]|\.\d)")  # which is part of no name
+_RENAMED = re.compile(r"\buse \W?max_completion_tokens", re.IGNORECASE)
+_TOO_FEW = re.compile(r"\bminimum\b|\bat least\b|\bgreater than\b|\btoo (small|low)\b|\bhigher\b", re.IGNORECASE)
+# The lower end of a range.
+_LEAST = r"(?:\W{0,2}(?!\d{1,3}(?:,\d{3})+(?!\d))\d{1,3}(?: \(inclusive\))?\W{0,2}(?:,|~|-|–|and|to|\.\.)\W{0,2})?"
+_LIMIT = re.compile(
+    rf"(?:\bat most|\bup to|\bmax(?:imum)?\b|\blimit\b|\blimited to|\bexceeds?\b|[<>≤]=?|\brange\b|\bbetween\b"
+    rf"|\b(?:less|lower|smaller|more|greater|larger) than|\bwithin\b|\bbelow\b|\b(?:be|in|from)\b(?=\W{{0,3}}\d\D))"
+    rf"[^\d.;]{{0,40}}?{_LEAST}{_NUMBER}"
+    rf"|{_NUMBER}[^\d.;]{{0,20}}\b(?:is|being|as) (?:the|its|our) (?:max|limit|upper)",
+    re.IGNORECASE,
+)
 _EXCLUSIVE = re.compile(r"\bexclusive\b|\b(less|lower|smaller) than \W?\d|<\s*\d+(?![\d>])", re.IGNORECASE)
 
 
 def find_room(words: str, answer_tokens: int) -> int | None:
     """Return how many tokens of an answer fit behind this prompt, where the upstream has refused the prompt because
-    `answer_tokens` don't; None where it is about something else, or too little is left. vLLM, SGLang and OpenRouter
-    name the context, the answer, and the prompt or the sum."""
+    `answer_tokens` don't; None where it is about something else, or too little is left. The words name the limit of
+    both, the answer, and the prompt or the sum."""
+    words = _LABELLED.sub("", words)
     limit = _CONTEXT_TOKENS.search(words)
-    counts = [int(count) for count in re.findall(r"\d{1,9}", words)]
+    counts = [_read(found) for found in re.findall(_NUMBER, words)]
     if limit is None or answer_tokens not in counts:
         return None
-    context = int(limit[1])
+    context = _read([found for found in limit.groups() if found][-1])
     total = max(counts)
     prompts = [count for count in counts if count < context and count != answer_tokens]
     prompt = total - answer_tokens if total not in (context, answer_tokens) else max(prompts, default=context)
@@ -43,12 +65,22 @@ def limits_answer(words: str) -> bool:
     return bool(_ANSWER_TOKENS.search(words)) and not _PROMPT_TOKENS.search(words)
 
 
+def asks_for_fewer(words: str) -> bool:
+    """Return whether a refusal says that an answer may not have so many tokens, without how many it may have."""
+    return limits_answer(words) and not _TOO_FEW.search(words)
+
+
 def find_cap(words: str, answer_tokens: int) -> int | None:
     """Return how many tokens the upstream's model writes at most, where it has refused `answer_tokens`: the largest
-    number below that. None where the refusal is about something else, or names none."""
-    if not limits_answer(words):
+    limit below that. None where the refusal is about something else, or names none."""
+    words = _LABELLED.sub("", words)
+    if not limits_answer(words) or _RENAMED.search(words):
         return None
-    counts = [int(found.replace(",", "")) for found in _NUMBER.findall(words)]
+    counts = [_read(found) for groups in _LIMIT.findall(words) for found in groups if found]
     cap = max((count for count in counts if count < answer_tokens), default=0)
     cap -= 1 if _EXCLUSIVE.search(words) else 0
     return cap if cap >= min(answer_tokens, ROOM_TOKENS) else None
+
+
+def _read(number: str) -> int:
+    return int(number.replace(",", ""))

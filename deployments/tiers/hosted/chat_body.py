@@ -33,6 +33,7 @@ _OF_TOOLS = ("tool_choice", "parallel_tool_calls")  # refused by OpenAI where th
 
 def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False, form: UpstreamForm = AS_WRITTEN) -> bytes:
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
+    request = form.shape(request, openrouter=openrouter)
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
     messages = fill_missing(soften([_mend(message) for message in request.messages], form.history), form.missing)
     body |= {
@@ -45,11 +46,6 @@ def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False, for
         body["max_tokens"] = limit
     optional = (*_OPTIONAL, *(_OF_TOOLS if request.tools else ()))
     body |= {key: value for key in optional if (value := getattr(request, key)) is not None}
-    if openrouter and request.thinking is not None:
-        body.setdefault("reasoning", {"enabled": request.thinking})
-    named = {"reasoning", "reasoning_effort"} & request.extra.keys()
-    if openrouter and request.thinking is not False and request.thinking_tokens_max is not None and not named:
-        body["reasoning"] = {"enabled": True, "max_tokens": request.thinking_tokens_max}
     if request.top_logprobs is not None:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if request.tools:

@@ -23,7 +23,7 @@ from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_com
 from deployments.tiers.logprobs import read_logprobs
 from reliability.answer.estimate import estimate_written_tokens
 from reliability.surrogates import Halves, join_surrogates
-from reliability.types import Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
+from reliability.types import CallDelta, Event, FinishReason, Logprobs, Reasoning, Refusal, Text, Usage
 
 # What words in a finish reason mean, in order: upstreams have some forty, and an answer that didn't end is no `stop`.
 _ENDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = tuple(
@@ -39,6 +39,7 @@ _ENDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = tuple(
         (r"stop|\bend|_end|eos|complete|finish|done|success|normal|^ok$", FinishReason.STOP),
     )
 )  # fmt: skip
+_WROTE_NO_CALL = re.compile(r"malformed|(unexpected|too_many)_tool_call", re.IGNORECASE)  # Gemini
 # Where a chunk without an answer says that something went wrong, in the words of FastAPI, MiniMax, Baidu, RFC 9457, ...
 _PROBLEM_KEYS = ("error", "errors", "detail", "error_msg", "error_message", "error_code", "msg", "message", "title")
 # What a delta may hold that is no text of the answer.
@@ -74,6 +75,8 @@ class ChunkReader:
         self._others = False  # something else has come, so that only a finish reason says that the answer is complete
         self.unknown_reason = ""
         self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
+        self._named = bool(names)
+        self._answered = False  # something else than reasoning has come
         self._calls = CallDeltas(names)
         self._text = Halves()
         self._reasoning = Halves()
@@ -168,17 +171,24 @@ class ChunkReader:
             events.append(Logprobs(tokens))
         if choice.get("error"):
             self.complaint = read_complaint(choice["error"])
-        reason = choice.get("finish_reason")
+        self._answered = self._answered or any(isinstance(event, Text | CallDelta | Refusal) for event in events)
+        reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
         if isinstance(reason, str) and reason:
+            if isinstance(native, str) and _WROTE_NO_CALL.search(native[:REASON_CHARS_MAX]):
+                reason = native
             self._take_reason(reason)
             stop = choice.get("stop_reason")  # vLLM says here which stop sequence it was
             self.stop = stop if isinstance(stop, str) else None
         return events
 
     def _take_reason(self, reason: str) -> None:
-        """Take how the answer ended. A reason that nothing is known of is no proof that it broke off, but noted."""
+        """Take how the answer ended. A reason that nothing is known of is no proof that it broke off, but noted. A call
+        that the upstream can't read is what the model wrote, where that is all."""
         words = reason[:REASON_CHARS_MAX].lower().removeprefix("finish_reason_").replace("-", "_")
         found = next((end for pattern, end in _ENDS if pattern.search(words)), _UNKNOWN)
+        if found is None and not self._answered and _WROTE_NO_CALL.search(words):
+            found = FinishReason.TOOL_CALLS
+            self._calls.read([{"function": {}}] if self._named else [])  # the check of calls says that it has no name
         if found is None and self.complaint is None:
             self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:REASON_CHARS_MAX]}")
         if found is _UNKNOWN:

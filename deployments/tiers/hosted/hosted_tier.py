@@ -148,18 +148,21 @@ class HostedTier:
         if request.route:
             return self._exchange(key, request)
         if not request.begun:
-            ask = partial(self._exchange, key)
+
+            def ask(way: ChatRequest, bound: ThoughtBound) -> AsyncGenerator[list[Event], None]:
+                return self._exchange(key, way, bound, again=way is not request)
+
             return hold_to_budget(request, ask, self.continues, openrouter=self._openrouter)
         rest = self._exchange(key, ask_to_go_on(request, self.continues))
         return join(rest, request.begun, self.continues, self._name)
 
     async def _exchange(
-        self, key: str, request: ChatRequest, bound: ThoughtBound | None = None
+        self, key: str, request: ChatRequest, bound: ThoughtBound | None = None, *, again: bool = False
     ) -> AsyncGenerator[list[Event], None]:
         deadline = asyncio.get_running_loop().time() + request.timeout_s
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
-        response = await self._send_in_form(request, key, deadline)
+        response = await self._send_in_form(request, key, deadline, again=again)
         if isinstance(response, list):
             yield response
             return
@@ -172,15 +175,18 @@ class HostedTier:
             response.close()  # a body that was read to its end has given its connection back already
 
     async def _send_in_form(
-        self, request: ChatRequest, key: str, deadline: float
+        self, request: ChatRequest, key: str, deadline: float, *, again: bool
     ) -> aiohttp.ClientResponse | list[Event]:
         """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
         generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
         taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form is tried
-        twice, and the tokens are lowered once."""
+        twice, and the tokens are lowered once. `again`: the answer's thought was ended, so none is asked for."""
         form, shortens = self._forms[request.key], True
         tried = {form}
         while True:
+            shaped = form.shape(request, openrouter=self._openrouter)
+            if again and form.keeps_thinking(shaped):
+                return [self._build_failed(Fault.REFUSED, "can't answer without thinking")]
             response = await self._send(request, key, deadline, form)
             if isinstance(response, Failed):
                 return [response]
@@ -198,7 +204,7 @@ class HostedTier:
             if room is not None:
                 request, shortens = replace(request, max_tokens=room), False
                 continue
-            wanted = form.learn(response.status, complaint, request, lowers=shortens)
+            wanted = form.learn(response.status, complaint, shaped, lowers=shortens)
             shortens = shortens and wanted.tokens_max == form.tokens_max
             if wanted in tried or not await large(request.body_bytes, self._differs, request, form, wanted):
                 return [failed]
@@ -252,7 +258,7 @@ class HostedTier:
             logprobs=logprobs,
             strict=strict,
             bound=bound,
-            left_out=self._forms[request.key].list_left_out(request),
+            left_out=self._forms[request.key].list_left_out(request, openrouter=self._openrouter),
             names=[tool["function"]["name"] for tool in request.tools],
         )
 

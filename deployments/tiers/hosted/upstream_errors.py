@@ -3,8 +3,9 @@
 Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains may be
 a limit of this upstream: another tier is asked. A chat template that refuses a conversation (`wants_softer`), and how
 many tokens an answer may have (`answer_limits`), are this tier's limits. What a model wrote and the upstream can't read
-as a call (`read_written`) is the answer. Invariants: a request that is wrong in itself never looks like a sick tier;
-what only this tier can't do never ends a request; no stack or path of an upstream reaches the client.
+as a call, or cut off before a word, is the answer (`read_written`). Invariants: a request that is wrong in itself never
+looks like a sick tier; what only this tier can't do never ends a request; no stack or path of an upstream reaches the
+client.
 """
 
 from __future__ import annotations
@@ -62,13 +63,22 @@ _CONTEXT = re.compile(
     r"context[_ ]?(length|window|size)|too many (input |prompt )?tokens"
     r"|maximum (context|prompt|input|(model|(supported )?sequence) length)|model (token limit|max length)\b"
     r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context"
-    r"|(prompt|input|message)s?( token)? (length|count|size)\b.{0,40}(\bexceed|\bshould be \[| > \w|\bonly supports)"
+    r"|((prompt|input)s?( token)?|messages? token) (length|count|size)\b.{0,40}"
+    r"(\bexceed|\bshould be \[| > \w|\bonly supports)"
     r"|(total|input|prompt) tokens?\b(?! per).{0,40}\bexceed|\bmax input (characters|tokens)"
     r"|exceeds? (the )?(context|model'?s|maximum token) limit|(prompt|messages|input|request) (is )?too (long|large)\b"
     r"|超长|长度超[过限]|超[出过]最大长度|上下文长度|tokens_limit_reached|max_prompt_tokens"
     r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d",
     re.IGNORECASE,
 )
+# Limits of pictures, stop sequences, schemas and money, in words that mean the context's elsewhere.
+_OTHER_LIMIT = re.compile(
+    r"\b(quota|invalid schema|billing|per (minute|hour|day|month))\b|\bstop( sequences?)?(:| is\b)|\bfor stop\b"
+    r"|\b(image|picture|video|audio|file)s?\b( input)? (tokens?|count|size|(is |are )?too|limit)"
+    r"|\b(too many|at most \d+|maximum( number of)?( input)?|exceeds? \d+) (image|picture|video|audio|file)s?\b",
+    re.IGNORECASE,
+)
+_SURELY_CONTEXT = re.compile(r"context|prompt is too long|model token limit", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
     r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice"
     r"|supports at most \d+ (completion|output) tokens|maximum allowed number of output tokens"
@@ -83,7 +93,7 @@ _CREDENTIALS = re.compile(
 )
 # What templates and the APIs in front of them say of roles, of calls and their results, and of themselves.
 _TEMPLATE = re.compile(
-    r"\bjinja|chat[ _]?template|(error|failed) (rendering|applying) (the )?(prompt|template)|raise_exception"
+    r"\bjinja|chat[ _]?template(?!_kwargs)|(error|failed) (rendering|applying) (the )?(prompt|template)|raise_exception"
     r"|roles? must alternate|roles .{0,40}alternat|system (message|prompt|role)s?\b.{0,60}\b(must|only|first|begin|not)"
     r"|(only|multiple) (one )?(system|developer|user) (message|role)|only user(,| and) (assistant|model)"
     r"|(unexpected|unknown|unsupported|invalid) (message )?role\b|expected last role"
@@ -126,6 +136,7 @@ _SAYS_NOTHING = re.compile(
     r"[\W_]*$|traceback \(most recent|while executing|\s*(file |at |-->)|[{%\s]*[{%]", re.IGNORECASE
 )
 _NAMES_ERROR = re.compile(r"(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
+_RAN_OUT = re.compile(r"could not finish the message because max_tokens\b", re.IGNORECASE)
 _BRACKET = re.compile(r"[<\[{(]")
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
@@ -179,8 +190,10 @@ def read_complaint(payload: Any) -> UpstreamComplaint:
 
 
 def read_written(complaint: UpstreamComplaint, usage: Usage | None = None) -> list[Event]:
-    """Return the answer that an upstream refused since it could read no call in it; empty where there is none. Without
-    a bracket it is no call, but Groq's own words."""
+    """Return the answer that an upstream refused since it could read no call in it, or since its tokens ran out; empty
+    where there is none. Without a bracket it is no call, but Groq's own words."""
+    if _RAN_OUT.search(complaint.message):
+        return [Finish(reason=FinishReason.LENGTH, usage=usage)]
     if not _BRACKET.search(complaint.written):
         return []
     return [Text(complaint.written), Finish(reason=FinishReason.TOOL_CALLS, usage=usage)]
@@ -339,8 +352,11 @@ def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:
 
 
 def _is_too_long(complaint: UpstreamComplaint) -> bool:
-    said = _CONTEXT.search(complaint.message) and not limits_answer(complaint.said)
-    return bool(_CONTEXT.search(complaint.code) or said)
+    words = complaint.message
+    if _CONTEXT.search(complaint.code):
+        return True
+    other = _OTHER_LIMIT.search(words) and not _SURELY_CONTEXT.search(words)
+    return bool(_CONTEXT.search(words)) and not other and not limits_answer(complaint.said)
 
 
 def _read_message(inner: Mapping[str, Any]) -> str:

@@ -1,14 +1,16 @@
 """Upstreams whose model writes fewer tokens than it is asked for, over real HTTP."""
 
+import json
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.hosted.answer_limits import ROOM_TOKENS, find_cap
-from reliability.types import Event, Failed, Fault
-from tests.support.plays import Seen, good, status
+from deployments.tiers.hosted.answer_limits import ROOM_TOKENS, asks_for_fewer, find_cap, find_room
+from reliability.types import Event, Failed, Fault, Finish, FinishReason
+from tests.support.plays import SSE, Head, Seen, Send, good, status
 from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
 from tests.support.upstream import Upstream
 
@@ -77,9 +79,8 @@ def test_the_limit_is_read_whatever_it_is(words: str, asked: int, part: float) -
     for a call."""
     cap = 1 + int(part * (asked - 3))
     found = find_cap(say(words, asked, cap), asked)
-    seen = max(cap, 400) if "<400>" in words else cap
 
-    assert found == (seen if seen >= ROOM_TOKENS else None)
+    assert found == (cap if cap >= ROOM_TOKENS else None)
 
 
 @pytest.mark.parametrize("words", OTHERS)
@@ -117,3 +118,119 @@ def test_a_limit_of_the_answer_is_none_of_the_context() -> None:
         (events,) = answers(hosted_tier(upstream), ask(max_tokens=300))
 
     assert failed(events).fault is Fault.REFUSED
+
+
+RENAMED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+# A gateway's own words around its upstream's, as the SDKs write them.
+WRAPPED = [
+    "Error code: 400 - {{'error': {{'message': \"{words}\", 'type': 'invalid_request_error'}}}}",
+    "litellm.BadRequestError: OpenAIException - Error code: 400 - {{'error': {{'message': \"{words}\"}}}}",
+    "HTTP 400: {words}",
+    "HTTP/1.1 400 {words}",
+    "400 {words}",
+    "status_code=422, {words} (request id: 2026033012)",
+    "<400> InternalError.Algo.InvalidParameter: {words}",
+    "{words} (deployment 2024, region eu-2)",
+    "{words} (version 2024, id: 12345)",
+]
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("words", [RENAMED, "max_tokens is too large", "max_tokens exceeds the limit"])
+@pytest.mark.parametrize("asked", [500, OURS, 2_000_000_000])
+def test_a_number_that_is_no_limit_is_none(asked: int, words: str, wrapped: str) -> None:
+    """Law: a status, a version and an identifier limit no answer."""
+    assert find_cap(wrapped.format(words=words), asked) is None
+
+
+@pytest.mark.parametrize(("words", "wrapped"), list(product(WORDS, WRAPPED)))
+def test_a_limit_is_read_within_other_words(words: str, wrapped: str) -> None:
+    """Law: the numbers of a gateway change nothing of the limit that its upstream names."""
+    if "<400>" not in words:
+        assert find_cap(wrapped.format(words=say(words, OURS, 300)), OURS) == 300
+        assert find_cap(wrapped.format(words=say(words, OURS, 8192)), OURS) == 8192
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+def test_a_field_that_is_named_anew_costs_no_answer(wrapped: str) -> None:
+    """Law: where `max_tokens` goes by another name, the answer may have as many tokens as before."""
+    with Upstream() as upstream:
+        refused = status(400, wrapped.format(words=RENAMED))
+        upstream.plays("m", lambda seen: refused if "max_tokens" in seen.body else good("Fine."))
+        events = answers(hosted_tier(upstream), *[ask(max_tokens=OURS, max_tokens_named=False)] * 2)
+        sent = [(seen.body.get("max_tokens"), seen.body.get("max_completion_tokens")) for seen in upstream.log]
+
+    assert [text_of(one) for one in events] == ["Fine."] * 2
+    assert sent == [(OURS, None), (None, OURS), (None, OURS)]
+
+
+TOO_FEW = [
+    "Invalid 'max_tokens': integer below minimum value. Expected a value >= 100000, but got {asked} instead.",
+    "max_tokens must be at least 100000",
+    "['body', 'max_tokens']: Input should be greater than or equal to 100000",
+]
+
+
+@pytest.mark.parametrize("words", TOO_FEW)
+def test_an_answer_that_may_have_too_few_tokens_teaches_nothing(words: str) -> None:
+    """Law: a refusal of too few tokens is no reason to leave the limit out, now or later."""
+    with Upstream() as upstream:
+        upstream.plays("m", status(400, words.format(asked=OURS)))
+        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS, max_tokens_named=False))
+        asked = [seen.body.get("max_tokens") for seen in upstream.log]
+
+    assert not asks_for_fewer(words)
+    assert (asked, failed(events).fault) == ([OURS], Fault.REFUSED)
+
+
+# The limit of prompt and answer together: vLLM, SGLang, TGI, Anthropic.
+SUMS = [
+    "This model's maximum context length is {limit} tokens. However, you requested {sum} tokens ({prompt} in the "
+    "messages, {asked} in the completion).",
+    "Requested token count exceeds the model's maximum context length of {limit} tokens. You requested a total of {sum}"
+    " tokens: {prompt} tokens from the input messages and {asked} tokens for the completion.",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {limit}. Given: {prompt} `inputs` tokens "
+    "and {asked} `max_new_tokens`",
+    "input length and `max_tokens` exceed context limit: {prompt} + {asked} > {limit}, decrease input length",
+]
+
+
+@pytest.mark.parametrize("wrapped", ["{words}", *WRAPPED])
+@pytest.mark.parametrize("words", SUMS)
+@given(limit=st.integers(1_000, 300_000), part=st.floats(0, 0.9), asked=st.integers(1_000, 200_000))
+def test_the_room_behind_a_prompt_is_read(words: str, wrapped: str, limit: int, part: float, asked: int) -> None:
+    """Law: what is left of the context behind the prompt is the room of the answer, whoever says so and however it is
+    handed on."""
+    prompt = 1 + int(part * limit)
+    said = words.format(limit=limit, prompt=prompt, asked=asked, sum=prompt + asked)
+    room, least = limit - prompt, min(asked, ROOM_TOKENS)
+    wanted = room if least <= room < asked else None
+
+    if prompt + asked > limit and asked not in (limit, prompt):  # else the words don't tell which is which
+        assert find_room(wrapped.format(words=said), asked) == wanted
+
+
+def test_the_room_is_asked_for() -> None:
+    """Law: TGI's sum is no prompt that is too long, where a shorter answer fits."""
+    words = SUMS[2].format(limit=8193, prompt=12, asked=OURS)
+    with Upstream() as upstream:
+        upstream.plays("m", lambda seen: good("Fine.") if seen.body["max_tokens"] <= 8181 else status(422, words))
+        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS, max_tokens_named=False))
+        asked = [seen.body["max_tokens"] for seen in upstream.log]
+
+    assert (text_of(events), asked) == ("Fine.", [OURS, 8181])
+
+
+@pytest.mark.parametrize("frame", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_an_answer_that_ran_out_of_tokens_has_ended(named: bool, frame: bool) -> None:
+    """Law: OpenAI's refusal of an answer whose thought took all tokens is its end, and teaches nothing."""
+    words = "Could not finish the message because max_tokens or model output limit was reached. Please try again."
+    said = json.dumps({"error": {"message": words, "type": "invalid_request_error"}}).encode()
+    with Upstream() as upstream:
+        upstream.plays("m", (Head(headers=SSE), Send(b"data: " + said + b"\n\n")) if frame else status(400, words))
+        events = answers(hosted_tier(upstream), *[ask(max_tokens=OURS, max_tokens_named=named)] * 2)
+        asked = [seen.body.get("max_tokens") for seen in upstream.log]
+
+    assert [one[-1] for one in events] == [Finish(reason=FinishReason.LENGTH)] * 2
+    assert asked == [OURS] * 2

@@ -135,6 +135,24 @@ def test_an_aborted_answer_is_no_finish(said: str) -> None:
     assert isinstance(one(delta(said, content="x"))[-1], Failed)
 
 
+UNREADABLE = ["malformed_function_call", "MALFORMED_FUNCTION_CALL", "unexpected_tool_call", "too_many_tool_calls"]
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("reasoned", [False, True])
+@pytest.mark.parametrize("said", UNREADABLE)
+def test_a_call_that_the_upstream_can_not_read_is_the_models_mistake(said: str, reasoned: bool, native: bool) -> None:
+    """Law: Gemini's end of an answer that holds nothing but a broken call is an invalid call, of which the model is
+    told, and no fault of the tier; without tools it is no call either."""
+    choice = {"finish_reason": "error", "native_finish_reason": said} if native else {"finish_reason": said}
+    chunk = {"choices": [{"index": 0, "delta": {"reasoning": "Hm."} if reasoned else {"content": ""}, **choice}]}
+    for names in ([], ["get_weather"]):
+        *_, last = found = one(chunk, names=names)
+        assert isinstance(last, Finish), last
+        assert last.reason is FinishReason.TOOL_CALLS
+        assert [event.name for event in found if isinstance(event, CallDelta)] == [""][: len(names)]
+
+
 def test_reasoning_has_three_names_and_is_taken_once() -> None:
     """Law: reasoning is found under each of its names, and not doubled where an upstream sends two."""
     assert one(delta(reasoning_content="a", reasoning="a"), delta("stop"))[0] == Reasoning("a")

@@ -34,6 +34,8 @@ CONTEXT = [
     "Total tokens of image and text exceed max message tokens",
     "The provided prompt is 5000 tokens long, but the maximum supported sequence length is just 4096!",
     "the max input characters is 11200",
+    "This model's maximum context length is 4096 tokens, but your prompt with 2 images has 5000",
+    "messages token length exceeds the limit of 4096",
     "输入内容超出最大长度",
     "上下文长度超限",
 ]
@@ -80,6 +82,18 @@ MISTAKES = [
     "Missing required parameter: 'messages[1].tool_call_id'.",
     "Input should be a valid list",
     "",
+    # Limits of pictures, of stop sequences, of how many messages there are, of schemas, and of money.
+    "Too many images in request: maximum input images is 5",
+    "At most 1 image(s) may be provided in one prompt. maximum input exceeded",
+    "Image input tokens exceeded",
+    "input tokens: image too large, exceeds 5 MB maximum",
+    "Maximum sequence length for stop is 4",
+    "stop: maximum sequence length exceeded",
+    "messages length should be [1, 500]",
+    "message count exceeds limit 1000",
+    "Total tokens exceeded your monthly quota",
+    "The prompt tokens quota has been exceeded for today",
+    "Invalid schema: maximum model length of 'title' is 5",
 ]
 # What APIs and templates say of a conversation that another one takes, and the form that they are sent then.
 CONVERSATIONS = {
@@ -149,6 +163,25 @@ def test_the_words_tell_whose_limit_it_is(expected: Fault, said: str, status: in
     """Law: a limit of this tier is told by what is said, where the status is the same; any other refusal may be this
     tier's alone."""
     assert fault(status, said, code) is expected
+
+
+@pytest.mark.parametrize("noun", ["image", "picture", "video", "audio", "file"])
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Too many {}s in request: maximum input {}s is 5", Fault.REFUSED),
+        ("{} input tokens exceeded", Fault.REFUSED),
+        ("input tokens: {} is too large, exceeds 5 MB maximum", Fault.REFUSED),
+        ("At most 3 {}s, maximum input exceeded", Fault.REFUSED),
+        ("prompt is too long: 210000 tokens > 200000 maximum, with 1000 {} tokens", Fault.CONTEXT_LENGTH),
+        ("maximum context length is 4096 tokens. You sent 5000 tokens and 3 {}s, too many {}s", Fault.CONTEXT_LENGTH),
+        ("Total tokens of {} and text exceed max message tokens", Fault.CONTEXT_LENGTH),
+    ],
+)
+def test_the_limit_of_an_attachment_is_none_of_the_context(said: str, expected: Fault, noun: str) -> None:
+    """Law: no agent condenses its conversation because it has too many pictures; a prompt that is too long with them is
+    too long."""
+    assert fault(400, said.replace("{}", noun)) is expected
 
 
 @pytest.mark.parametrize("said", CREDENTIALS)

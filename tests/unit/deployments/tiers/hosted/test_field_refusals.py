@@ -1,0 +1,260 @@
+"""Which field, or which value of one, an upstream refuses, in whatever words."""
+
+import re
+from itertools import product
+from typing import Any
+
+import pytest
+
+from deployments.tiers.hosted.field_refusals import find_refused
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
+from reliability.types import Fault
+from tests.support.plays import Play, Seen, good, status
+from tests.support.thinkers import think, thought_of
+from tests.support.tier_asking import WEATHER_TOOL, answers, ask, failed, hosted_tier, text_of
+from tests.support.upstream import Upstream
+
+OURS = ("max_tokens", "stream_options")
+SENT: dict[str, Any] = {
+    "user": "somebody",
+    "metadata": {"a": "b"},
+    "store": False,
+    "service_tier": "flex",
+    "prompt_cache_key": "k",
+    "parallel_tool_calls": True,
+    "verbosity": "low",
+    "reasoning_effort": "minimal",
+    "temperature": 0.2,
+    "top_p": 0.95,
+    "presence_penalty": 0.5,
+}
+
+
+def spell(name: str) -> dict[str, str]:
+    """The ways in which APIs write a field's name."""
+    camel = re.sub("_(.)", lambda found: found[1].upper(), name)
+    return {"plain": name, "camel": camel, "quoted": f"'{name}'", "ticked": f"`{name}`", "quoted camel": f'"{camel}"'}
+
+
+# xAI, xAI again, Bedrock, Anthropic, OpenAI, Azure, Groq, Cerebras, Gemini, Mistral, Fireworks.
+OF_FIELDS = [
+    "Model grok-4 does not support parameter {}.",
+    "Argument not supported on this model: parameter {}",
+    "The parameter {} is deprecated for this model.",
+    "{}: this parameter is not supported for this model",
+    "Unsupported parameter: {} is not supported with this model.",
+    "Unrecognized request argument supplied: {}",
+    "The {} parameter is not supported with this model",
+    "property {} is unsupported, did you mean 'stop'?",
+    "Invalid JSON payload received. Unknown name {}: Cannot find field.",
+    "Extra inputs are not permitted, field: {}, value: 'x'",
+    "Error code: 400 - the field {} is not allowed here (deployment 2024)",
+]
+# Kimi, DeepSeek (serde), TGI, OpenAI, OpenAI again, Anthropic, FastAPI, Ollama, OpenAI of metadata, Qwen.
+OF_VALUES = [
+    "invalid field {}: only 1 is allowed for this model",
+    "Failed to deserialize the JSON body: field {}: unknown variant `x`, expected one of `low`, `user` at line 1",
+    "Input validation error: field {} must be strictly positive",
+    "Invalid parameter {}: string too long. Expected a string with maximum length 64, but got length 100 instead.",
+    "Unsupported value: the field {} does not support this. Supported values are: 'user', 'store' and 'high'.",
+    "field {} may only be set to 1 when `thinking` is enabled or in adaptive mode.",
+    "field {}: Input should be 'high' or 'none'",
+    'invalid {} value: (must be "high", "medium" or "user")',
+    "The {} parameter is only allowed when 'store' is enabled.",
+    "Invalid {} value, the valid range of it is [0, 1.0]",
+]
+
+
+@pytest.mark.parametrize("how", spell("x"))
+@pytest.mark.parametrize(("words", "name"), list(product(OF_FIELDS, SENT)))
+def test_a_refused_field_is_found_in_all_words(words: str, name: str, how: str) -> None:
+    """Law: whoever says it and however the name is spelled, that field is refused, whatever it says, and no other."""
+    refused = find_refused(UpstreamComplaint(message=words.format(spell(name)[how])), OURS, SENT)
+
+    assert refused == ({name}, {})
+
+
+@pytest.mark.parametrize("how", spell("x"))
+@pytest.mark.parametrize(("words", "name"), list(product(OF_VALUES, SENT)))
+def test_a_refused_value_is_found_in_all_words(words: str, name: str, how: str) -> None:
+    """Law: where the words speak of a value, the field is refused with that value alone; a field of a condition, or a
+    name among the allowed values, isn't."""
+    refused = find_refused(UpstreamComplaint(message=words.format(spell(name)[how])), OURS, SENT)
+
+    assert refused == (set(), {name: SENT[name]})
+
+
+@pytest.mark.parametrize("words", ["no", "Unsupported value: 'x'", "string too long", "is not a valid value"])
+@pytest.mark.parametrize("param", ["{}", "body.{}", "{}.inner"])
+@pytest.mark.parametrize("name", SENT)
+def test_the_named_param_is_the_field(name: str, param: str, words: str) -> None:
+    """Law: an error's `param` says which field is meant, whatever else the words name."""
+    complaint = UpstreamComplaint(message=f"{words}: 'temperature', 'user'", param=param.format(name))
+
+    assert find_refused(complaint, OURS, SENT) == (set(), {name: SENT[name]})
+
+
+@pytest.mark.parametrize("name", [name for name, value in SENT.items() if isinstance(value, str | float)])
+@pytest.mark.parametrize("words", ["{name} {value} is not supported with this model", "{name}={value!r}: unsupported"])
+def test_a_value_that_is_named_is_what_is_refused(name: str, words: str) -> None:
+    """Law: words that name the value that was sent refuse that value."""
+    said = words.format(name=f"`{name}`", value=SENT[name])
+
+    assert find_refused(UpstreamComplaint(message=said), OURS, SENT) == (set(), {name: SENT[name]})
+
+
+def test_of_two_fields_that_exclude_each_other_one_stays() -> None:
+    """Law: the first that is named is sent still."""
+    for words in (
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+        "Only one of temperature and top_p may be set",
+        "temperature and topP are mutually exclusive",
+    ):
+        assert find_refused(UpstreamComplaint(message=words), OURS, SENT) == (set(), {"top_p": 0.95})
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ('"llama3.2" does not support thinking', {"reasoning_effort"}),
+        ("Thinking level is not supported for this model.", {"reasoning_effort"}),
+        ('invalid reasoning value: \'minimal\' (must be "high", "medium", "low", or "none")', {"reasoning_effort"}),
+        ("Penalty is not enabled for models/gemini-2.5-pro", {"presence_penalty"}),
+        ("Reasoning is mandatory for this endpoint and cannot be disabled.", set()),
+    ],
+)
+def test_what_plain_words_mean_is_refused_as_it_was_sent(words: str, names: set[str]) -> None:
+    """Law: thinking and penalties have names in plain words; a model that always thinks refuses no wish to think."""
+    fields, values = find_refused(UpstreamComplaint(message=words), OURS, SENT)
+
+    assert (fields, set(values)) == (set(), names)
+
+
+OTHERS = [
+    "",
+    "no",
+    "the user is not supported",
+    "The user's store is not reachable, only its metadata",
+    "Missing required parameter: 'metadata'",
+    "['body', 'user']: Field required",
+    "['body', 'messages', 0, 'user', 'content']: Input should be a valid string",
+    "Invalid value: 'robot'. Supported values are: 'system', 'assistant', 'user', and 'temperature'.",
+    "messages[1].user is not supported",
+    "Invalid 'metadata.user': string too long",
+    "`seed` is not supported when `temperature` is set",
+    "`logit_bias` is not supported with `reasoning_effort`",
+    "If `temperature` is set, `seed` must be too",
+    "When `thinking` is enabled, a final assistant message must start with a thinking block",
+    "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`",
+    "Reasoning models don't take images",
+    "Unsupported parameter: 'max_completion_tokens' is not supported with this model. Use 'max_tokens' instead.",
+    "Set `reasoning_effort` to low for shorter answers",
+    "user_id, top_priority and my_store are not supported",
+]
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_what_refuses_something_else_refuses_no_field(words: str) -> None:
+    """Law: a name in a path, a condition, a list of values, advice or another name refuses nothing, nor does a field
+    that is missing."""
+    assert find_refused(read_complaint({"error": {"message": words}}), OURS, SENT) == (set(), {})
+
+
+@pytest.mark.parametrize("words", [*OF_FIELDS, *OF_VALUES])
+def test_a_field_that_was_not_sent_is_not_learned(words: str) -> None:
+    """Law: only what was sent is refused."""
+    assert find_refused(UpstreamComplaint(message=words.format("`top_k`")), OURS, SENT) == (set(), {})
+
+
+MANDATORY = "Reasoning is mandatory for this endpoint and cannot be disabled."
+
+
+def thinks_always(seen: Seen) -> Play:
+    off = {"enabled": False}, {"effort": "none"}
+    refused = seen.body.get("reasoning") in off or seen.body.get("reasoning_effort") == "none"
+    return status(400, MANDATORY) if refused else good("Fine.")
+
+
+@pytest.mark.parametrize("extra", [{}, {"reasoning_effort": "none"}, {"reasoning": {"effort": "none"}}])
+def test_a_model_that_always_thinks_answers_thinking(extra: dict[str, Any]) -> None:
+    """Law: OpenRouter's refusal of thinking that is off costs one request; the next is sent without at once, the report
+    says so, and wishes to think stay."""
+    off, on = ask(thinking=False, extra=extra), ask(thinking=True)
+    with Upstream() as upstream:
+        upstream.plays("m", thinks_always)
+        told = answers(hosted_tier(upstream, openrouter=True), off, off, on)
+        sent = [seen.body.get("reasoning") or seen.body.get("reasoning_effort") for seen in upstream.log]
+
+    assert [text_of(events) for events in told] == ["Fine."] * 3
+    assert sent[1:] == [None, None, {"enabled": True}]
+    assert all("takes no reasoning" in " ".join(events[-1].notes) for events in told[:2])
+    assert not told[2][-1].notes
+
+
+IN_THOUGHT = [
+    "<400> InternalError.Algo.InvalidParameter: The tool_choice parameter does not support being set to required or "
+    "object in thinking mode",
+    "tool_choice 'required' is incompatible with thinking enabled",
+    "Thinking may not be enabled when tool_choice forces tool use.",
+]
+
+
+@pytest.mark.parametrize("words", IN_THOUGHT)
+@pytest.mark.parametrize("switch", ["thinking", "enable_thinking", "chat_template_kwargs", "reasoning"])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+def test_a_call_that_is_wanted_is_asked_for_without_thinking(words: str, switch: str, choice: Any) -> None:
+    """Law: where a model that thinks can't be made to call, it is asked without thinking, in the field that it knows,
+    at once the next time; a request that leaves it the choice is sent as it was."""
+    forced, free = ask(tools=(WEATHER_TOOL,), tool_choice=choice), ask(tools=(WEATHER_TOOL,), tool_choice="auto")
+    fields = {"thinking", "enable_thinking", "chat_template_kwargs", "reasoning"}
+
+    def play(seen: Seen) -> Play:
+        unknown = next((name for name in sorted(fields - {switch}) if name in seen.body), None)
+        if unknown:
+            return status(400, f"Unrecognized request argument supplied: {unknown}")
+        thinks = switch not in seen.body and seen.body["tool_choice"] != "auto"
+        return status(400, words) if thinks else good("Fine.")
+
+    with Upstream() as upstream:
+        upstream.plays("m", play)
+        told = answers(hosted_tier(upstream, openrouter=switch == "reasoning"), forced, forced, free)
+        sent = [seen.body.keys() & fields for seen in upstream.log]
+
+    assert [text_of(events) for events in told] == ["Fine."] * 3
+    assert sent[-2:] == [{switch}, set()]
+    assert "takes no" in " ".join(told[0][-1].notes)
+    assert all(seen.body["tool_choice"] in (choice, "auto") for seen in upstream.log)
+
+
+def test_a_call_that_can_never_be_wanted_is_refused() -> None:
+    """Law: an upstream that refuses it without thinking too is asked twice, and another tier then."""
+    with Upstream() as upstream:
+        upstream.plays("m", status(400, IN_THOUGHT[0]))
+        (events,) = answers(hosted_tier(upstream), ask(tools=(WEATHER_TOOL,), tool_choice="required"))
+        asked = len(upstream.log)
+
+    assert (failed(events).fault, asked) == (Fault.REFUSED, 2)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("openrouter", [False, True])
+def test_who_can_not_stop_thinking_is_not_made_to_think_again(openrouter: bool, known: bool) -> None:
+    """Law: where a thought was ended, an upstream that refuses to answer without thinking isn't asked for another
+    thought, which nobody reads; where that is known of it, it isn't asked at all."""
+    wish = {"reasoning_effort": "high"}
+    ended = ask(max_tokens=10_000, thinking_tokens_max=20, extra=wish)
+    off = ask(thinking=False, extra={"reasoning_effort": "none"})
+
+    def play(seen: Seen) -> Play:
+        kwargs = seen.body.get("chat_template_kwargs", {})
+        if seen.body.get("reasoning_effort") == "none" or seen.body.get("reasoning") or kwargs:
+            return status(400, MANDATORY)
+        return think(thought_of(400), tags=False) if seen.body.get("reasoning_effort") else good("Fine.")
+
+    with Upstream() as upstream:
+        upstream.plays("m", play)
+        *_, events = answers(hosted_tier(upstream, openrouter=openrouter), *([off] if known else []), ended)
+        thoughts = [seen.body.get("reasoning_effort") for seen in upstream.log].count("high")
+
+    assert failed(events).fault is Fault.REFUSED
+    assert thoughts == 1
