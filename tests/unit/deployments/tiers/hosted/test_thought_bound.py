@@ -214,7 +214,7 @@ NOTHING_MORE: dict[str, tuple[Player, int]] = {
     "the upstream is overloaded": (plays.status(429, "Rate limit reached"), 2),
     "it fails": (plays.status(500, "no"), 2),
     "it refuses": (plays.status(400, "Reasoning is mandatory for this endpoint and cannot be disabled."), 3),
-    "it refuses an effort": (plays.status(400, "reasoning_effort: unknown variant `none`, expected `high`"), 3),
+    "it refuses an effort": (plays.status(400, "reasoning_effort: unknown variant `none`, expected `high`"), 4),
     "it says nothing": (plays.good(""), 2),
     "it says blanks": (plays.good(" \n "), 2),
     "it breaks off": ((plays.Head(headers=plays.SSE), plays.Abort()), 2),
