@@ -112,7 +112,7 @@ class AnswerScan:
     def __init__(self, expected: Expected) -> None:
         self._enabled, self._tools = expected.loops is not None, bool(expected.toolbox.tools)
         self.text = self.reasoning = loops.open_scan(calls=self._tools, patient=True)
-        copies = max(REPEATS, expected.order.most + 1)
+        copies = max(REPEATS, expected.times + 1)
         self.calls = CallScan(patience=PATIENCE_BYTES, copies=copies)
         self.reasoned = ""
         self.loop: Loop | None = None

@@ -230,11 +230,6 @@ class PersonsOrder(NamedTuple):
     times: int = 0
     endless: bool = False
 
-    @property
-    def most(self) -> int:
-        """The largest number that it names at all: so often a thing may be meant."""
-        return max(self.number, self.times)
-
 
 def read_order(text: str) -> PersonsOrder:
     """Read what a request orders, beside what a harness adds; a longer one than `REQUEST_CHARS` orders nothing."""

@@ -244,7 +244,7 @@ class _OpenTurn:
     def freeze(self, request: str) -> Turn:
         results = tuple("\n".join(texts) if texts else None for texts in self.results)
         flags = self.continued, self.written, self.pushed, self.asked
-        return Turn(tuple(self.calls), results, self.text, *flags, request)
+        return Turn(tuple(self.calls), results, self.text, *flags, request=request)
 
 
 def _read_calls(message: Message, turn: _OpenTurn) -> None:
@@ -277,16 +277,20 @@ def read_request(messages: Any) -> str:
     return _ConversationTail(listed).find_request(len(listed))
 
 
+def is_folded(turn: Turn) -> bool:
+    """Return whether an answer holds one call so often that each of its calls is a turn."""
+    return max(Counter(turn.calls).values(), default=0) >= FOLDED_MIN
+
+
 def _unfold(turn: Turn) -> Iterator[Turn]:
     """Yield a turn for each call of one that several answers were folded into; any other as it is."""
-    most = max(Counter(turn.calls).values(), default=0)
-    if turn.written or most < FOLDED_MIN or all(result is None for result in turn.results):
+    if turn.written or not is_folded(turn) or all(result is None for result in turn.results):
         yield turn
         return
     *older, newest = zip(turn.calls, turn.results, strict=True)
-    for call, result in older:
-        yield Turn((call,), (result,), request=turn.request)
-    yield replace(turn, calls=newest[:1], results=newest[1:])
+    for number, (call, result) in enumerate(older):
+        yield Turn((call,), (result,), folded=number > 0, request=turn.request)
+    yield replace(turn, calls=newest[:1], results=newest[1:], folded=True)
 
 
 def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> None:

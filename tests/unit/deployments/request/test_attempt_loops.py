@@ -188,10 +188,8 @@ def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     assert record_attempt(made, 2).good
 
 
-@given(
-    st.sampled_from(["Press Tab {} times, then Enter.", "Tick the {} boxes."]), st.integers(3, 12), st.integers(1, 5)
-)
-@example("Tick the {} boxes.", 3, 1).via("tab, space, space: a sequence that nobody made")
+@given(st.sampled_from(["Press Tab {} times, then Enter.", "Roll {} dice."]), st.integers(3, 12), st.integers(1, 5))
+@example("Press Tab and Space {} times, then Enter.", 3, 1).via("tab, space, space: a sequence that nobody made")
 def test_what_the_user_orders_in_number_is_delivered(words, number, size):
     """Law: as many equal native calls as the user orders are delivered, in their order, with what stands behind."""
     letters = ["a", "b"] * number + ["c"]
@@ -202,14 +200,34 @@ def test_what_the_user_orders_in_number_is_delivered(words, number, size):
 
 @given(st.integers(3, 12), st.integers(2, 40), st.integers(1, 5))
 def test_a_runaway_behind_an_order_ends(number, more, size):
-    """Law: one call more than the user orders is a loop. Where the user says how often, so many are delivered; where a
-    number only stands there, each call once. The report says that some were left out."""
-    times = asked_in_number(f"Press Tab {number} times.", ["a"] * (number + more), size)
-    named = asked_in_number(f"Tick the {number} boxes.", ["a", "b"] * (number + more), size)
-    assert (read_queries(times), read_queries(named)) == (["a"] * number, ["a", "b"])
-    for made in (times, named):
-        assert made.loop is not None
-        assert len(made.judged.finish.notes) == 1
+    """Law: one call more than the user orders is a loop, and as many as are ordered are delivered. The report says that
+    some were left out."""
+    made = asked_in_number(f"Press Tab {number} times.", ["a"] * (number + more), size)
+    assert read_queries(made) == ["a"] * number
+    assert made.loop is not None
+    assert len(made.judged.finish.notes) == 1
+
+
+NAMED = [
+    "There are {} failing tests. Fix them.",
+    "Make it fit in {} lines.",
+    "Fix the bug in line {}.",
+    "Serve it on port {} please.",
+    "Tick the {} boxes.",
+    "The build failed {} times. Fix it.",
+]
+
+
+@given(st.sampled_from(NAMED), st.integers(3, 100), st.lists(st.sampled_from("ab"), max_size=60), st.integers(1, 5))
+def test_a_number_that_is_only_named_lets_no_stutter_through(words, number, letters, size):
+    """Law: a number that is no order of repetitions changes nothing: the third equal call of an answer is a loop, the
+    first stands for all, and the tier is stopped there."""
+    letters = ["a"] * 3 + letters
+    made, plain = (asked_in_number(text, letters, size) for text in (words.format(number), "Fix them."))
+    assert read_queries(made) == read_queries(plain)
+    assert made.loop == plain.loop
+    assert max(Counter(read_queries(made)).values()) <= 2
+    assert made.loop is None or made.loop.repetitions == 3
 
 
 def asked_in_number(words: str, letters: list[str], size: int) -> Reading:
