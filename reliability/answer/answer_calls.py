@@ -2,10 +2,10 @@
 
 Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
 or the whole text there: that is no call of its own; another call there is quoted, and stays prose. Two calls are equal
-when they mean the same tool and the same arguments; the first stands for all. Native calls that are meant stay: a pair,
-since a tool that draws or counts is called twice on purpose, and as many as the user orders ("Press Tab 3 times"). An
-answer that was stopped for its repetition is read up to the end of a complete copy, wherever the text was cut into
-pieces.
+when they mean the same tool and the same arguments; the first stands for all. Calls that are meant stay: as many as the
+user orders ("Press Tab 3 times"), and a pair of native ones, since a tool that draws or counts is called twice on
+purpose. An answer that was stopped for its repetition is read up to the end of a complete copy, wherever the text was
+cut into pieces.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def keep_few_counted(
 
 
 def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) -> tuple[RawCall, ...]:
-    """Keep the first of equal calls; and of native ones both of a pair, and as many as are ordered, since they may be
+    """Keep the first of equal calls, and as many as are ordered; and of native ones both of a pair, which may be
     meant."""
     groups: dict[tuple[str, str], list[RawCall]] = {}
     for key, call in calls:
@@ -132,9 +132,8 @@ def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) ->
 
 
 def _keep_meant(group: Sequence[RawCall], times: int) -> Sequence[RawCall]:
-    if any(one.format != "native" for one in group):
-        return group[:1]
-    return group if len(group) <= max(PAIR, times) else group[: max(1, times)]
+    pair = PAIR if all(one.format == "native" for one in group) else 1
+    return group if len(group) <= max(pair, times) else group[: max(1, times)]
 
 
 def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall], times: int = 0) -> tuple[RawCall, ...]:
@@ -166,7 +165,7 @@ def _read_copies(text: str, read: Callable[[str], Extraction], box: ToolBox, loo
     if loop is None:
         return None
     if loop.kind is Kind.ANSWER_CALLS:
-        found = read(cut_before_repeats(text))
+        found = read(cut_before_repeats(text, loop.repetitions - 1))
         return found if found.calls else None
     best: Extraction | None = None
     for end in _list_cuts(text, loop):

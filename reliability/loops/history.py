@@ -175,7 +175,7 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
     asked = max(row.order.times, row.order.number if leads else 0)
     warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
     limit = _give_laps(limit, row.turns, period * limit)
-    nudged = row.judged_at(count, period) >= warn
+    nudged = row.count_judged(count, period) >= warn
     stage = stage_of(count, warn, limit if nudged or not row.holds_many else 0)
     once = patient and not all(map(row.polls_at, newest))
     return None if stage is Stage.WARN and once and nudged else stage
@@ -278,7 +278,7 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     else:
         warn = max(warn, row.order.times)
         limit = max(2 * limit if echoes else limit, row.order.times, row.order.number if echoes else 0)
-    nudged = row.judged_at(count, 1) >= warn
+    nudged = row.count_judged(count, 1) >= warn
     if row.is_ordered(1) and nudged and count < limit:
         return None
     limit = limit if nudged or not row.holds_many else 0

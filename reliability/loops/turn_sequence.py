@@ -79,7 +79,7 @@ class TurnSequence:
         """Whether an answer holds more than one of the turns."""
         return any(turn.folded for turn in self.turns)
 
-    def judged_at(self, count: int, period: int) -> int:
+    def count_judged(self, count: int, period: int) -> int:
         """Return how many of `count` repetitions there were when the newest answer was judged: it may hold as many as
         the user orders."""
         size = 1 + sum(1 for _ in takewhile(lambda turn: turn.folded, reversed(self.turns)))
