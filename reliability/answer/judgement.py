@@ -192,7 +192,7 @@ def expect(
         times=read_order(turns[-1].request if turns else read_request(messages)).times if toolbox.tools else 0,
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
-        shown=None if loops is None else read_shown(messages, turns, name, loops),
+        shown=None if loops is None else replace(read_shown(messages, turns, name, loops), tools=bool(toolbox.tools)),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
