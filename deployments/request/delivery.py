@@ -111,8 +111,9 @@ class AnswerScan:
 
     def __init__(self, expected: Expected) -> None:
         self._enabled, self._tools = expected.loops is not None, bool(expected.toolbox.tools)
-        self.text = self.reasoning = loops.open_scan(calls=self._tools, patient=True)
-        copies = max(REPEATS, expected.order.most + 1)
+        copies = max(REPEATS, expected.times + 1)
+        self._open = partial(loops.open_scan, calls=self._tools, patient=True, copies=copies)
+        self.text = self.reasoning = self._open()
         self.calls = CallScan(patience=PATIENCE_BYTES, copies=copies)
         self.reasoned = ""
         self.loop: Loop | None = None
@@ -197,7 +198,7 @@ class AnswerScan:
 
     def restart_text(self) -> None:
         """Scan the text anew: the answer begins behind a mark of its reasoning."""
-        self.text = loops.open_scan(calls=self._tools, patient=True)
+        self.text = self._open()
 
     @property
     def stopped_for_calls(self) -> bool:

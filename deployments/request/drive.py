@@ -352,7 +352,7 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
     run.warnings = answer.warnings
     window = ports.admission.window
     if window is not None and run.expected.asked:
-        window = keep_continued(window, run.request.messages)
+        window = keep_continued(window, run.request.messages, tools=bool(run.request.tools))
     run.expected = replace(run.expected, window=window)
     return answer
 

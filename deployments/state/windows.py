@@ -43,7 +43,8 @@ class Windows:
         if item.request:
             window, _ = observe(window, item.turn, config, item.request)
         if item.shown is not None and config.enabled:
-            window = replace(window, kept=keep_answer(window.kept, item.shown, item.turn, config))
+            kept = keep_answer(window.kept, item.shown, item.turn, config)
+            window = replace(window, kept=kept, tools=window.tools or item.shown.tools)
         chars = count_kept_chars(window.kept)
         self._windows[name] = window, chars
         self._chars += chars

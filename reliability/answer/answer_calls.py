@@ -2,10 +2,10 @@
 
 Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
 or the whole text there: that is no call of its own; another call there is quoted, and stays prose. Two calls are equal
-when they mean the same tool and the same arguments; the first stands for all. Native calls that are meant stay: a pair,
-since a tool that draws or counts is called twice on purpose, and as many as the user orders ("Press Tab 3 times"). An
-answer that was stopped for its repetition is read up to the end of a complete copy, wherever the text was cut into
-pieces.
+when they mean the same tool and the same arguments; the first stands for all. Calls that are meant stay: as many as the
+user orders ("Press Tab 3 times"), and a pair of native ones, since a tool that draws or counts is called twice on
+purpose. An answer that was stopped for its repetition is read up to the end of a complete copy, wherever the text was
+cut into pieces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from reliability.loops import Kind, Loop, PersonsOrder
+from reliability.loops import Kind, Loop
 from reliability.loops import SeenCall as LoopCall
 from reliability.loops.written import cut_before_repeats
 from reliability.surrogates import join_surrogates
@@ -27,7 +27,6 @@ from reliability.tools.formats import has_only_delimiters
 from reliability.types import CallDelta, Event, ToolCall
 
 PAIR = 2
-NO_ORDER = PersonsOrder()
 COUNTED_MAX = 8
 CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _FIGURES = re.compile(r"\d+")
@@ -94,12 +93,10 @@ def _as_loop_call(raw: RawCall) -> LoopCall:
         return LoopCall(raw.name, str(raw.arguments).strip())
 
 
-def collapse_calls(
-    calls: Sequence[RawCall], box: ToolBox, order: PersonsOrder = NO_ORDER
-) -> tuple[tuple[RawCall, ...], int]:
-    """Collapse equal calls into the first of them, but for those that the user orders; return the calls, and how many
-    were dropped."""
-    distinct = _keep_first([(_identify_call(call, box), call) for call in calls], order)
+def collapse_calls(calls: Sequence[RawCall], box: ToolBox, times: int = 0) -> tuple[tuple[RawCall, ...], int]:
+    """Collapse equal calls into the first of them, but for as many as the user orders ("3 times"); return the calls,
+    and how many were dropped."""
+    distinct = _keep_first([(_identify_call(call, box), call) for call in calls], times)
     return distinct, len(calls) - len(distinct)
 
 
@@ -124,33 +121,28 @@ def keep_few_counted(
     return (found, kept, dropped) if native else (replace(found, calls=kept, malformed=()), native, dropped)
 
 
-def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], order: PersonsOrder) -> tuple[RawCall, ...]:
-    """Keep the first of equal calls; and of native ones both of a pair, and as many as are ordered, since they may be
-    meant. A number that the user only names counts where no call comes more often."""
+def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) -> tuple[RawCall, ...]:
+    """Keep the first of equal calls, and as many as are ordered; and of native ones both of a pair, which may be
+    meant."""
     groups: dict[tuple[str, str], list[RawCall]] = {}
     for key, call in calls:
         groups.setdefault(key, []).append(call)
-    longest = max(map(len, groups.values()), default=0)
-    most = max(PAIR, order.most if longest <= order.most else order.times)
-    kept = {id(call) for group in groups.values() for call in _keep_meant(group, most, order.times)}
+    kept = {id(call) for group in groups.values() for call in _keep_meant(group, times)}
     return tuple(call for _, call in calls if id(call) in kept)
 
 
-def _keep_meant(group: Sequence[RawCall], most: int, times: int) -> Sequence[RawCall]:
-    if any(one.format != "native" for one in group):
-        return group[:1]
-    return group if len(group) <= most else group[: max(1, times)]
+def _keep_meant(group: Sequence[RawCall], times: int) -> Sequence[RawCall]:
+    pair = PAIR if all(one.format == "native" for one in group) else 1
+    return group if len(group) <= max(pair, times) else group[: max(1, times)]
 
 
-def drop_equal(
-    calls: Sequence[RawCall], delivered: Sequence[ToolCall], order: PersonsOrder = NO_ORDER
-) -> tuple[RawCall, ...]:
+def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall], times: int = 0) -> tuple[RawCall, ...]:
     """Drop the calls that a repair has made equal to one before them. `delivered`: what
     becomes of the calls, in order; nothing where they are refused."""
     if len(delivered) != len(calls):
         return tuple(calls)
     plain = [_as_loop_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
-    return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)], order)
+    return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)], times)
 
 
 def read_stopped(
@@ -173,7 +165,7 @@ def _read_copies(text: str, read: Callable[[str], Extraction], box: ToolBox, loo
     if loop is None:
         return None
     if loop.kind is Kind.ANSWER_CALLS:
-        found = read(cut_before_repeats(text))
+        found = read(cut_before_repeats(text, loop.repetitions - 1))
         return found if found.calls else None
     best: Extraction | None = None
     for end in _list_cuts(text, loop):

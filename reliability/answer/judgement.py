@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.answer.answer_calls import (
-    NO_ORDER,
     collapse_calls,
     drop_equal,
     drop_told,
@@ -32,7 +31,6 @@ from reliability.loops import (
     Loop,
     LoopConfig,
     Memo,
-    PersonsOrder,
     ShownHistory,
     Stage,
     Turn,
@@ -85,7 +83,7 @@ class Expected:
     have seen no more of than their line in its list. `asked` names the request where it brings no history; then
     `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
     it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
-    loop rules have found out about `turns`; `order` is what the user orders, in number."""
+    loop rules have found out about `turns`; `times` is how often the user orders a thing."""
 
     toolbox: ToolBox
     id_seed: str
@@ -95,7 +93,7 @@ class Expected:
     form: WantedForm | None = None
     forced: Tool | None = None
     loops: LoopConfig | None = None
-    order: PersonsOrder = NO_ORDER
+    times: int = 0
     turns: tuple[Turn, ...] = ()
     window: Window | None = None
     asked: str = ""
@@ -191,10 +189,10 @@ def expect(
         form=None if checks is None else form,
         forced=None if checks is None else find_forced_tool(toolbox, tool_choice),
         loops=loops,
-        order=read_order(turns[-1].request if turns else read_request(messages)) if toolbox.tools else NO_ORDER,
+        times=read_order(turns[-1].request if turns else read_request(messages)).times if toolbox.tools else 0,
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
-        shown=None if loops is None else read_shown(messages, turns, name, loops),
+        shown=None if loops is None else replace(read_shown(messages, turns, name, loops), tools=bool(toolbox.tools)),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
@@ -268,11 +266,11 @@ def _check_distinct(
 ) -> tuple[Sequence[RawCall], int, Checked]:
     """Check the calls, of equal ones the first, and the first alone where the client takes one at a time: the model can
     make the next one when it has seen the result. Return those, how many others there were, and the findings."""
-    raw, copies = collapse_calls(calls, expected.toolbox, expected.order)
+    raw, copies = collapse_calls(calls, expected.toolbox, expected.times)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
     checked = _check(expected, raw, found, attempt, steps)
-    distinct = drop_equal(raw, checked.calls, expected.order)
+    distinct = drop_equal(raw, checked.calls, expected.times)
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)

@@ -16,7 +16,7 @@ Invariants:
 
 from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Kind, Loop, Memo, SeenCall, Stage, Turn
-from reliability.loops.content import PersonsOrder, nudge, read_order
+from reliability.loops.content import nudge, read_order
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import JudgeRequest, StuckCase, find_case, injection, judge_request, read_suggestion
@@ -33,7 +33,6 @@ __all__ = [
     "LoopDetector",
     "LoopStatus",
     "Memo",
-    "PersonsOrder",
     "Scan",
     "SeenCall",
     "ShownHistory",

@@ -56,7 +56,8 @@ class Kept:
 class ShownHistory:
     """What a request shows of its session. `request` is its name, `task` names its first message. `newest`: its newest
     answer and the marks behind it. `spoken`: the user has spoken since; None where it shows no answer at all. `folded`:
-    it ends with a summary. `complete` counts the answers that it shows with their results."""
+    it ends with a summary. `complete` counts the answers that it shows with their results. `tools`: it declares
+    tools."""
 
     request: str
     task: str = ""
@@ -64,6 +65,7 @@ class ShownHistory:
     spoken: bool | None = None
     folded: bool = False
     complete: int = 0
+    tools: bool = False
 
 
 def is_summary(content: Any) -> bool:

@@ -88,7 +88,7 @@ _TIMES = re.compile(
     r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
     r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
     r"|measurements|readings|screenshots|photos)\b"
-    r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b"
+    r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b|(twice|thrice)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
     rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) {_COUNT} (?=[a-z]{{3}}))"
@@ -229,11 +229,6 @@ class PersonsOrder(NamedTuple):
     number: int = 0
     times: int = 0
     endless: bool = False
-
-    @property
-    def most(self) -> int:
-        """The largest number that it names at all: so often a thing may be meant."""
-        return max(self.number, self.times)
 
 
 def read_order(text: str) -> PersonsOrder:

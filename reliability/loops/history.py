@@ -20,7 +20,8 @@ text of an answer that holds nothing else. Every user message but a bare "go on"
 result. Thoughts alone are notes, however they differ, whose results only repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
-more. Steps are nudged once. Where the user asks for a number of steps, or for anything so many times, neither a nudge
+more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions; there, too, a
+nudge comes before a break. Where the user asks for a number of steps, or for anything so many times, neither a nudge
 nor a break comes before; an order of repetition without a number gives the limits of a poll, and so does a user who
 says the same again behind each answer ("run the tests again"). The results of a NEAR streak must change more than
 once, and the circuit doesn't break before the streak without its newest lap told the same. The strictest verdict wins,
@@ -62,6 +63,7 @@ from reliability.loops.comparison.near import (
 from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
+from reliability.loops.transcript import is_folded
 from reliability.loops.turn_sequence import TurnSequence
 
 #: A result that changed once and no more is news.
@@ -98,7 +100,10 @@ def find_loop(
 
 
 def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | None:
-    """Read the calls in the candidate's text, where the agent is one that writes them."""
+    """Read the calls in the candidate's text, where the agent is one that writes them; of calls that are read as a turn
+    each, the first."""
+    if candidate is not None and is_folded(candidate):
+        return replace(candidate, calls=candidate.calls[:1], results=candidate.results[:1])
     if candidate is None or candidate.calls or not any(turn.written for turn in turns):
         return candidate
     calls = read_text_calls(candidate.text)
@@ -169,9 +174,11 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
     leads = patient or any(map(row.steps_in, newest))
     asked = max(row.order.times, row.order.number if leads else 0)
     warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
-    stage = stage_of(count, warn, _give_laps(limit, row.turns, period * limit))
+    limit = _give_laps(limit, row.turns, period * limit)
+    nudged = row.count_judged(count, period) >= warn
+    stage = stage_of(count, warn, limit if nudged or not row.holds_many else 0)
     once = patient and not all(map(row.polls_at, newest))
-    return None if stage is Stage.WARN and once and count > warn else stage
+    return None if stage is Stage.WARN and once and nudged else stage
 
 
 def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
@@ -268,9 +275,14 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         count += 1
     if row.is_ordered(1):
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
-        return None if warn < count < limit else _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
-    limit = max(2 * limit if echoes else limit, row.order.times, row.order.number if echoes else 0)
-    return _build_streak_loop(Kind.ERRORS, count, max(warn, row.order.times), limit, text, tool)
+    else:
+        warn = max(warn, row.order.times)
+        limit = max(2 * limit if echoes else limit, row.order.times, row.order.number if echoes else 0)
+    nudged = row.count_judged(count, 1) >= warn
+    if row.is_ordered(1) and nudged and count < limit:
+        return None
+    limit = limit if nudged or not row.holds_many else 0
+    return _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
 
 
 def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:

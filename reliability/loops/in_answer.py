@@ -5,7 +5,8 @@
                  at once, one of up to 4,000 in strides, copies that differ a little by `long_cycles`); or the last
                  UNITS_KEPT sentences hold only a few different ones
     WHITESPACE   WHITE_CHARS of nothing but white space; PADDING_CHARS where it may be the content of a call
-    ANSWER_CALLS the same call written three times (see `written`), where the request declares tools
+    ANSWER_CALLS the same call written three times, or once more than the user orders (see `written`), where the request
+                 declares tools
 
 Code fences, tables, rows of cells, lists, quotes, lines of code and what is mostly digits repeat by nature: there it
 takes twenty copies and STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of
@@ -38,7 +39,7 @@ from reliability.loops.long_cycles import (
     is_runaway_argument,
     update_place,
 )
-from reliability.loops.written import Written, drop_repeats, feed
+from reliability.loops.written import REPEATS, Written, drop_repeats, feed
 
 PATIENCE_BYTES = 8_192
 #: A repetition that isn't found again for so many characters has been left.
@@ -137,10 +138,10 @@ class Scan(NamedTuple):
         return self.doubt.loop if self.doubt.stands(self.seen.length + len(self.fill)) else None
 
 
-def open_scan(*, calls: bool, patient: bool = False) -> Scan:
-    """Begin the scan of a new answer. `calls`: whether what looks like a call may be one; `patient`: whether it may
-    repeat itself for a while."""
-    seen = _SeenAnswer() if calls else _SeenAnswer(written=None)
+def open_scan(*, calls: bool, patient: bool = False, copies: int = REPEATS) -> Scan:
+    """Begin the scan of a new answer. `calls`: whether what looks like a call may be one, and `copies`: how many equal
+    ones are a loop; `patient`: whether it may repeat itself for a while."""
+    seen = _SeenAnswer(written=Written(copies=copies)) if calls else _SeenAnswer(written=None)
     return Scan(seen=seen, doubt=Doubt(PATIENCE_BYTES if patient else 0))
 
 

@@ -30,6 +30,7 @@ from reliability.loops.transcript import answer_turn
 TEXT_CHARS = 1_000
 FIGURES = re.compile(r"\d+")
 PERIOD_MAX = 4
+SYSTEM = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,11 @@ class Fingerprint:
 @dataclass(frozen=True, slots=True)
 class Window:
     """The answers of one session, oldest first: `answers` those to requests that brought no history, `kept` all of
-    them since the user last spoke (see `kept`)."""
+    them since the user last spoke (see `kept`). `tools`: some of its requests have declared tools."""
 
     answers: tuple[Fingerprint, ...] = ()
     kept: tuple[Kept, ...] = ()
+    tools: bool = False
 
 
 class LoopStatus(StrEnum):
@@ -79,16 +81,18 @@ def name_asked(messages: Sequence[Mapping[str, Any]], name: str, shared: bool = 
     return f"{name}:{len(text)}:{digest(text)}:{'' if shared else _digest_words(text)}"
 
 
-def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]]) -> Window:
+def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]], *, tools: bool = False) -> Window:
     """Keep the answers to requests that this one, without a history either, goes on with: it begins with their whole
     text, or differs from it in figures alone (see `name_asked`). Other requests of the session are other tasks (of a
-    batch, of an agent's helpers)."""
+    batch, of an agent's helpers). `tools`: it declares some. With a system prompt and without tools, in a session that
+    has them, it is an agent's side request ("is this command safe?"): with other figures it is another question."""
     text = _join_texts(messages)
-    words = _digest_words(text)
+    aside = window.tools and not tools and any(message.get("role") in SYSTEM for message in messages)
+    words = None if aside else _digest_words(text)
     return replace(window, answers=tuple(one for one in window.answers if _goes_on(text, words, one.request)))
 
 
-def _goes_on(text: str, words: str, request: str) -> bool:
+def _goes_on(text: str, words: str | None, request: str) -> bool:
     parts = request.rsplit(":", 3)
     return len(parts) < 4 or parts[3] == words or digest(text[: int(parts[1])]) == parts[2]
 
@@ -98,7 +102,7 @@ def _digest_words(text: str) -> str:
 
 
 def _join_texts(messages: Sequence[Mapping[str, Any]]) -> str:
-    said = [message for message in messages if message.get("role") not in ("system", "developer")]
+    said = [message for message in messages if message.get("role") not in SYSTEM]
     return "\n".join(text_of(message.get("content")) for message in said).rstrip()
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.loops.comparison.findings import SeenCall, Turn, dumps
-from reliability.loops.comparison.near import mask_figures
+from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.content import (
     Message,
     Who,
@@ -47,8 +47,10 @@ REQUEST_MESSAGES_MAX = 2_048
 ASKED_MAX = 4
 #: How many user messages before and after one are looked at for one that says the same.
 NEIGHBOURS = 16
-#: How far from each end of a message its figures may be what a harness counts.
+#: In so much of each end of a message, and of what differs between them, figures may be what a harness counts.
 COUNTED_CHARS = 1_000
+#: So many pairs of messages are looked at for what is counted between their ends.
+MIDDLES_MAX = 256
 #: A shorter message may be another one's beginning by chance.
 GLUED_CHARS = 20
 #: A longer answer is none that a message names, and not looked for further behind its beginning.
@@ -74,6 +76,7 @@ class _ConversationTail:
         self.lowest = max(0, len(messages) - MESSAGES_MAX)
         self._text_calls: dict[int, tuple[SeenCall, ...]] = {}
         self._words: dict[int, str] = {}
+        self._middles = 0
         self._parts: dict[int, str] = {}
         self._native: bool | None = None
         self._writes: bool | None = None
@@ -171,7 +174,18 @@ class _ConversationTail:
 
     def _find_same_words(self, index: int) -> Iterator[int]:
         words = self._words_at(index)
-        return (near for near in self._find_neighbours(index) if _is_same_message(words, self._words_at(near)))
+        return (near for near in self._find_neighbours(index) if self._is_same_message(words, self._words_at(near)))
+
+    def _is_same_message(self, a: str, b: str) -> bool:
+        """Return whether the two are equal but for what a harness counts, or one is the other with something glued
+        behind it."""
+        short, long = sorted((a, b), key=len)
+        if a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n"):
+            return True
+        if self._middles == MIDDLES_MAX or not (found := find_other_digits(a, b, COUNTED_CHARS)):
+            return False
+        self._middles += 1
+        return len({_COUNTDOWN.sub("", middle) for middle in found}) == 1
 
     def _parts_at(self, index: int) -> str:
         if index not in self._parts:
@@ -203,12 +217,6 @@ class _ConversationTail:
         shorter = next((other for other in others if len(other) < len(words)), words)
         shown = lines if shorter == words else lines[: shorter.count("\n") + 1]
         return "\n".join(filter(None, ["\n".join(shown), self._parts_at(index)]))
-
-
-def _is_same_message(a: str, b: str) -> bool:
-    """Return whether the two are equal, or one is the other with something glued behind it."""
-    short, long = sorted((a, b), key=len)
-    return a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n")
 
 
 TURNS_MAX = 64
@@ -244,7 +252,7 @@ class _OpenTurn:
     def freeze(self, request: str) -> Turn:
         results = tuple("\n".join(texts) if texts else None for texts in self.results)
         flags = self.continued, self.written, self.pushed, self.asked
-        return Turn(tuple(self.calls), results, self.text, *flags, request)
+        return Turn(tuple(self.calls), results, self.text, *flags, request=request)
 
 
 def _read_calls(message: Message, turn: _OpenTurn) -> None:
@@ -277,16 +285,20 @@ def read_request(messages: Any) -> str:
     return _ConversationTail(listed).find_request(len(listed))
 
 
+def is_folded(turn: Turn) -> bool:
+    """Return whether an answer holds one call so often that each of its calls is a turn."""
+    return max(Counter(turn.calls).values(), default=0) >= FOLDED_MIN
+
+
 def _unfold(turn: Turn) -> Iterator[Turn]:
     """Yield a turn for each call of one that several answers were folded into; any other as it is."""
-    most = max(Counter(turn.calls).values(), default=0)
-    if turn.written or most < FOLDED_MIN or all(result is None for result in turn.results):
+    if turn.written or not is_folded(turn) or all(result is None for result in turn.results):
         yield turn
         return
     *older, newest = zip(turn.calls, turn.results, strict=True)
-    for call, result in older:
-        yield Turn((call,), (result,), request=turn.request)
-    yield replace(turn, calls=newest[:1], results=newest[1:])
+    for number, (call, result) in enumerate(older):
+        yield Turn((call,), (result,), folded=number > 0, request=turn.request)
+    yield replace(turn, calls=newest[:1], results=newest[1:], folded=True)
 
 
 def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from itertools import takewhile
 from typing import TypeVar
 
 from reliability.loops.comparison.call_normalization import HOLE, PLACE, blur_call, mask_echoes, says_done, says_enough
@@ -72,6 +73,17 @@ class TurnSequence:
     def is_ordered(self, period: int) -> bool:
         """Return whether the user orders repetition without a number, or says the same again behind each answer."""
         return self.order.endless or any(turn.asked for turn in self.turns[-period:])
+
+    @property
+    def holds_many(self) -> bool:
+        """Whether an answer holds more than one of the turns."""
+        return any(turn.folded for turn in self.turns)
+
+    def count_judged(self, count: int, period: int) -> int:
+        """Return how many of `count` repetitions there were when the newest answer was judged: it may hold as many as
+        the user orders."""
+        size = 1 + sum(1 for _ in takewhile(lambda turn: turn.folded, reversed(self.turns)))
+        return count - min(-(-size // period), max(1, self.order.times))
 
     def cut_at(self, end: int) -> TurnSequence:
         """Return the row as it stood before the turn `end`, with no answer to judge."""

@@ -2,7 +2,7 @@
 
 The table of call formats (`Format.compared`) says how calls begin and end. A call ends with a closer of its own row, or
 before its next opener, and is compared by what it means. Two equal calls in one answer may be a slip; the third is a
-loop, since within one answer no result can have come between.
+loop, since within one answer no result can have come between, unless the user orders as many.
 
 Invariants: the outcome depends on the text alone, not on how it was cut. At most `CALL_CHARS` of text are held (a
 longer call is not compared), and `DISTINCT_MAX` calls remembered.
@@ -130,13 +130,15 @@ _ENDS = [re.compile(_build_end_pattern(row), re.IGNORECASE) for row in ROWS]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one answer has written so far. `counts`: how often each call came, and where its newest copy ended."""
+    """What one answer has written so far. `counts`: how often each call came, and where its newest copy ended.
+    `copies`: how many equal calls are a loop."""
 
     held: str = ""
     searched: int = 0
     offset: int = 0
     counts: tuple[tuple[str, tuple[int, int]], ...] = ()
     loop: Loop | None = None
+    copies: int = REPEATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +159,18 @@ def feed(state: Written, text: str, final: bool = False) -> Written:
         if isinstance(found, tuple):
             at, searched = found
             break
-        loop = _count_copy(counts, found, base)
+        loop = _count_copy(counts, found, base, state.copies)
         at, searched = found.end, 0
     rest = held[at:]
-    return Written(rest, max(0, searched - at), base + at, tuple(counts.items()), loop)
+    return Written(rest, max(0, searched - at), base + at, tuple(counts.items()), loop, state.copies)
 
 
-def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int) -> Loop | None:
+def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int, copies: int) -> Loop | None:
     if _UNNAMED.match(span.body):
         return None
     times, kept = counts.get(span.key, (0, 0))
     times += 1
-    if times >= REPEATS:
+    if times >= copies:
         return _build_loop(times, span.body, span.key, kept)
     counts[span.key] = (times, base + span.end)
     while len(counts) > DISTINCT_MAX:
@@ -222,12 +224,12 @@ def find_bodies(text: str) -> list[str]:
     return [span.inner for span in _walk_calls(text)]
 
 
-def cut_before_repeats(text: str) -> str:
-    """Return the text up to the third copy of a call."""
+def cut_before_repeats(text: str, kept: int = KEPT) -> str:
+    """Return the text up to the first copy of a call behind the `kept` ones."""
     counts = Counter[str]()
     for span in _walk_calls(text):
         counts[span.key] += 1
-        if counts[span.key] > KEPT:
+        if counts[span.key] > kept:
             return text[: span.start]
     return text
 

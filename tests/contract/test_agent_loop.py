@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import scripts
 from tests.support.agent import Agent
-from tests.support.http_asking import Outcome, ask, incidents_of, report_of, user
+from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
 from tests.support.serving import Deploy, Server
 
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
@@ -175,6 +175,17 @@ def test_an_agent_under_a_users_name_is_stopped(server, fields):
     outcomes = [ask(server, user(text), stream=False, extra_body=fields) for text in texts]
 
     assert marks(server, outcomes) == [None, None, "nudged", "nudged", "broken"]
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_an_agents_side_requests_are_no_loop(server, agent):
+    """Law: in a session that has tools, requests with a system prompt and without tools are questions of their own."""
+    fields = {"metadata": {"session_id": f"side-{agent}"}}
+    ask(server, user("Say hello."), stream=False, tools=WEATHER_TOOLS if agent else [], extra_body=fields)
+    system = {"role": "system", "content": "Name the prefix of the command."}
+    outcomes = [ask(server, [system, *user(f"question {n}")], stream=False, extra_body=fields) for n in range(5)]
+
+    assert marks(server, outcomes) == ([None] * 5 if agent else [None, None, "nudged", "nudged", "broken"])
 
 
 @pytest.mark.parametrize("stream", [False, True])

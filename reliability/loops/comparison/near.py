@@ -33,7 +33,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.findings import PART, Memo, dumps, has_failed
-from reliability.loops.comparison.same_result import count_shared_ends
+from reliability.loops.comparison.same_result import count_shared, count_shared_end, count_shared_ends
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 
 CHARS = 2_000
@@ -92,6 +92,17 @@ def find_difference(a: str, b: str) -> tuple[str, str]:
 def _clip(text: str) -> str:
     """Cut the middle out of a long text."""
     return text if len(text) <= 2 * CHARS else f"{text[:CHARS]}\n{text[-CHARS:]}"
+
+
+def find_other_digits(a: str, b: str, most: int) -> tuple[str, ...]:
+    """Find where the two texts differ, with what stands beside it; nothing where that has more than `most` characters,
+    or differs in more than digits."""
+    start = max(0, count_shared(a, b) - LABEL_BEFORE)
+    end = max(0, count_shared_end(a, b, start) - LABEL_BEFORE)
+    parts = tuple(text[start : len(text) - end] for text in (a, b))
+    if max(map(len, parts)) > most or len({_DIGITS.sub("", part) for part in parts}) > 1:
+        return ()
+    return parts
 
 
 def mask_figures(text: str) -> str:

@@ -212,8 +212,8 @@ def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
     """Cut the two lines to where they differ and what stands around it."""
     if max(len(x), len(y)) <= WHOLE_CHARS:
         return x, y
-    start = _count_shared(x, y)
-    end = _count_shared_end(x, y, start)
+    start = count_shared(x, y)
+    end = count_shared_end(x, y, start)
     lowest = max(0, start - AROUND_CHARS)
     ends = len(x) - end + AROUND_CHARS, len(y) - end + AROUND_CHARS
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
@@ -234,14 +234,14 @@ def _has_content(text: str) -> bool:
 
 def count_shared_ends(a: str, b: str) -> tuple[int, int]:
     """Count the characters of whole lines that the two share at their beginning, and those at their end."""
-    shared = _count_shared(a, b)
+    shared = count_shared(a, b)
     start = a.rfind("\n", 0, shared) + 1
-    end = _count_shared_end(a, b, start)
+    end = count_shared_end(a, b, start)
     line = a.find("\n", len(a) - end)
     return start, 0 if line < 0 else len(a) - line
 
 
-def _count_shared(x: str, y: str) -> int:
+def count_shared(x: str, y: str) -> int:
     """Count the equal characters at the beginning: halves are compared, since whole texts compare fast."""
     low, high = 0, min(len(x), len(y))
     while low < high:
@@ -250,7 +250,7 @@ def _count_shared(x: str, y: str) -> int:
     return low
 
 
-def _count_shared_end(x: str, y: str, start: int) -> int:
+def count_shared_end(x: str, y: str, start: int) -> int:
     """Count the equal characters at the end, none of them before `start`."""
     low, high = 0, min(len(x), len(y)) - start
     while low < high:

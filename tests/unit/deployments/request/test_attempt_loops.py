@@ -165,6 +165,48 @@ def test_a_run_of_equal_calls_is_each_of_them_once_in_whatever_pieces(written, p
     assert not "".join([left, *(event.text for event in made.judged.events if isinstance(event, Text))]).strip()
 
 
+ORDERS = ["Press Tab {} times, then Enter.", "Press Tab and Space {} times."]
+
+
+@pytest.mark.parametrize("written", FORMS)
+@given(st.sampled_from(ORDERS), st.integers(2, 6), st.integers(1, 90), st.sampled_from(list(Hold)), st.integers(0, 3))
+@example(ORDERS[0], 3, 12, Hold.TOOL_CALLS, 0).via("one Tab, and no Enter")
+def test_as_many_written_calls_as_the_user_orders_are_delivered(written, words, number, size, hold, more):
+    """Law: in every notation as many equal calls as the user orders are delivered, in the order in which they were
+    written, and in whatever pieces; those that come too often, and what stands behind them, are left out."""
+    letters = ["x", "z"] * number if "Space" in words else ["x"] * number + ["x"] * more + ["z"] * (not more)
+    text = "".join(f"{write_query(written, letter)}\n" for letter in letters)
+    check_ordered(text, words.format(number), letters[: len(letters) - more * (letters[-1] == "x")], size, hold)
+
+
+LISTS = [
+    lambda letters: "[" + ", ".join(f'search(query="{letter}")' for letter in letters) + "]",
+    lambda letters: json.dumps([{"name": "search", "arguments": {"query": letter}} for letter in letters]),
+]
+
+
+@pytest.mark.parametrize("write", LISTS)
+@given(st.integers(2, 12), st.integers(1, 90), st.sampled_from(list(Hold)))
+def test_as_many_calls_of_a_list_as_the_user_orders_are_delivered(write, number, size, hold):
+    """Law: a list of calls holds as many equal ones as the user orders."""
+    letters = ["x"] * number + ["z"]
+    check_ordered(write(letters), ORDERS[0].format(number), letters, size, hold)
+
+
+def check_ordered(text: str, words: str, letters: list[str], size: int, hold: Hold) -> None:
+    """Check that an answer of this text makes the calls of these letters."""
+    made = reading(tools=SEARCH, hold=hold, messages=[{"role": "user", "content": words}])
+    read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
+    assert [json.loads(call.arguments)["query"] for call in made.judged.calls] == letters
+    assert record_attempt(made, 2).good
+
+
+def test_who_orders_a_thing_twice_gets_a_pair():
+    """Law: "twice" is an order of repetitions, too."""
+    text = CALL.replace("look", "search").replace("what", "query") * 2
+    check_ordered(text, "Look up twice, then stop.", ["up"] * 2, 12, Hold.TOOL_CALLS)
+
+
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.booleans())
 def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     """Three and more equal native calls are one, a pair may be meant; spacing and ids make no other call."""
@@ -188,10 +230,8 @@ def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     assert record_attempt(made, 2).good
 
 
-@given(
-    st.sampled_from(["Press Tab {} times, then Enter.", "Tick the {} boxes."]), st.integers(3, 12), st.integers(1, 5)
-)
-@example("Tick the {} boxes.", 3, 1).via("tab, space, space: a sequence that nobody made")
+@given(st.sampled_from(["Press Tab {} times, then Enter.", "Roll {} dice."]), st.integers(3, 12), st.integers(1, 5))
+@example("Press Tab and Space {} times, then Enter.", 3, 1).via("tab, space, space: a sequence that nobody made")
 def test_what_the_user_orders_in_number_is_delivered(words, number, size):
     """Law: as many equal native calls as the user orders are delivered, in their order, with what stands behind."""
     letters = ["a", "b"] * number + ["c"]
@@ -202,14 +242,34 @@ def test_what_the_user_orders_in_number_is_delivered(words, number, size):
 
 @given(st.integers(3, 12), st.integers(2, 40), st.integers(1, 5))
 def test_a_runaway_behind_an_order_ends(number, more, size):
-    """Law: one call more than the user orders is a loop. Where the user says how often, so many are delivered; where a
-    number only stands there, each call once. The report says that some were left out."""
-    times = asked_in_number(f"Press Tab {number} times.", ["a"] * (number + more), size)
-    named = asked_in_number(f"Tick the {number} boxes.", ["a", "b"] * (number + more), size)
-    assert (read_queries(times), read_queries(named)) == (["a"] * number, ["a", "b"])
-    for made in (times, named):
-        assert made.loop is not None
-        assert len(made.judged.finish.notes) == 1
+    """Law: one call more than the user orders is a loop, and as many as are ordered are delivered. The report says that
+    some were left out."""
+    made = asked_in_number(f"Press Tab {number} times.", ["a"] * (number + more), size)
+    assert read_queries(made) == ["a"] * number
+    assert made.loop is not None
+    assert len(made.judged.finish.notes) == 1
+
+
+NAMED = [
+    "There are {} failing tests. Fix them.",
+    "Make it fit in {} lines.",
+    "Fix the bug in line {}.",
+    "Serve it on port {} please.",
+    "Tick the {} boxes.",
+    "The build failed {} times. Fix it.",
+]
+
+
+@given(st.sampled_from(NAMED), st.integers(3, 100), st.lists(st.sampled_from("ab"), max_size=60), st.integers(1, 5))
+def test_a_number_that_is_only_named_lets_no_stutter_through(words, number, letters, size):
+    """Law: a number that is no order of repetitions changes nothing: the third equal call of an answer is a loop, the
+    first stands for all, and the tier is stopped there."""
+    letters = ["a"] * 3 + letters
+    made, plain = (asked_in_number(text, letters, size) for text in (words.format(number), "Fix them."))
+    assert read_queries(made) == read_queries(plain)
+    assert made.loop == plain.loop
+    assert max(Counter(read_queries(made)).values()) <= 2
+    assert made.loop is None or made.loop.repetitions == 3
 
 
 def asked_in_number(words: str, letters: list[str], size: int) -> Reading:

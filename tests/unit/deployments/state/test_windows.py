@@ -1,5 +1,7 @@
 """The windows of all sessions: bounded, and no more is sent than is needed."""
 
+from dataclasses import replace
+
 from deployments.state.records import TurnItem
 from deployments.state.windows import Windows
 from reliability.loops import LoopConfig, SeenCall, ShownHistory, Turn
@@ -24,6 +26,19 @@ def test_what_was_kept_comes_only_where_it_is_more():
     assert len(windows.find("k", "s", complete=3).kept) == 4
     assert windows.find("k", "s", complete=4).kept == ()
     assert windows.find("k", "other").kept == windows.find("l", "s").kept == ()
+
+
+def test_a_session_that_had_tools_has_them():
+    """Law: one request that declares tools tells that the session is an agent's, whatever comes behind it."""
+    windows = Windows(10)
+    found = []
+    for number, tools in enumerate((False, True, False, False)):
+        one = item("s", number)
+        assert one.shown is not None
+        windows.take(replace(one, shown=replace(one.shown, tools=tools)), CONFIG)
+        found.append(windows.find("k", "s").tools)
+    assert found == [False, True, True, True]
+    assert not windows.find("k", "other").tools
 
 
 def test_windows_are_bounded_in_number_and_in_characters():

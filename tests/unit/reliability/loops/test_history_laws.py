@@ -76,6 +76,34 @@ def messages_of(turns: tuple[Turn, ...], ids: random.Random, asked: str = "Go.")
     return written
 
 
+@law
+@given(
+    st.integers(3, 9),
+    st.tuples(st.integers(3, 9), st.lists(st.integers(1, 9), max_size=40)),
+    st.sampled_from(["press", "roll_dice", "read_file", "job_poll"]),
+    st.sampled_from(["ok", "4", "line 1", "Error: no such thing as that"]),
+    st.integers(1, 2),
+)
+def test_answers_with_many_ordered_calls_are_nudged_before_they_break(times, sizes, tool, result, period):
+    """Law: where the user orders a thing so many times, an answer may hold as many equal calls, and each of them is a
+    repetition. Up to the order nothing is nudged, a nudge comes before every break, and who goes on for ever is broken.
+    """
+    steps = [SeenCall(tool, json.dumps({"key": name})) for name in ("tab", "space")[:period]]
+    messages: list[Message] = [{"role": "user", "content": f"Press Tab and Space {times} times."}]
+    done, stages = 0, []
+    for size in [*(min(size, times) for size in (sizes[0], *sizes[1])), *[times] * 12]:
+        answer = Turn(tuple(steps * size), (result,) * period * size)
+        loop = find_loop(read_turns(messages, CONFIG.turns_needed), CONFIG, asks(answer))
+        assert loop is None or done >= times
+        stages.append(None if loop is None else loop.stage)
+        if stages[-1] is Stage.BREAK:
+            break
+        messages += messages_of((answer,), random.Random(done))[1:]
+        done += size
+    assert stages[-1] is Stage.BREAK
+    assert Stage.WARN in stages
+
+
 def shuffled(arguments: str, dice: random.Random) -> str:
     items = list(json.loads(arguments).items())
     dice.shuffle(items)

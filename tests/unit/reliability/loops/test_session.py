@@ -185,6 +185,22 @@ def test_only_what_a_request_goes_on_with_counts(texts, more, grows, shared):
     assert not grows or len(kept.answers) == len(asked)
 
 
+@given(st.booleans(), st.booleans(), st.sampled_from(["", "Classify the command."]), st.booleans())
+def test_an_agents_side_requests_are_no_laps(agent, tools, system, more):
+    """Law: in a session that has tools, requests with a system prompt of their own and without tools differ by their
+    figures, too; any other request goes on with one that differs in figures alone. One that grows goes on with the
+    older ones everywhere."""
+    window = Window(tools=agent)
+    for number in (101, 108):
+        asked = name_asked(user(f"Command: gh issue view {number}", system), str(number))
+        window, _ = observe(window, Turn(text="gh issue view"), LoopConfig(), asked)
+    new = user("Command: gh issue view 108\nIts result: nothing" if more else "Command: gh issue view 115", system)
+    kept = keep_continued(window, new, tools=tools)
+    aside = agent and not tools and bool(system)
+    assert len(kept.answers) == (1 if more else 0 if aside else 2)
+    assert kept.tools == agent
+
+
 def test_equal_answers_to_other_tasks_are_no_loop():
     """Law: mails that are classified alike are no loop; one conversation in a growing text is."""
     stages, count = {}, 8

@@ -81,11 +81,16 @@ def test_an_answer_to_a_question_takes_nothing_back(between: str, last: str, req
 @pytest.mark.parametrize("size", [10, 500, 1_950, 2_500, 30_000])
 def test_a_message_is_compared_whole(size: int, where: str) -> None:
     """Law: two messages are the same only where all their words are, however long they are and wherever they differ;
-    what a harness counts at either end makes no other message."""
+    what a harness counts, wherever it stands, makes no other message."""
     rules, items = "Judge it by the rules. " * (size // 20), ("The lamp broke.", "Great value.")
     laps = [m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=items[n % 2])))]
     other = [m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=f" Item {n}. ")))]
     counted = [m for n in range(6) for m in (said("Good."), user(f"Step {n + 8}. {rules} {12 - n} steps left."))]
+    count = "Step {}/50. It is 2026-03-30 12:0{}. "
+    within = [
+        m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=count.format(n + 8, n))))
+    ]
     assert start(USER, *laps[:4]) == 5
     assert start(USER, *other) == 13
     assert start(USER, *counted) == 1
+    assert start(USER, *within) == 1
