@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability.loops.content import HARNESS_TAGS
+from reliability.tools.turns import HARNESS_TAGS
 
 GAIN, SHARE = 2, 8
 

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 from reliability.loops.comparison.findings import Kind, Loop, digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
+from reliability.tools.turns import HARNESS_TAGS
 
 Message = dict[str, Any]
 
 SAMPLE_CHARS = 8_192
 #: Every message that this server injects starts like this, so that it is never mistaken for the user.
 NOTICE = "[Reliability notice"
-#: Elements in which agent harnesses wrap what they add to the user's side of a conversation.
-HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
 #: A text that is made of such elements and nothing else; each is read once.
 _WRAPPED = re.compile(rf"(?:\s*+(?><({'|'.join(HARNESS_TAGS)})>.*?</\1>))++\s*+", re.DOTALL)
 #: How messages begin that a harness writes in the user's name: the state of the files, the result of a check.

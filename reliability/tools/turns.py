@@ -10,6 +10,7 @@ A model that isn't stopped at the end of its turn writes the conversation on. Th
 An answer that begins with a tool's result, and no call before it, gives a result that no tool has given:
 
     <tool_response>\\n21\\n</tool_response>            a call that can't be read: the model is asked again
+    <system-reminder>\\nRead a.txt                   the same for what agents add to the user's turn
 
 In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of. The expressions are
 made as `Format.opens` is (`formats.py`), so that a cut text can be asked whether it ends in one.
@@ -26,6 +27,8 @@ from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compi
 RESULT_CHARS = 32  # more than the beginning of a line that gives a result
 LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps
 ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
+# Elements in which agents wrap what they add to the user's side of a conversation.
+HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
 _RESULT_NAMES = (
     "observation",
     *(f"{who}_{what}" for who in ("tool", "function", "tool_call") for what in ("response", "result", "output")),
@@ -144,6 +147,7 @@ TURNS: tuple[_Turns, ...] = (
             r"\[TOOL_RESULT\]",
         ),
     ),
+    _Turns("what agents add to the user's turn", results=tuple(f"<{tag}>" for tag in HARNESS_TAGS)),
 )
 
 _ENDS = tuple(end for turns in TURNS for end in turns.ends)
@@ -155,7 +159,7 @@ ENDS = (*_ENDS, *_STOPS)
 GIVEN_RESULTS = (*(result for result in _RESULTS if result != "<observations?>"), r"<\|observation\|>")
 """What the gate holds where tools are declared."""
 GIVEN_RESULT = re.compile(rf"(?:{'|'.join(GIVEN_RESULTS)})(?![,.:;)]|[ \t]+(?-i:[a-z]))", re.IGNORECASE)
-RESULT_ALONE = re.compile(rf"\s*+{GIVEN_RESULT.pattern}[ \t]*\r?\n", re.IGNORECASE)
+RESULT_ALONE = re.compile(rf"\s*+{GIVEN_RESULT.pattern}[ \t]*\r?\n\s*+\S", re.IGNORECASE)
 """How an answer begins that goes on with a result which it gives itself."""
 MARKS = (*_ENDS, *_ROLES, *_RESULTS)
 

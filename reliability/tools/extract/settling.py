@@ -36,7 +36,7 @@ from reliability.tools.formats import (
     is_quoted,
 )
 from reliability.tools.schema.toolbox import ToolBox
-from reliability.tools.turns import GIVEN_RESULT, is_in_code_block
+from reliability.tools.turns import GIVEN_RESULT, HARNESS_TAGS, is_in_code_block
 
 MALFORMED_MAX = 32
 _LOOK_CHARS = 400
@@ -48,6 +48,7 @@ _SHOWN_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _OWN_RESULT = "a tool's result that no tool has given: call the tool, and wait for what it gives"
+_OTHERS_WORDS = "words of the user's side: answer the user, or call a tool"
 _WRECK = "a declared tool and its arguments, in a form that is no call"
 _LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 
@@ -329,7 +330,8 @@ class Findings:
         self.undecided = self.undecided or not self.text[result.end() :].strip(" \t")
         quoted = is_block_quoted(self.text, self.begins, start, whole=self.whole)
         if not quoted and not self.text[max(self.begins, start - SHOWN_CHARS) : start].rstrip().endswith(":"):
-            self.report_malformed(start, len(self.text), _OWN_RESULT, "result")
+            words = _OTHERS_WORDS if result[0][1:-1].lower() in HARNESS_TAGS else _OWN_RESULT
+            self.report_malformed(start, len(self.text), words, "result")
 
     def is_shown(self, start: int) -> bool:
         """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""

@@ -220,17 +220,21 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
 
 @pytest.mark.parametrize("hold_all", [False, True])
 @pytest.mark.parametrize("before", ["", "I look. \n"])
-def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(before, hold_all):
+@pytest.mark.parametrize(
+    ("tag", "told"), [("tool_response", "no tool has given"), ("system-reminder", "words of the user's side")]
+)
+def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(tag, told, before, hold_all):
     """Law: nothing of the result leaves, the model is told to call, and its call does. An answer that begins with a
-    result is closed there."""
-    result = "<tool_response>\n" + "".join(f"{line}: made up\n" for line in range(100)) + "</tool_response>"
+    result is closed there. The same holds for what agents add to the user's turn: Qwen2.5-Coder 1.5B wrote Claude
+    Code's reminder and the user's next question, turn after turn."""
+    result = f"<{tag}>\n" + "".join(f"{line}: made up\n" for line in range(100)) + f"</{tag}>"
     tiers, asked = tell_in_turn(["fast"], [say(before + result), [CALL]])
 
     run, events = drive_once(tiers, hold_all=hold_all)
 
     assert calls_of(events) == [("f", '{"a": 1}')]
     assert "made up" not in text_of(events)
-    assert "no tool has given" in str(asked[1].messages[-1]["content"])
+    assert told in str(asked[1].messages[-1]["content"])
     assert len(asked[1].messages) == (3 if before else 2)  # its own words are shown, a result at their head isn't
     first = run.attempts[0]
     assert first.flaw is Flaw.TOOL_CALL_INVALID
