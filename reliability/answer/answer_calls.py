@@ -133,7 +133,7 @@ def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) ->
 
 def _keep_meant(group: Sequence[RawCall], times: int) -> Sequence[RawCall]:
     pair = PAIR if all(one.format == "native" for one in group) else 1
-    return group if len(group) <= max(pair, times) else group[: max(1, times)]
+    return group if len(group) <= pair else group[: max(1, times)]
 
 
 def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall], times: int = 0) -> tuple[RawCall, ...]:
