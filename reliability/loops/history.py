@@ -172,8 +172,10 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
     if row.is_ordered(period):
         patient, limits = True, _poll_thresholds(row.config)
     leads = patient or any(map(row.steps_in, newest))
+    warn, limit = limits
     asked = max(row.order.times, row.order.number if leads else 0)
-    warn, limit = (max(bound, asked + 1 if asked else 0) if bound > 0 else bound for bound in limits)
+    if asked:
+        warn, limit = max(warn, asked + 1) if warn > 0 else warn, max(limit, asked + 2) if limit > 0 else limit
     limit = _give_laps(limit, row.turns, period * limit)
     nudged = row.count_judged(count, period) >= warn
     stage = stage_of(count, warn, limit if nudged or not row.holds_many else 0)

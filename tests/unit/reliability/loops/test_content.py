@@ -130,11 +130,13 @@ def test_other_orders_are_read_and_reports_are_none(row: str) -> None:
     assert read_order(request_text).times == int(number)
 
 
-@pytest.mark.parametrize(("request_text", "limit"), [("Click it ten (10) times.", 11), ("It failed 10 times. Why?", 5)])
+@pytest.mark.parametrize(("request_text", "limit"), [("Click it ten (10) times.", 12), ("It failed 10 times. Why?", 5)])
 def test_work_that_is_ordered_is_done_before_it_is_broken(request_text: str, limit: int) -> None:
-    """Law: a call is broken behind the number that the order names, at the usual limit where there is no order."""
-    found = stages(StepCase("run_task", '{"x": 1}', "all is well").build(12, request_text))
+    """Law: a call is nudged behind the number that the order names and broken at the next, at the usual limit where
+    there is no order."""
+    found = stages(StepCase("run_task", '{"x": 1}', "all is well").build(13, request_text))
     assert found.index(Stage.BREAK) == limit - 1
+    assert found[limit - 2] is Stage.WARN
 
 
 @pytest.mark.parametrize(
