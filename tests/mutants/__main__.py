@@ -36,6 +36,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     "reliability/answer/": (
         "tests/unit/reliability/answer/test_*.py",
         _FORMATS,
+        "tests/unit/deployments/request/test_attempt_equal_calls.py",
         "tests/unit/deployments/request/test_attempt_loops.py",
     ),
     "reliability/escalation/": (

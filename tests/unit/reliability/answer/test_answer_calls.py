@@ -1,4 +1,4 @@
-"""Equal calls collapse into the first of them; what a stop breaks off spoils none. In pieces: test_attempt_loops.py."""
+"""Equal calls collapse into the first of them; what a stop breaks off spoils none. See test_attempt_equal_calls.py."""
 
 import json
 

@@ -109,7 +109,7 @@ def test_a_row_in_a_fence(row, text):
 
 @pytest.mark.parametrize(("row", "text"), EXAMPLES)
 def test_a_row_twice_is_two_calls(row, text):
-    """No call of several is lost, streamed or not. (The same call twice is one: test_attempt_loops.py.)"""
+    """No call of several is lost, streamed or not. (The same call twice is one: test_attempt_equal_calls.py.)"""
     for between in ("", "\n", "\nAnd then:\n"):
         if fits(row, text, between or "x", "x"):
             both = text + between + write_query(text, "y")
