@@ -26,12 +26,9 @@ from deployments.state.history import RequestQuery, SessionQuery
 from deployments.state.link import StateUnavailable
 from deployments.state.records import Query
 from deployments.telemetry import log_error, log_info
+from reliability.admission.events import Order, OrderKind
 
-ORDERS = {
-    "isolate": ("isolated", State.isolate),
-    "restore": ("restored", State.restore),
-    "close": ("closed", State.close_breaker),
-}
+ORDERS: dict[OrderKind, str] = {"isolate": "isolated", "restore": "restored", "close": "closed"}
 NUMBERS = ("since", "until", "before", "after")
 LIMIT_MAX = 500
 KEYS_SHOWN = 20
@@ -60,8 +57,8 @@ class Insight:
             Route(f"{at}/incidents", self.incidents),
             Route(f"{at}/tiers", self.tiers),
             *(
-                Route(f"{at}/tiers/{{tier}}/{name}", partial(self._order, order, word), methods=["POST"])
-                for name, (word, order) in ORDERS.items()
+                Route(f"{at}/tiers/{{tier}}/{kind}", partial(self._order, kind, word), methods=["POST"])
+                for kind, word in ORDERS.items()
             ),
         ]
 
@@ -111,13 +108,13 @@ class Insight:
             raise ApiError("not_found", f"there is no session {name!r}")
         return found
 
-    async def _order(self, order: Callable[[State, str], Awaitable[None]], word: str, request: Request) -> Response:
+    async def _order(self, kind: OrderKind, word: str, request: Request) -> Response:
         """Keep all calls off one tier, lift the hold, or close its breaker: calls go through again at once."""
         caller = self._access().identify_admin(request)
         tier = request.path_params["tier"]
         if tier not in self._overview.tiers:
             raise ApiError("not_found", f"there is no tier {tier!r}; tiers: {', '.join(self._overview.tiers)}")
-        await await_state(order(self._state, tier))
+        await await_state(self._state.order(Order(tier, kind)))
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 

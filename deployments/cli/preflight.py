@@ -25,8 +25,8 @@ from deployments.config.tier_config import MlxTierConfig, ScriptedTierConfig
 from deployments.graph.serve_file import ConfigFile, read_file
 from deployments.reports.traces import check_packages
 from deployments.running.folder import RunFolder, base_folder, clear_dead
+from deployments.running.own_folder import ForeignStateError, make_private_folder, refuse_strangers_file
 from deployments.state.client import folder_of
-from deployments.state.file_permissions import ForeignStateError, make_private_folder, refuse_strangers_file
 from deployments.state.journal import JOURNAL
 from deployments.tiers.scripted.script import ScriptError, load_script
 

@@ -1,31 +1,47 @@
-"""Make a folder that only this user can reach, or raise one clear error.
+"""Folders and files that only this user can reach, made so, or one clear error.
 
-It belongs to this user with mode 0700 and is no link; each folder above it, links followed, belongs to this user or the
-system, and has the sticky bit where others may write: else another user could replace a socket in it, or the folder.
-`refuse_strangers` asks less, for caches that others may read: no stranger could have made or changed it.
+`make_own`, for a run: the folder belongs to this user with mode 0700 and is no link; each folder above it, links
+followed, belongs to this user or the system, and has the sticky bit where others may write: else another user could
+replace a socket in it, or the folder.
+`refuse_strangers` asks less, for caches that others may read: no stranger could have made or changed them.
+`make_private_folder`, `make_private_file`, for the ledger: what is made has mode 0700 and 0600, what belongs to another
+user, or may be written by others, is refused. The mode of a folder that holds other things, as a home directory does,
+never changes: the log says that others can read it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
+import re
 import stat
 from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
 
-OTHERS, OTHERS_WRITE, ALL_WRITE = 0o077, 0o022, 0o002
+LOG = logging.getLogger("ray.serve")
+FOLDER, FILE, OTHERS = 0o700, 0o600, 0o077
+OTHERS_WRITE, ALL_WRITE = 0o022, 0o002
 LINKS_MAX = 40
+# The ledger's files. Older versions also wrote sessions-K-of-N.sqlite and layouts.db.
+LEDGER_FILES = re.compile(
+    r"(ledger|sessions-\d+-of-\d+)\.sqlite(\.unreadable-\d+)?(-wal|-shm|-journal)?|layouts\.db(-journal)?"
+)
+
+
+class ForeignStateError(PermissionError):
+    """Another user owns a file or folder of the ledger, or could replace it."""
 
 
 def make_own(folder: Path) -> Path:
     """Return the folder, made where it is missing. Raises ConfigError: it can't be made, or another user could reach it
     or replace it. One line, with what to do."""
     try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):  # looked at below, whoever made it
-            folder.mkdir(mode=0o700)
+            folder.mkdir(mode=FOLDER)
         fault = _find_fault(folder.lstat()) or _find_fault_above(folder.absolute())
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}; set RAY_TMPDIR to a folder of your own") from None
@@ -95,3 +111,52 @@ def _find_fault_above(folder: Path, links: int = 0) -> str:
         elif state.st_mode & OTHERS_WRITE and not state.st_mode & stat.S_ISVTX:
             return f"other users can rename it in {parent} (mode {stat.S_IMODE(state.st_mode):04o})"
     return ""
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make the folder where there is none, and close it to others where it holds nothing but the ledger. Raises
+    ForeignStateError: it is another user's, or others could write into it. The message says what to do. OSError: it
+    can't be made."""
+    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
+    _refuse_stranger(folder)
+    if not (before := folder.stat().st_mode) & OTHERS:
+        return
+    if not before & stat.S_ISVTX and all(LEDGER_FILES.fullmatch(entry.name) for entry in folder.iterdir()):
+        _close(folder, FOLDER)
+    state = folder.stat()
+    if state.st_mode & (OTHERS_WRITE if state.st_uid == os.geteuid() else ALL_WRITE):
+        mode = stat.S_IMODE(state.st_mode)
+        words = f"others can write into {folder} (mode {mode:04o}): chmod go-w it, or name a folder of your own"
+        raise ForeignStateError(errno.EPERM, words)
+    if state.st_mode & OTHERS:
+        LOG.warning("the state folder %s is open to others and holds other things: chmod 700 closes it", folder)
+
+
+def refuse_strangers_file(path: Path) -> None:
+    """Return where the file, or a link in its place, is this user's or the system's, or isn't there. Raises OSError
+    where it is another user's."""
+    with contextlib.suppress(FileNotFoundError):
+        _refuse_stranger(path)
+
+
+def make_private_file(path: Path) -> None:
+    """Make the file where there is none, and close it to others. Raises OSError where it can't be made, or is another
+    user's."""
+    refuse_strangers_file(path)
+    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, FILE))
+    if path.stat().st_mode & OTHERS:
+        _close(path, FILE)
+
+
+def _refuse_stranger(path: Path) -> None:
+    for look in (path.lstat, path.stat):  # the link itself first: what it leads to may be missing
+        if (user := look().st_uid) not in list_trusted():
+            words = f"{path} belongs to user {user}, who could read and change it: move it away, or take it over"
+            raise ForeignStateError(errno.EPERM, words)
+
+
+def _close(path: Path, mode: int) -> None:
+    try:
+        path.chmod(mode)
+    except PermissionError:
+        LOG.warning("%s is open to others and belongs to somebody else: chmod %o closes it", path, mode)

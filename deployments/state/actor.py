@@ -40,7 +40,6 @@ from deployments.state.watching import Watchable, one_at_a_time
 from deployments.state.windows import Windows
 from deployments.work.large_work import settle_collector
 from reliability.admission import admit as admission
-from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
@@ -263,34 +262,26 @@ class SessionState(Watchable):
     # -- by hand -----------------------------------------------------------------------------------------------
 
     @one_at_a_time
-    def isolate(self, tier: str) -> None:
-        """Keep all calls off a tier."""
-        self._by_hand(Order(tier, "isolate"), "isolate", tier)
+    def order(self, order: Order) -> None:
+        """Keep all calls off a tier, lift that hold, or let calls through at once that its breaker holds off."""
 
-    @one_at_a_time
-    def restore(self, tier: str) -> None:
-        """Lift the hold."""
-        self._by_hand(Order(tier, "restore"), "restore", tier)
+        def apply_order(transaction: Transaction) -> None:
+            transaction.apply(order)
+            transaction.note(IncidentKind.OPERATOR, order.tier, reason=order.kind, key="")
 
-    @one_at_a_time
-    def close_breaker(self, tier: str) -> None:
-        """Let calls to a tier through again at once."""
-        self._by_hand(Order(tier, "close"), "close", tier)
+        self._transit(apply_order)
 
     @one_at_a_time
     def reset(self, key: str, session: str) -> None:
         """Forget what a session has spent, and what it was answered."""
-        self._by_hand(Reset(key, session), "reset", None, session=session, key=key)
+
+        def apply_reset(transaction: Transaction) -> None:
+            transaction.apply(Reset(key, session))
+            transaction.note(IncidentKind.OPERATOR, None, reason="reset", key=key, session=session)
+            self._journal.forget_session(key, session)
+
+        self._transit(apply_reset)
         self._windows.forget(key, session)
-
-    def _by_hand(self, event: replay.Event, order: str, tier: str | None, **whose: str) -> None:
-        def apply_order(transaction: Transaction) -> None:
-            transaction.apply(event)
-            transaction.note(IncidentKind.OPERATOR, tier, reason=order, **{"key": "", **whose})
-            if whose:
-                self._journal.forget_session(**whose)
-
-        self._transit(apply_order)
 
     # -- house -------------------------------------------------------------------------------------------------
 

@@ -88,9 +88,7 @@ class State(Link):
     recall_responses = _question(SessionState.recall_responses)
     forget_response = _question(SessionState.forget_response)
     ask_kept = _question(SessionState.ask_kept)
-    isolate = _question(SessionState.isolate)
-    restore = _question(SessionState.restore)
-    close_breaker = _question(SessionState.close_breaker)
+    order = _question(SessionState.order)
     reset = _question(SessionState.reset)
 
     async def session(self, key: str, session: str) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from deployments.config.app_config import StateConfig
-from deployments.state.file_permissions import make_private_file, make_private_folder
+from deployments.running.own_folder import make_private_file, make_private_folder
 from deployments.state.history import HISTORY_SCHEMA, SELECT_SESSIONS, build_facts, describe_session
 from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
 from reliability.admission import events as replay

@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from deployments.api.admin import ORDERS
 from deployments.api.responses import json_response
 from deployments.errors import ApiError
 from deployments.state.records import Query
 from deployments.telemetry import log_info
 from deployments.ui.page_auth import Visit
 from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
+from reliability.admission.events import Order
 
-ORDERS = {"isolate": "isolated", "restore": "restored", "close": "closed", "download": "download_started"}
+WORDS: dict[str, str] = {**ORDERS, "download": "download_started"}
 WEEK_S = 7 * 86_400.0
 TRANSITIONS_MAX = 500
 RANKS = {"unknown": 0, "normal": 1, "warn": 2, "critical": 3}
@@ -48,15 +50,14 @@ class TierPages:
 
     async def order(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
         tier, order = request.path_params["tier"], request.path_params["order"]
-        if tier not in self._context.overview.tiers or order not in ORDERS:
+        if tier not in self._context.overview.tiers or order not in WORDS:
             raise ApiError("not_found", "There is no such tier, or no such order.")
-        state = self._state
         if order == "download":
             self._download(tier)
         else:
-            await {"isolate": state.isolate, "restore": state.restore, "close": state.close_breaker}[order](tier)
-        log_info(f"tier_{ORDERS[order]}", tier=tier, by=visit.caller.name or None)
-        await state.hear()
+            await self._state.order(Order(tier, order))
+        log_info(f"tier_{WORDS[order]}", tier=tier, by=visit.caller.name or None)
+        await self._state.hear()
         self._context.overview.forget()
         return go_to(request, "/ui/tiers")
 

@@ -77,12 +77,15 @@ class Tick:
     kind: Literal["expire", "sweep"]
 
 
+OrderKind = Literal["isolate", "restore", "close"]
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """An operator's order for a tier: take it out, let it back in, close its breaker."""
 
     tier: str
-    kind: Literal["isolate", "restore", "close"]
+    kind: OrderKind
 
 
 @dataclass(frozen=True, slots=True)

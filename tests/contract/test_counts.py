@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from reliability.admission.events import Order
 from tests.support import scripts
 from tests.support.client_load import PATIENT, How, Ledger, ask, openai_client, paced
 from tests.support.serving import Deploy, Server, until
@@ -66,13 +67,13 @@ def test_two_steps_and_one_call(server, upstream, run, count, stream):
 def test_a_refused_call_costs_no_more(server, upstream, stream):
     """A request that nobody admits (its tiers are isolated) makes no call at all."""
     for tier in ("fast", "standard"):
-        server.ask_state("isolate", tier)
+        server.ask_state("order", Order(tier, "isolate"))
     calls_before = len(upstream.log)
     try:
         hows = asyncio.run(one_by_one(server, f"isolated-{stream}", stream=stream))
     finally:
         for tier in ("fast", "standard"):
-            server.ask_state("restore", tier)
+            server.ask_state("order", Order(tier, "restore"))
 
     assert hows == [How.REFUSED] * ALONE
     assert len(upstream.log) == calls_before

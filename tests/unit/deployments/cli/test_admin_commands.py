@@ -20,6 +20,7 @@ from deployments.cli.server_client import KEY, LINES_MAX, ServerClient, plain
 from deployments.config.config_errors import ConfigError
 from deployments.state.history import RequestQuery
 from deployments.ui.timeline import tell
+from reliability.admission.events import Order
 from reliability.types import Prefilled
 from tests.support.room_rig import Rig, attempt, browse, report
 from tests.support.run_values import request_of, run_of
@@ -92,7 +93,7 @@ def test_status_shows_how_far_a_prompt_is_read(run, rig, capsys):
 def test_status_fails_where_no_tier_can_answer(run, rig, capsys):
     """So that a script sees it."""
     for tier in rig.tiers:
-        rig.here.actor.isolate(tier)
+        rig.here.actor.order(Order(tier, "isolate"))
     rig.overview.state.health = rig.here.actor._health()
 
     assert run("status") == 1

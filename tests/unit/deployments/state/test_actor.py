@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from deployments.state.records import Query, StateStep, TurnItem
 from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy
 from reliability.admission.breaker import BreakerConfig, Phase
-from reliability.admission.events import Charge, Progress
+from reliability.admission.events import Charge, Order, Progress
 from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.support.incarnations import (
@@ -97,7 +97,7 @@ def test_a_lost_grant_is_charged_what_it_used_and_leaves_an_incident(tmp_path, m
         driver.actor = life(tmp_path, clock=clock)
         clock.wait(31)
     if meanwhile == "operator":
-        driver.actor.restore("fast")
+        driver.actor.order(Order("fast", "restore"))
     items = (Charge(key="k", session="t", tokens=1),) if meanwhile == "charge" else ()
     driver.step(items, (ask(session="t"),) if meanwhile == "ask" else ())
     driver.put(settled(grant, 1))
@@ -181,17 +181,17 @@ def test_a_tier_is_opened_and_closed_by_hand(tmp_path):
     for grant in driver.granted(ask(), ask()):
         driver.put(settled(grant, 0, Verdict.FAILURE))
     assert driver.ask(ask())[0].rejected_by is RejectedBy.OPEN
-    driver.actor.close_breaker("fast")
+    driver.actor.order(Order("fast", "close"))
     driver.actor = life(tmp_path)
     (grant,) = driver.granted(ask())
     driver.put(settled(grant, 0, Verdict.FAILURE))
     assert len(driver.granted(ask())) == 1
 
-    driver.actor.isolate("fast")
-    driver.actor.close_breaker("fast")
+    driver.actor.order(Order("fast", "isolate"))
+    driver.actor.order(Order("fast", "close"))
     driver.actor = life(tmp_path)
     assert driver.ask(ask())[0].rejected_by is RejectedBy.ISOLATED
-    driver.actor.restore("fast")
+    driver.actor.order(Order("fast", "restore"))
     assert len(driver.granted(ask())) == 1
     orders = [(one["reason"], one["tier"]) for one in driver.actor.browse(Query(kind="operator"))]
     assert orders == [("restore", "fast"), ("close", "fast"), ("isolate", "fast"), ("close", "fast")]

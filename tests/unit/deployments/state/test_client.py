@@ -16,6 +16,7 @@ from deployments.state.client import RequestState, State, folder_of
 from deployments.state.link import CALL_S
 from deployments.state.records import StateLimits, TurnItem
 from reliability.admission.admit import RejectedBy, Rejection
+from reliability.admission.events import Order
 from reliability.admission.request import AdmissionRequest
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
@@ -221,7 +222,7 @@ async def test_a_barred_call_costs_nothing(tmp_path, window):
         rejection = await request(state).admit(ask())
         assert isinstance(rejection, Rejection)
         assert [load.window for load in rejection.windows] == [window]
-        await state.isolate("cloud")
+        await state.order(Order("cloud", "isolate"))
         assert (await request(state).admit(ask(tier="cloud"))).rejected_by is RejectedBy.ISOLATED
         await asyncio.sleep(1)
         assert await state.session("k", S0) is None

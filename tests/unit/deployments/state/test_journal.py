@@ -19,7 +19,7 @@ from deployments.state.journal import Superseded, _read_journal
 from deployments.state.records import Query
 from reliability.admission import events as replay
 from reliability.admission.breaker import Phase
-from reliability.admission.events import Charge
+from reliability.admission.events import Charge, Order
 from reliability.types import Verdict
 from tests.support.incarnations import (
     CONFIG,
@@ -93,9 +93,12 @@ class JournalMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.clock.wait(seconds)
 
-    @rule(which=st.sampled_from(["isolate", "restore", "close_breaker", "reset"]))
+    @rule(which=st.sampled_from(["isolate", "restore", "close", "reset"]))
     def operate(self, which: str) -> None:
-        getattr(self.driver.actor, which)(*(["k", "a"] if which == "reset" else ["fast"]))
+        if which == "reset":
+            self.driver.actor.reset("k", "a")
+        else:
+            self.driver.actor.order(Order("fast", which))
 
     @rule(other=st.booleans())
     def configure(self, other: bool) -> None:
@@ -193,7 +196,7 @@ def test_the_former_owner_changes_nothing(tmp_path):
     for attempt in (
         lambda: old.put(settled(grant)),
         lambda: old.ask(ask()),
-        lambda: old.actor.isolate("fast"),
+        lambda: old.actor.order(Order("fast", "isolate")),
         lambda: old.actor.reset("k", "s"),
         lambda: old.actor.configure(OTHER),
         lambda: old.actor._journal.trim(1e12),
