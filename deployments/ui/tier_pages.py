@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from deployments.api.admin import ORDERS
 from deployments.api.responses import json_response
 from deployments.errors import ApiError
 from deployments.state.records import Query
@@ -21,7 +20,7 @@ from deployments.ui.page_auth import Visit
 from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
 from reliability.admission.events import Order
 
-WORDS: dict[str, str] = {**ORDERS, "download": "download_started"}
+WORDS = {"isolate": "isolated", "restore": "restored", "close": "closed", "download": "download_started"}
 WEEK_S = 7 * 86_400.0
 TRANSITIONS_MAX = 500
 RANKS = {"unknown": 0, "normal": 1, "warn": 2, "critical": 3}
