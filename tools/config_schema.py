@@ -59,14 +59,17 @@ def _build_condition(key: str, value: str, then: dict[str, Any]) -> dict[str, An
 
 
 def _make_readable(schema: Any) -> Any:
-    """Drop the titles that pydantic makes of the keys' names, which an editor shows anyway; and choose the schema of a
-    tier by its kind, so that an editor names the wrong key in it and not only the tier."""
+    """Drop the titles that pydantic makes of the keys' names, which an editor shows anyway; choose the schema of a
+    tier by its kind, so that an editor names the wrong key in it and not only the tier; and write each description,
+    which is a docstring, as one line."""
     if isinstance(schema, list):
         return [_make_readable(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "discriminator" in schema:
         return _choose_by_kind(schema["discriminator"]["propertyName"], schema["discriminator"]["mapping"])
+    if isinstance(words := schema.get("description"), str):
+        schema = schema | {"description": " ".join(words.split())}
     return {key: _make_readable(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
 
 

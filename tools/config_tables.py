@@ -86,7 +86,7 @@ def _render_table(section: Section) -> str:
 
 
 def _escape_cell(words: str | None) -> str:
-    return (words or "").replace("|", "\\|")
+    return " ".join((words or "").split()).replace("|", "\\|")
 
 
 def _without_null(schema: dict[str, Any], default: Any) -> dict[str, Any]:

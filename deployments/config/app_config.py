@@ -1,8 +1,8 @@
 """The whole typed configuration: the `args` of `serve_config.yaml`, and the relations between its keys.
 
-`load(raw)` turns every mistake into one `ConfigError` whose one line names the key. What a key means stands in its
-`description`, once: docs/configuration.md and docs/serve_config.schema.json are written from here (`make docs`). The
-`user_config` of a deployment is a patch to its part of these args, applied live: `patch` merges and checks it.
+`load(raw)` turns every mistake into one `ConfigError` whose one line names the key. What a key means stands in the
+docstring below it, once: docs/configuration.md and docs/serve_config.schema.json are written from here (`make docs`).
+The `user_config` of a deployment is a patch to its part of these args, applied live: `patch` merges and checks it.
 """
 
 from __future__ import annotations
@@ -28,86 +28,62 @@ RESERVED_NAMES = frozenset({"auto"})
 class StateConfig(Section):
     """What the state actor keeps, where and for how long: budgets, breakers, sessions, reports, incidents."""
 
-    path: str | None = Field(
-        default=None,
-        min_length=1,
-        description="the folder of the journal; not set: the application's own in the user's state directory. Two "
-        "servers on one machine need one each",
-    )
-    reports_max: int = Field(
-        default=100_000,
-        ge=1,
-        le=1_000_000,
-        description="reports of finished requests that are kept, for as many days as incidents are",
-    )
-    sessions_max: int = Field(default=10_000, ge=1, le=10_000_000, description="sessions that are remembered")
-    session_ttl_s: float = Field(
-        default=86_400.0, ge=1, le=10**8, description="an idle session is forgotten after this, and its budget with it"
-    )
-    incidents_max: int = Field(default=100_000, ge=1, le=10_000_000, description="incidents that are kept")
-    incidents_days: float = Field(default=30.0, gt=0, le=3650, description="and for how many days")
-    journal_bytes_max: int = Field(
-        default=268_435_456,
-        ge=1_048_576,
-        le=10**12,
-        description="the size of the journal's file; the oldest incidents, reports and responses leave first",
-    )
-    responses_bytes_max: int = Field(
-        default=67_108_864,
-        ge=0,
-        le=10**12,
-        description="what responses of `/v1/responses` take that are kept to go on from, compressed: prompts and "
-        "answers, in the journal; the oldest leave first; 0: none is kept",
-    )
-    responses_ttl_s: float = Field(default=86_400.0, ge=1, le=10**8, description="and for how many seconds each")
+    path: str | None = Field(default=None, min_length=1)
+    """the folder of the journal; not set: the application's own in the user's state directory. Two servers on one
+    machine need one each"""
+    reports_max: int = Field(default=100_000, ge=1, le=1_000_000)
+    """reports of finished requests that are kept, for as many days as incidents are"""
+    sessions_max: int = Field(default=10_000, ge=1, le=10_000_000)
+    """sessions that are remembered"""
+    session_ttl_s: float = Field(default=86_400.0, ge=1, le=10**8)
+    """an idle session is forgotten after this, and its budget with it"""
+    incidents_max: int = Field(default=100_000, ge=1, le=10_000_000)
+    """incidents that are kept"""
+    incidents_days: float = Field(default=30.0, gt=0, le=3650)
+    """and for how many days"""
+    journal_bytes_max: int = Field(default=268_435_456, ge=1_048_576, le=10**12)
+    """the size of the journal's file; the oldest incidents, reports and responses leave first"""
+    responses_bytes_max: int = Field(default=67_108_864, ge=0, le=10**12)
+    """what responses of `/v1/responses` take that are kept to go on from, compressed: prompts and answers, in the
+    journal; the oldest leave first; 0: none is kept"""
+    responses_ttl_s: float = Field(default=86_400.0, ge=1, le=10**8)
+    """and for how many seconds each"""
 
 
 class ServerConfig(Section):
     """The HTTP side: names, bounds of a request, who may ask."""
 
-    aliases: dict[str, str] = Field(
-        default_factory=dict,
-        max_length=256,
-        description="model names that clients send, or patterns of them, to tiers or `auto`: `gpt-4o: standard`, "
-        "`claude-haiku*: fast`. Names of Claude and GPT that stand in none of them are `auto`",
-    )
-    body_bytes_max: int = Field(default=10_485_760, ge=1024, le=268_435_456, description="a larger body is a 413")
-    body_s: float = Field(
-        default=30.0,
-        gt=0,
-        le=3600,
-        description="a body may take this long, and a second more for each 32 KiB of it; a slower one is a 408",
-    )
-    keepalive_s: float = Field(default=10.0, gt=0, le=300, description="silence in a stream before a comment is sent")
-    timeouts: Timeouts = Field(default=Timeouts(), description="the timeouts of tiers that have none of their own")
-    attempts_max: int = Field(default=8, ge=1, le=64, description="calls to tiers for one request")
-    router_replicas: int = Field(default=1, ge=1, le=64, description="replicas of the Router")
-    deadline_s: float = Field(default=900.0, gt=0, le=86400, description="one request, over all its attempts")
-    max_ongoing_requests: int = Field(
-        default=256, ge=1, le=100_000, description="requests that one replica of the Router has at once"
-    )
+    aliases: dict[str, str] = Field(default_factory=dict, max_length=256)
+    """model names that clients send, or patterns of them, to tiers or `auto`: `gpt-4o: standard`, `claude-haiku*:
+    fast`. Names of Claude and GPT that stand in none of them are `auto`"""
+    body_bytes_max: int = Field(default=10_485_760, ge=1024, le=268_435_456)
+    """a larger body is a 413"""
+    body_s: float = Field(default=30.0, gt=0, le=3600)
+    """a body may take this long, and a second more for each 32 KiB of it; a slower one is a 408"""
+    keepalive_s: float = Field(default=10.0, gt=0, le=300)
+    """silence in a stream before a comment is sent"""
+    timeouts: Timeouts = Timeouts()
+    """the timeouts of tiers that have none of their own"""
+    attempts_max: int = Field(default=8, ge=1, le=64)
+    """calls to tiers for one request"""
+    router_replicas: int = Field(default=1, ge=1, le=64)
+    """replicas of the Router"""
+    deadline_s: float = Field(default=900.0, gt=0, le=86400)
+    """one request, over all its attempts"""
+    max_ongoing_requests: int = Field(default=256, ge=1, le=100_000)
+    """requests that one replica of the Router has at once"""
     api_keys_file: str | None = Field(
         default=None, min_length=1, description='a YAML file of API keys: docs/operations.md, "API keys"'
     )
-    api_keys_env: VariableName = Field(
-        default="MLX_STACK_API_KEYS",
-        description="the environment variable that holds API keys: `NAME:KEY,NAME:KEY:admin,NAME:KEY:local-only`",
-    )
-    allow_open: bool = Field(
-        default=False,
-        strict=True,
-        description="without API keys, listen on other interfaces than loopback all the same",
-    )
-    keep_awake: Literal["requests", "always", "never"] = Field(
-        default="requests",
-        description="when a Mac on mains power is kept from idle sleep: while requests run and five minutes longer, "
-        "always, or never",
-    )
-    cors_origins: tuple[str, ...] = Field(
-        default=(),
-        max_length=64,
-        description="web pages that may ask, besides this machine's own: `[https://app.example.com]`",
-    )
+    api_keys_env: VariableName = "MLX_STACK_API_KEYS"
+    """the environment variable that holds API keys: `NAME:KEY,NAME:KEY:admin,NAME:KEY:local-only`"""
+    allow_open: bool = Field(default=False, strict=True)
+    """without API keys, listen on other interfaces than loopback all the same"""
+    keep_awake: Literal["requests", "always", "never"] = "requests"
+    """when a Mac on mains power is kept from idle sleep: while requests run and five minutes longer, always, or
+    never"""
+    cors_origins: tuple[str, ...] = Field(default=(), max_length=64)
+    """web pages that may ask, besides this machine's own: `[https://app.example.com]`"""
 
     @field_validator("cors_origins")
     @classmethod
@@ -122,45 +98,47 @@ class ServerConfig(Section):
 class EvaluateConfig(Section):
     """What `mlx-stack-serve evaluate` holds a tier against. The server itself doesn't read it."""
 
-    tasks_passed_min: float = Field(
-        default=0.6, ge=0, le=1, description="share of whole tasks that are passed, at least"
-    )
-    calls_right_min: float = Field(default=0.8, ge=0, le=1, description="share of right tool calls, at least")
-    first_token_s_max: float = Field(default=10.0, gt=0, description="seconds until the first token, at most")
-    tokens_s_min: float = Field(default=5.0, ge=0, description="tokens a second once it writes, at least")
-    prompt_tokens: int = Field(
-        default=1024, ge=16, le=1_000_000, description="the prompt's length at which the two speeds are held against it"
-    )
+    tasks_passed_min: float = Field(default=0.6, ge=0, le=1)
+    """share of whole tasks that are passed, at least"""
+    calls_right_min: float = Field(default=0.8, ge=0, le=1)
+    """share of right tool calls, at least"""
+    first_token_s_max: float = Field(default=10.0, gt=0)
+    """seconds until the first token, at most"""
+    tokens_s_min: float = Field(default=5.0, ge=0)
+    """tokens a second once it writes, at least"""
+    prompt_tokens: int = Field(default=1024, ge=16, le=1_000_000)
+    """the prompt's length at which the two speeds are held against it"""
 
 
 class TelemetryConfig(Section):
     """What is sent to others about the requests: nothing, unless it is asked for."""
 
-    traces: bool = Field(
-        default=False,
-        strict=True,
-        description="each request's spans go to an OTLP collector, over HTTP: where, and how, say OpenTelemetry's own "
-        "variables, `OTEL_EXPORTER_OTLP_ENDPOINT` first (not set: `http://localhost:4318`). Needs `pip install "
-        "'mlx-stack-serve[otel]'`",
-    )
+    traces: bool = Field(default=False, strict=True)
+    """each request's spans go to an OTLP collector, over HTTP: where, and how, say OpenTelemetry's own variables,
+    `OTEL_EXPORTER_OTLP_ENDPOINT` first (not set: `http://localhost:4318`). Needs `pip install
+    'mlx-stack-serve[otel]'`"""
 
 
 class RouterConfig(Section):
     """The Router's part of the configuration: what its `user_config` may patch."""
 
-    reliability: ReliabilityConfig = Field(default=ReliabilityConfig(), description="what is checked, bounded, retried")
-    server: ServerConfig = Field(default=ServerConfig(), description="the HTTP side")
+    reliability: ReliabilityConfig = ReliabilityConfig()
+    """what is checked, bounded, retried"""
+    server: ServerConfig = ServerConfig()
+    """the HTTP side"""
 
 
 class AppConfig(RouterConfig):
     """All of `args`."""
 
-    tiers: dict[Annotated[str, Field(pattern=TIER_NAME)], TierConfig] = Field(
-        min_length=1, max_length=16, description="the tiers by name, one to 16; `auto` is no name for one"
-    )
-    state: StateConfig = Field(default=StateConfig(), description="what is kept, and where")
-    telemetry: TelemetryConfig = Field(default=TelemetryConfig(), description="what is sent to others")
-    evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="when a tier is good enough")
+    tiers: dict[Annotated[str, Field(pattern=TIER_NAME)], TierConfig] = Field(min_length=1, max_length=16)
+    """the tiers by name, one to 16; `auto` is no name for one"""
+    state: StateConfig = StateConfig()
+    """what is kept, and where"""
+    telemetry: TelemetryConfig = TelemetryConfig()
+    """what is sent to others"""
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """when a tier is good enough"""
 
     @model_validator(mode="after")
     def _names_exist(self) -> AppConfig:
