@@ -44,7 +44,7 @@ from deployments.app.keep_awake import KeepAwake
 from deployments.app.router_parts import COUNTED, DIALECTS, WORKER_IMPORTS, LiveConfig, collect_facts
 from deployments.app.stopping import Stopping
 from deployments.config.app_config import AppConfig
-from deployments.graph.node_port import bind_to_node
+from deployments.graph.replica import bind_to_node
 from deployments.graph.scale_to_zero import bypass_cold, extend_timeouts, find_cold
 from deployments.graph.status_poll import TierWatch
 from deployments.memory.view import MemoryView

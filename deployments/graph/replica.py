@@ -12,11 +12,13 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray import serve
+from ray._common.tls_utils import add_port_to_grpc_server
+from ray.serve._private import replica as serve_replica
 
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, ScriptedTierConfig, TierBase
 from deployments.graph.handle import UnavailableTier
-from deployments.graph.node_port import bind_to_node
 from deployments.graph.reconfigure import apply_change, patch_tier
 from deployments.memory.lease import ReplicaLease
 from deployments.memory.plan import MemoryPlan
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from deployments.tiers.hosted.hosted_tier import HostedTier
 
 IDLE_NET_S = 3600.0
+ALL = "[::]:"
 
 
 def make_tier(name: str, config: TierBase, cloud: CloudFallback, room: Room | None = None) -> Tier:
@@ -201,3 +204,18 @@ class TierReplica:
 def _lease(tier: str, memory: MemoryPlan, on_level: Callable[[Level], None]) -> ReplicaLease:
     context = serve.get_replica_context()
     return ReplicaLease(memory, context.app_name, tier, context.replica_id.unique_id, on_level)
+
+
+def bind_to_node() -> None:
+    """Let this process's replica listen for calls on its node's address alone (docs/decisions/081). Call it in the
+    replica's `__init__`: Serve (`ray/serve/_private/replica.py`) binds the port to all interfaces, without an option,
+    once its class is made. Raises RuntimeError: a later Ray binds it in another way."""
+    host = ray.util.get_node_ip_address()
+    own = f"[{host}]:" if ":" in host else f"{host}:"
+
+    def add_own_port(server: Any, address: str) -> Any:
+        return add_port_to_grpc_server(server, own + address.removeprefix(ALL) if address.startswith(ALL) else address)
+
+    if not hasattr(serve_replica, "add_port_to_grpc_server"):
+        raise RuntimeError("this Ray binds a replica's port in another way: a Ray of 2.60 is needed")
+    serve_replica.add_port_to_grpc_server = add_own_port

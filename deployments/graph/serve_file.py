@@ -96,21 +96,15 @@ def _read_document(path: Path) -> dict[str, Any]:
 def _check_keys(document: Mapping[str, Any]) -> None:
     _refuse_unknown_keys("", document, ServeDeploySchema)
     options = document.get("http_options", {})
-    if not isinstance(options, Mapping):
-        raise ConfigError("http_options: a mapping is needed")
-    _refuse_unknown_keys("http_options.", options, HTTPOptionsSchema)  # a misspelt TLS key: API keys in clear
+    _refuse_unknown_keys("http_options", options, HTTPOptionsSchema)  # a misspelt TLS key: API keys in clear
     for i, application in enumerate(document["applications"]):
-        at = f"applications.{i}."
-        if not isinstance(application, Mapping):
-            raise ConfigError(f"{at[:-1]}: a mapping is needed")
+        at = f"applications.{i}"
         _refuse_unknown_keys(at, application, ServeApplicationSchema)
         deployments = application.get("deployments") or []
         if not isinstance(deployments, list):
-            raise ConfigError(f"{at}deployments: a list is needed")
+            raise ConfigError(f"{at}.deployments: a list is needed")
         for j, deployment in enumerate(deployments):
-            if not isinstance(deployment, Mapping):
-                raise ConfigError(f"{at}deployments.{j}: a mapping is needed")
-            _refuse_unknown_keys(f"{at}deployments.{j}.", deployment, DeploymentSchema)
+            _refuse_unknown_keys(f"{at}.deployments.{j}", deployment, DeploymentSchema)
 
 
 def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
@@ -134,11 +128,14 @@ def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
     return schema
 
 
-def _refuse_unknown_keys(at: str, section: Mapping[str, Any], schema: Any) -> None:
+def _refuse_unknown_keys(at: str, section: Any, schema: Any) -> None:
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{at}: a mapping is needed")
     allowed = schema.model_fields
     for key in section:
         if key not in allowed:
-            raise ConfigError(f"{at}{key}: unknown key; allowed here: {', '.join(sorted(allowed))}")
+            path = f"{at}.{key}" if at else key
+            raise ConfigError(f"{path}: unknown key; allowed here: {', '.join(sorted(allowed))}")
 
 
 def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) -> ServerConfig:

@@ -14,7 +14,7 @@ from typing import Any
 
 from deployments.memory import nodes
 from deployments.memory.plan import MemoryPlan
-from deployments.memory.sensors.process_footprint import read_footprint
+from deployments.memory.sensors.macos import read_footprint
 from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_error, log_info
 from reliability.memory.leases import LeaseAnswer

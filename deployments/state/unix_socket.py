@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from deployments.running.folder import base_folder
 from deployments.running.own_folder import make_own
@@ -99,7 +99,7 @@ class StepListener:
         with router, router.makefile("rb") as frames, suppress(OSError, struct.error):  # the Router is gone
             try:
                 _refuse_foreigner(router)
-            except _Foreigner as error:
+            except PermissionError as error:
                 log_error("state_socket_foreigner", error)
                 return
             while True:
@@ -169,33 +169,17 @@ class SocketActor:
             streams[1].close()
 
 
-class _Foreigner(PermissionError):
-    """The process at the other end belongs to another user."""
-
-
-class _Peered(Protocol):
-    """A socket, or what asyncio gives out of one."""
-
-    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
-        """Read an option."""
-
-
-def _refuse_foreigner(peer: _Peered) -> None:
-    """Return where the process at the other end belongs to this user. Raises _Foreigner; OSError where it is gone."""
-    user = _find_user(peer)
-    if user != os.geteuid():
-        raise _Foreigner(f"the process at the other end belongs to user {user}, not to user {os.geteuid()}")
-
-
-def _find_user(peer: _Peered) -> int:
-    """Return the user of the process at the other end."""
+def _refuse_foreigner(peer: Any) -> None:
+    """Return where the process at the other end belongs to this user. Raises PermissionError; OSError where it is gone.
+    `peer`: a socket, or what asyncio gives out of one."""
     if sys.platform == "darwin":
         version, user = _XUCRED.unpack_from(peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, _XUCRED_BYTES))
         if version != 0:
-            raise _Foreigner(f"the kernel's struct xucred has version {version}, not 0")
-        return int(user)
-    _, user, _ = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    return int(user)
+            raise PermissionError(f"the kernel's struct xucred has version {version}, not 0")
+    else:
+        _, user, _ = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    if user != os.geteuid():
+        raise PermissionError(f"the process at the other end belongs to user {user}, not to user {os.geteuid()}")
 
 
 def _frame(data: bytes) -> bytes:

@@ -56,6 +56,7 @@ def _build_environment() -> Environment:
     )
     made.filters.update(FILTERS)
     made.globals["version"] = __version__
+    made.globals["parts"] = made.get_template("parts.html").module
     return made
 
 

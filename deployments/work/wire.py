@@ -204,12 +204,9 @@ def _unpack_named(packed: tuple[str, bytes] | None) -> Any:
 
 
 def _join_pairs(pairs: list[tuple[str, str]]) -> Mapping[str, str]:
-    unique = dict(pairs)
-    return (
-        unique
-        if len(unique) == len(pairs)
-        else Headers(raw=[(n.encode("latin-1"), v.encode("latin-1")) for n, v in pairs])
-    )
+    if len(unique := dict(pairs)) == len(pairs):
+        return unique
+    return Headers(raw=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs])
 
 
 # -- classes that are no dataclasses ---------------------------------------------------------------------------

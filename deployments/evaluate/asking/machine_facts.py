@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from deployments.memory.sensors.computing import find_computing
-from deployments.memory.sensors.process_footprint import read_footprint
+from deployments.memory.sensors.macos import read_footprint
 from deployments.models.weights import versions
 
 PACKAGES = ("mlx-stack-serve", "mlx", "mlx-lm", "ray", "llguidance", "transformers", "tokenizers", "gguf", "httpx")

@@ -1,4 +1,5 @@
-"""The sensor for macOS, from the kernel's own calls. Written from Apple's headers and tested with fakes, not run.
+"""The sensor for macOS, and what one process holds, from the kernel's own calls. Written from Apple's headers and tested
+with fakes, not run (tests/mac/assumptions.py).
 
 Free memory is no source: a healthy Mac keeps little of it, and the kernel's level (1 normal, 2 warn, 4 critical) knows
 what the compressor can still do. `wake_by` opens libdispatch's memory-pressure source, which may come later than the
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +25,7 @@ _LEVELS = (1, 2, 4)
 _HOST_VM_INFO64 = 4
 # DISPATCH_MEMORYPRESSURE_NORMAL | WARN | CRITICAL
 _ALL_PRESSURES = 1 | 2 | 4
+_RUSAGE_INFO_V0 = 0
 
 
 class MacosSensor(Sensor):
@@ -123,3 +127,38 @@ class SystemKernel:
         lib.dispatch_resume.argtypes = [ctypes.c_void_p]
         lib.dispatch_resume(source)
         self._kept += [source, callback, kind]
+
+
+class _RusageInfo(ctypes.Structure):
+    """`struct rusage_info_v0` of <sys/resource.h>: a UUID of 16 bytes, then ten counters of 8."""
+
+    _fields_ = (
+        ("uuid", ctypes.c_uint8 * 16),
+        ("counters", ctypes.c_uint64 * 7),  # times, wake-ups, page-ins, wired and resident size
+        ("phys_footprint", ctypes.c_uint64),
+        ("start_and_end", ctypes.c_uint64 * 2),
+    )
+
+
+_Rusage = Callable[[int, int, "ctypes._Pointer[_RusageInfo]"], int]
+
+
+def read_footprint(pid: int | None = None, *, system: str = sys.platform, rusage: _Rusage | None = None) -> int | None:
+    """Return the bytes that a process holds, by default this one: on macOS `ri_phys_footprint`, which has the GPU's
+    part, elsewhere resident memory; None where it is gone or may not be seen. `rusage` is the kernel's call."""
+    pid = pid or os.getpid()
+    if system == "darwin":
+        info, read = _RusageInfo(), rusage or _load_rusage()
+        if not read(pid, _RUSAGE_INFO_V0, ctypes.pointer(info)):  # 0: it has been read
+            return int(info.phys_footprint)
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def _load_rusage() -> _Rusage:
+    call = ctypes.CDLL(None).proc_pid_rusage
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.POINTER(_RusageInfo)]
+    call.restype = ctypes.c_int
+    return call

@@ -27,7 +27,6 @@ from deployments.state.unix_socket import (
     QUESTION,
     SocketActor,
     StepListener,
-    _Foreigner,
     _Question,
     _refuse_foreigner,
     find_socket_folder,
@@ -255,7 +254,7 @@ def test_another_users_process_is_not(monkeypatch):
     mine = os.geteuid()
     monkeypatch.setattr(unix_socket.os, "geteuid", lambda: mine + 1)
     here, there = socket.socketpair(socket.AF_UNIX)
-    with here, there, pytest.raises(_Foreigner, match=f"belongs to user {mine}, not to user {mine + 1}"):
+    with here, there, pytest.raises(PermissionError, match=f"belongs to user {mine}, not to user {mine + 1}"):
         _refuse_foreigner(here)
 
 
@@ -275,7 +274,7 @@ def test_macos_says_it_in_its_own_way(monkeypatch):
     """The same answers; another version of the struct is no answer."""
     monkeypatch.setattr(sys, "platform", "darwin")
     _refuse_foreigner(Mac(0, os.geteuid()))
-    with pytest.raises(_Foreigner, match="belongs to user"):
+    with pytest.raises(PermissionError, match="belongs to user"):
         _refuse_foreigner(Mac(0, os.geteuid() + 1))
-    with pytest.raises(_Foreigner, match="version 1"):
+    with pytest.raises(PermissionError, match="version 1"):
         _refuse_foreigner(Mac(1, os.geteuid()))

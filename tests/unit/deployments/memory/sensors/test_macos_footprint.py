@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from deployments.memory.monitor import _count_held_bytes
-from deployments.memory.sensors.process_footprint import _RusageInfo, read_footprint
+from deployments.memory.sensors.macos import _RusageInfo, read_footprint
 
 MIB = 1024 * 1024
 
