@@ -1,5 +1,5 @@
-"""The sensor for macOS, and what one process holds, from the kernel's own calls. Written from Apple's headers and tested
-with fakes, not run (tests/mac/assumptions.py).
+"""The sensor for macOS, and what one process holds, from the kernel's own calls. Written from Apple's headers and
+tested with fakes, not run (tests/mac/assumptions.py).
 
 Free memory is no source: a healthy Mac keeps little of it, and the kernel's level (1 normal, 2 warn, 4 critical) knows
 what the compressor can still do. `wake_by` opens libdispatch's memory-pressure source, which may come later than the
