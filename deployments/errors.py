@@ -13,9 +13,9 @@ from typing import Any
 from reliability.escalation.decisions import Refuse
 from reliability.types import RefuseCode
 
-RETRY_AFTER_S_MAX = 86_400.0
-BACK_S = 5.0  # where no time is reported: as long as a breaker that has just opened leaves its tier alone
-INVALID, SERVER = "invalid_request_error", "server_error"
+_RETRY_AFTER_S_MAX = 86_400.0
+_BACK_S = 5.0  # where no time is reported: as long as a breaker that has just opened leaves its tier alone
+_INVALID, _SERVER = "invalid_request_error", "server_error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ class _ErrorRow:
     refusal: RefuseCode | None = None
 
 
-def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = INVALID) -> _ErrorRow:
+def _stays(status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = _INVALID) -> _ErrorRow:
     return _ErrorRow(status=status, type=type, meaning=meaning, refusal=refusal)
 
 
 def _passes(
-    status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = SERVER, after_s: float = BACK_S
+    status: int, meaning: str, refusal: RefuseCode | None = None, *, type: str = _SERVER, after_s: float = _BACK_S
 ) -> _ErrorRow:
     return _ErrorRow(status=status, type=type, meaning=meaning, retry=True, retry_after_s=after_s, refusal=refusal)
 
@@ -60,7 +60,7 @@ TABLE: dict[str, _ErrorRow] = {
     ),
     "method_not_allowed": _stays(405, "wrong HTTP method"),
     "request_timeout": _passes(
-        408, "the headers or the body came too slowly (`server.body_s`)", type=INVALID, after_s=1.0
+        408, "the headers or the body came too slowly (`server.body_s`)", type=_INVALID, after_s=1.0
     ),
     "body_too_large": _stays(413, "the body is over `server.body_bytes_max`"),
     "loop_detected": _stays(
@@ -116,11 +116,11 @@ TABLE: dict[str, _ErrorRow] = {
     "stream_broken": _passes(502, "the answer broke off after its first bytes had been sent", RefuseCode.BROKEN_STREAM),
 }
 
-OF_REFUSAL = {row.refusal: code for code, row in TABLE.items() if row.refusal is not None}
+_OF_REFUSAL = {row.refusal: code for code, row in TABLE.items() if row.refusal is not None}
 
 # Agents condense their history where they read that it is too long, and they read it in the words of OpenAI and vLLM:
 # litellm (and with it OpenHands and CrewAI) looks for the first half of this, Hermes for the second; none for the code.
-TOO_LONG = "; this model's maximum context length is smaller than the prompt: reduce the length of the messages"
+_TOO_LONG = "; this model's maximum context length is smaller than the prompt: reduce the length of the messages"
 
 
 class ApiError(Exception):
@@ -161,7 +161,7 @@ class ApiError(Exception):
             out["x-should-retry"] = "false"
         elif self.retry_after_s is not None:
             # In this order `max` also makes a second of what is no number.
-            out["retry-after"] = str(math.ceil(min(max(1.0, self.retry_after_s), RETRY_AFTER_S_MAX)))
+            out["retry-after"] = str(math.ceil(min(max(1.0, self.retry_after_s), _RETRY_AFTER_S_MAX)))
         return out
 
 
@@ -172,6 +172,6 @@ def refuse(path: str, words: str, code: str = "invalid_request") -> ApiError:
 
 def from_refusal(refusal: Refuse) -> ApiError:
     """Make the client's view of a refusal."""
-    code = OF_REFUSAL[refusal.code]
-    message = refusal.message + (TOO_LONG if refusal.code is RefuseCode.CONTEXT_LENGTH else "")
+    code = _OF_REFUSAL[refusal.code]
+    message = refusal.message + (_TOO_LONG if refusal.code is RefuseCode.CONTEXT_LENGTH else "")
     return ApiError(code, message, param=refusal.param, retry_after_s=refusal.retry_after_s)

@@ -21,19 +21,19 @@ from ray.exceptions import RayActorError, RayTaskError
 from deployments.config.config_errors import ConfigError
 
 LOG = logging.getLogger("ray.serve")
-FIELD_CHARS_MAX = 300
-STACK_FRAMES_MAX = 30
-CAUSES_MAX = 4
+_FIELD_CHARS_MAX = 300
+_STACK_FRAMES_MAX = 30
+_CAUSES_MAX = 4
 # What `logging` refuses as a field, what Ray puts in itself, and what it reads as a command.
-TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {
+_TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "exc_text", "message", "stack_info", "taskName", "timestamp_ns", "_ray_timestamp_ns"),
     *("job_id", "worker_id", "node_id", "actor_id", "actor_name", "task_id", "task_name", "task_func_name"),
     *("application", "component_id", "component_name", "deployment", "replica", "route"),
     *("log_to_stderr", "ray_serve_extra_fields", "serve_access_log", "skip_context_filter"),
 }
-REQUEST_ID = "request_id"  # Ray puts it before the words of a line of text, as it is
+_REQUEST_ID = "request_id"  # Ray puts it before the words of a line of text, as it is
 # They speak of files, sockets, processes and configuration keys, never of a request's content.
-WORDS_ARE_SAFE = (OSError, sqlite3.Error, RayActorError, ConfigError)
+_WORDS_ARE_SAFE = (OSError, sqlite3.Error, RayActorError, ConfigError)
 
 
 def log_info(event: str, **fields: Any) -> None:
@@ -53,7 +53,7 @@ def log_error(event: str, error: BaseException, **fields: Any) -> None:
     """Log one line and the stack of an error that is a bug or a break inside. Never raises."""
     fields |= {"error": type(error).__name__}
     # Ray raises what was raised elsewhere as an instance of both classes, and its words hold the other's whole story.
-    if isinstance(error, WORDS_ARE_SAFE) and not isinstance(error, RayTaskError):
+    if isinstance(error, _WORDS_ARE_SAFE) and not isinstance(error, RayTaskError):
         fields |= {"words": str(error)}
     LOG.error(
         "\n".join([_format_line(event, fields), *_format_stack(error)]), extra=_build_extra(event, fields), stacklevel=2
@@ -107,9 +107,9 @@ def _format_value(value: Any) -> str:
 
 def _build_extra(event: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     given = {"event": event} | {key: value for key, value in fields.items() if value is not None}
-    extra = {f"{key}_" if key in TAKEN else key: _make_loggable(value) for key, value in given.items()}
-    if REQUEST_ID in extra:
-        extra[REQUEST_ID] = _format_value(extra[REQUEST_ID])
+    extra = {f"{key}_" if key in _TAKEN else key: _make_loggable(value) for key, value in given.items()}
+    if _REQUEST_ID in extra:
+        extra[_REQUEST_ID] = _format_value(extra[_REQUEST_ID])
     return extra
 
 
@@ -118,16 +118,16 @@ def _make_loggable(value: Any) -> str | int | float | bool:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    return str(value)[:FIELD_CHARS_MAX]
+    return str(value)[:_FIELD_CHARS_MAX]
 
 
 def _format_stack(error: BaseException) -> Iterable[str]:
     """Tell where it was raised and by what, without the words of any exception: they may quote the conversation."""
     cause: BaseException | None = error
-    for depth in range(CAUSES_MAX):
+    for depth in range(_CAUSES_MAX):
         if cause is None:
             return
         yield f"{'caused by ' if depth else ''}{type(cause).__module__}.{type(cause).__qualname__}, raised at"
-        for frame in traceback.extract_tb(cause.__traceback__)[-STACK_FRAMES_MAX:]:
+        for frame in traceback.extract_tb(cause.__traceback__)[-_STACK_FRAMES_MAX:]:
             yield f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)

@@ -22,20 +22,20 @@ from deployments.memory.plan import MemoryPlan
 from deployments.models.needs import plan_of
 
 # Streams that a hosted or scripted tier may have open at once on one replica.
-STREAMS_MAX = 256
+_STREAMS_MAX = 256
 # Room above the engine's own queue, so that it is the engine that says "full", with a Retry-After.
-ADMISSION_SLACK = 8
-HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 30.0}
+_ADMISSION_SLACK = 8
+_HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 30.0}
 # Serve ends a replica's streams this long after it was asked to stop.
-SHUTDOWN = {"graceful_shutdown_wait_loop_s": 0.1, "graceful_shutdown_timeout_s": 10.0}
+_SHUTDOWN = {"graceful_shutdown_wait_loop_s": 0.1, "graceful_shutdown_timeout_s": 10.0}
 # How fast Serve follows the policy. A cut for want of memory must not wait for Serve's ten minutes; that a lull doesn't
 # end replicas is the policy's part (`deployments/memory/autoscaling.py`).
-PACE = {"upscale_delay_s": 10.0, "downscale_delay_s": 15.0}
+_PACE = {"upscale_delay_s": 10.0, "downscale_delay_s": 15.0}
 # Serve's default for the time over which it averages requests, and the least that its reports every 10 s allow.
-WINDOW_S, WINDOW_MIN_S = 30.0, 11.0
+_WINDOW_S, _WINDOW_MIN_S = 30.0, 11.0
 # Replicas share what cores there are: on a small machine Serve's default of one whole core each would leave no room
 # for the Router. Memory, not cores, is what limits models.
-NO_CPUS = {"num_cpus": 0}
+_NO_CPUS = {"num_cpus": 0}
 
 
 def build(args: dict[str, Any]) -> serve.Application:
@@ -52,16 +52,16 @@ def build(args: dict[str, Any]) -> serve.Application:
 def _bind_tier(name: str, tier: TierBase, config: AppConfig, memory: MemoryPlan | None, ask_bytes: int) -> Any:
     if isinstance(tier, MlxTierConfig) and tier.blas_threads is None:
         tier = tier.model_copy(update={"blas_threads": _share_cores(config, os.cpu_count() or 1)})
-    slots = tier.max_running + tier.max_waiting + ADMISSION_SLACK if isinstance(tier, MlxTierConfig) else STREAMS_MAX
+    slots = tier.max_running + tier.max_waiting + _ADMISSION_SLACK if isinstance(tier, MlxTierConfig) else _STREAMS_MAX
     deployment = serve.deployment(TierReplica).options(
         name=name,
         user_config={},
-        ray_actor_options=NO_CPUS | ({"memory": ask_bytes} if ask_bytes else {}),
+        ray_actor_options=_NO_CPUS | ({"memory": ask_bytes} if ask_bytes else {}),
         max_ongoing_requests=slots,
         **_choose_scale(tier),
         **_choose_routing(tier),
-        **HEALTH,
-        **SHUTDOWN,
+        **_HEALTH,
+        **_SHUTDOWN,
     )
     return deployment.bind(name, tier, config.reliability.escalation.cloud_fallback, memory)
 
@@ -85,20 +85,20 @@ def _choose_scale(tier: TierBase) -> dict[str, Any]:
         return {"num_replicas": tier.min_replicas}
     bounds = {"min_replicas": tier.min_replicas, "max_replicas": tier.max_replicas}
     if tier.min_replicas:
-        return {"autoscaling_config": bounds | PACE}
+        return {"autoscaling_config": bounds | _PACE}
     # Serve sees an idle tier when its window holds no request any more, and then waits for the rest.
-    window_s = min(WINDOW_S, max(WINDOW_MIN_S, tier.idle_s))
+    window_s = min(_WINDOW_S, max(_WINDOW_MIN_S, tier.idle_s))
     delays = {"look_back_period_s": window_s, "downscale_to_zero_delay_s": max(0.0, tier.idle_s - window_s)}
-    return {"autoscaling_config": bounds | PACE | delays}
+    return {"autoscaling_config": bounds | _PACE | delays}
 
 
 def _make_router(config: AppConfig) -> Any:
     return serve.deployment(serve.ingress()(Router)).options(
         name=ROUTER,
         user_config={},
-        ray_actor_options=NO_CPUS,
+        ray_actor_options=_NO_CPUS,
         num_replicas=config.server.router_replicas,
         max_ongoing_requests=config.server.max_ongoing_requests,
-        **HEALTH,
-        **SHUTDOWN,
+        **_HEALTH,
+        **_SHUTDOWN,
     )

@@ -73,11 +73,11 @@ from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
 from reliability.types import Event, TierState
 
-NS_PER_S = 1_000_000_000
+_NS_PER_S = 1_000_000_000
 # Where Claude Code looks at its start whether anybody is there.
-ROOTS = ("/", "/api/hello")
-LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
-KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
+_ROOTS = ("/", "/api/hello")
+_LOCAL_ONLY = "the request is local-only: leave X-MLX-Stack-Local-Only out where it may leave this machine"
+_KEY_STAYS = "this API key may not use the cloud: one without the flag local-only may"
 
 
 class Router:
@@ -165,7 +165,7 @@ class Router:
         routes = [
             Route("/health", self.health),
             Route("/ready", self.ready),
-            *(Route(path, self.root) for path in ROOTS),
+            *(Route(path, self.root) for path in _ROOTS),
             *(Route(path, partial(self._count_tokens, spoken), methods=["POST"]) for path, spoken in COUNTED.items()),
             Route("/v1/models", self.models),
             Route("/v1/models/{model:path}", self.model),
@@ -300,9 +300,9 @@ class Router:
     def _make_run(self, call: ChatCall, caller: Caller, local_only: bool) -> Run:
         """Make the record of a call's run. It waits for nothing, and may be made on another thread."""
         request = call.request
-        stays = "" if caller.allow_cloud else KEY_STAYS
+        stays = "" if caller.allow_cloud else _KEY_STAYS
         if local_only:
-            stays = LOCAL_ONLY
+            stays = _LOCAL_ONLY
         expected = build_expected(self._live.now, request, call.toolbox, call.form)
         request, edited = apply_edits(request, call.edits or ())
         limits = self._live.limits
@@ -313,7 +313,7 @@ class Router:
             limits=replace(limits, shorten=limits.shorten or call.shorten),
             edited=edited,
             compaction=call.compaction,
-            deadline_ns=self._clock.now_ns() + int(request.timeout_s * NS_PER_S),
+            deadline_ns=self._clock.now_ns() + int(request.timeout_s * _NS_PER_S),
             key=caller.name,
             hold=hold_of(self._live.now, expected, stream=call.stream),
             stays=stays,

@@ -64,11 +64,11 @@ def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) ->
         kinds={name: tier.kind for name, tier in config.tiers.items()},
         prices={name: price for name, price in prices.items() if price is not None},
         cloud=cloud_tiers(config.tiers),
-        deferring=find_deferring(config.tiers),
+        deferring=_find_deferring(config.tiers),
     )
 
 
-def find_deferring(tiers: Mapping[str, TierBase]) -> frozenset[str]:
+def _find_deferring(tiers: Mapping[str, TierBase]) -> frozenset[str]:
     """Find the tiers that defer tools."""
     return frozenset(n for n, tier in tiers.items() if isinstance(tier, DeferringTier) and tier.tools == "deferred")
 

@@ -21,15 +21,15 @@ from reliability.escalation.decisions import Refuse
 from reliability.types import Event, RefuseCode
 
 # What it takes to start the server again, with a small model: a client that waits so long finds it, or asks again.
-RETRY_S = 15.0
+_RETRY_S = 15.0
 # For the last bytes of an answer, from the moment that it is complete until they are on the wire.
-LAST_BYTES_S = 0.3
+_LAST_BYTES_S = 0.3
 # For what was cut to say so.
-CUT_S = 1.0
+_CUT_S = 1.0
 # How many running requests are shown to whoever looks.
-SHOWN_MAX = 256
-WORDS = "the server is being stopped: ask again when it is back"
-CUT_WORDS = "the server was stopped before the answer was whole: ask again when it is back"
+_SHOWN_MAX = 256
+_WORDS = "the server is being stopped: ask again when it is back"
+_CUT_WORDS = "the server was stopped before the answer was whole: ask again when it is back"
 
 
 @dataclass(slots=True, eq=False)
@@ -62,12 +62,12 @@ class Stopping:
         """Describe the requests that run, the oldest first. Nothing is kept for it: who doesn't ask pays nothing."""
         now_ns, now_s = time.monotonic_ns(), time.time()
         rows = [describe_running(one.run, now_ns=now_ns, now_s=now_s) for one in self._running]
-        return sorted(rows, key=lambda row: float(row["at"]))[:SHOWN_MAX]
+        return sorted(rows, key=lambda row: float(row["at"]))[:_SHOWN_MAX]
 
     async def pass_on(self, run: Run, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
         """Pass the batches of one request on, until they end or the request is cut; then `run.refusal` says so."""
         if self.begun:
-            run.refusal = Refuse(code=RefuseCode.STOPPING, message=WORDS, retry_after_s=RETRY_S)
+            run.refusal = Refuse(code=RefuseCode.STOPPING, message=_WORDS, retry_after_s=_RETRY_S)
             return
         one = _Running(run)
         self._running.add(one)
@@ -82,7 +82,7 @@ class Stopping:
                         break
                     yield batch
             if self._cut and run.finish is None and run.refusal is None:
-                run.refusal = Refuse(code=RefuseCode.STOPPING, message=CUT_WORDS, retry_after_s=RETRY_S)
+                run.refusal = Refuse(code=RefuseCode.STOPPING, message=_CUT_WORDS, retry_after_s=_RETRY_S)
         finally:
             self._running.discard(one)
             if not self._running:
@@ -119,9 +119,9 @@ class Stopping:
                 await self._idle.wait()
         left = self.cut()
         with suppress(TimeoutError):
-            async with asyncio.timeout(CUT_S):
+            async with asyncio.timeout(_CUT_S):
                 await self._idle.wait()
-        await asyncio.sleep(LAST_BYTES_S)
+        await asyncio.sleep(_LAST_BYTES_S)
         return left
 
     def cut(self) -> int:

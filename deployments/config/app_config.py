@@ -17,12 +17,14 @@ from deployments.config.config_errors import ConfigError, first_mistake
 from deployments.config.tier_config import TierConfig, Timeouts
 from reliability.config import ReliabilityConfig, Section, VariableName
 
-TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
+_TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
 # Scheme, host and port in lower case, as browsers send them; no `*` and no `null`, which any page can be.
-ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
+_ORIGIN = re.compile(
+    r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9a-f:.]+\](:[0-9]{1,5})?"
+)
 # The name of the ingress deployment.
 ROUTER = "Router"
-RESERVED_NAMES = frozenset({"auto"})
+_RESERVED_NAMES = frozenset({"auto"})
 
 
 class StateConfig(Section):
@@ -89,7 +91,7 @@ class ServerConfig(Section):
     @classmethod
     def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
-            if not ORIGIN.fullmatch(origin):
+            if not _ORIGIN.fullmatch(origin):
                 words = "as a browser names it is needed: https://app.example.com, with a port where it isn't the usual"
                 raise ValueError(f"an origin {words}, and nothing after it (got {origin[:100]!r})")
         return origins
@@ -131,7 +133,7 @@ class RouterConfig(Section):
 class AppConfig(RouterConfig):
     """All of `args`."""
 
-    tiers: dict[Annotated[str, Field(pattern=TIER_NAME)], TierConfig] = Field(min_length=1, max_length=16)
+    tiers: dict[Annotated[str, Field(pattern=_TIER_NAME)], TierConfig] = Field(min_length=1, max_length=16)
     """the tiers by name, one to 16; `auto` is no name for one"""
     state: StateConfig = StateConfig()
     """what is kept, and where"""
@@ -150,7 +152,7 @@ def check_names(config: RouterConfig, tiers: tuple[str, ...]) -> None:
     """Raise ValueError where the chain or an alias names a tier that doesn't exist."""
     known = ", ".join(tiers)
     for name in tiers:
-        if name in RESERVED_NAMES:
+        if name in _RESERVED_NAMES:
             raise ValueError(f"tiers.{name}: the name is taken by the server; choose another")
     for name in config.reliability.escalation.chain:
         if name not in tiers:
@@ -166,7 +168,7 @@ def check_names(config: RouterConfig, tiers: tuple[str, ...]) -> None:
             raise ValueError(f"server.aliases.{alias}: there is no tier {name!r}; tiers: {known}, auto")
 
 
-SectionT = TypeVar("SectionT", bound=BaseModel)
+_SectionT = TypeVar("_SectionT", bound=BaseModel)
 
 
 def load(raw: object) -> AppConfig:
@@ -177,7 +179,7 @@ def load(raw: object) -> AppConfig:
     return _validate(AppConfig, raw)
 
 
-def patch(config: SectionT, change: Mapping[str, Any]) -> SectionT:
+def patch(config: _SectionT, change: Mapping[str, Any]) -> _SectionT:
     """Return `config` with `change` merged in (mappings by key, other values replaced), checked anew. Raises
     ConfigError: as `load`."""
     merged = _merge(config.model_dump(mode="json", exclude_unset=True), change)
@@ -193,7 +195,7 @@ def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
     return out
 
 
-def _validate(model: type[SectionT], raw: Mapping[str, Any]) -> SectionT:
+def _validate(model: type[_SectionT], raw: Mapping[str, Any]) -> _SectionT:
     try:
         return model.model_validate(raw)
     except ValidationError as error:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-QUOTED = re.compile(r"""(['"])(.*?)\1""", re.DOTALL)
-OWN = re.compile(r".{0,2}|<.*>")  # a sign (`'\t'`), or YAML's name of a token (`<block end>`)
+_QUOTED = re.compile(r"""(['"])(.*?)\1""", re.DOTALL)
+_OWN = re.compile(r".{0,2}|<.*>")  # a sign (`'\t'`), or YAML's name of a token (`<block end>`)
 
 
 class ConfigError(ValueError):
@@ -27,7 +27,7 @@ def describe_yaml_error(error: Exception) -> str:
     """Say in one line what is wrong with a YAML file, and where, without what stands there: it may be a key."""
     mark, words = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    quoted = (found for found in QUOTED.finditer(words) if not OWN.fullmatch(found[2]))
+    quoted = (found for found in _QUOTED.finditer(words) if not _OWN.fullmatch(found[2]))
     end = next((found.start() for found in quoted), None)
     return where + " ".join(words[:end].split()).rstrip(":")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from deployments.config.config_errors import ConfigError
 
 BUILT_IN = Path(__file__).parents[1] / "built_in"
-CONFIG = "serve_config.yaml"
-FLAGS = "serve.env"
+_CONFIG = "serve_config.yaml"
+_FLAGS = "serve.env"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -23,9 +23,9 @@ def announce_config(given: Path | None) -> Path:
     """Name the configuration file, and say on standard error which one it is where none is given."""
     if given is not None:
         return given
-    found = _own_or_built_in(CONFIG)
-    own = f"using {CONFIG} of the working directory: {found.absolute()}"
-    words = f"no {CONFIG} in {Path.cwd()}: using the built-in {found}" if found.parent == BUILT_IN else own
+    found = _own_or_built_in(_CONFIG)
+    own = f"using {_CONFIG} of the working directory: {found.absolute()}"
+    words = f"no {_CONFIG} in {Path.cwd()}: using the built-in {found}" if found.parent == BUILT_IN else own
     print(words, file=sys.stderr, flush=True)  # noqa: T201
     return found
 
@@ -34,9 +34,9 @@ def announce_flags() -> Path:
     """Name the file with the flags of Ray Serve's processes, and say on standard error where it is the working
     directory's: they set the environment of every process of the server. In a checkout of this project the two are one
     file."""
-    found = _own_or_built_in(FLAGS)
-    if found.resolve() != (BUILT_IN / FLAGS).resolve():
-        print(f"using {FLAGS} of the working directory: {found.absolute()}", file=sys.stderr, flush=True)  # noqa: T201
+    found = _own_or_built_in(_FLAGS)
+    if found.resolve() != (BUILT_IN / _FLAGS).resolve():
+        print(f"using {_FLAGS} of the working directory: {found.absolute()}", file=sys.stderr, flush=True)  # noqa: T201
     return found
 
 

@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 
 import psutil
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-LISTEN = "0A"
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTEN = "0A"
 
-CONNECT_S = 1.0
+_CONNECT_S = 1.0
 # Ray's dashboard, as Ray's own programs look for it.
 DASHBOARD_PORT = 8265
 # Below those that systems give out by themselves, and those of Ray Serve's replicas (30000 and up).
-PORTS = range(20_000, 30_000)
+_PORTS = range(20_000, 30_000)
 
 
 def find_listener(host: str, port: int) -> str | None:
     """Name the process that listens, in words; None where nobody does. Where the process may not be
     seen, "another process"."""
     try:
-        with socket.create_connection((host, port), timeout=CONNECT_S):
+        with socket.create_connection((host, port), timeout=_CONNECT_S):
             pass
     except OSError:
         return None
@@ -61,7 +61,7 @@ def find_owners(host: str, port: int) -> set[int]:
 def find_peer_owners(own: tuple[Any, ...], peer: tuple[Any, ...]) -> set[int] | None:
     """Find the users whose processes hold the other end of a connection of loopback, or may accept it, by the addresses
     of both ends. None where the system doesn't tell."""
-    if not any(table.exists() for table in TABLES):
+    if not any(table.exists() for table in _TABLES):
         return None
     ends = tuple(_Endpoint(_unmap(ipaddress.ip_address(host)), port) for host, port, *_ in (peer, own))
     while (users := _find_accepted(ends)) is None:
@@ -78,14 +78,14 @@ def _find_accepted(ends: tuple[_Endpoint, ...]) -> set[int] | None:
     return None if any(row.inode == 0 for row in rows) else {row.user for row in rows}
 
 
-def _list_listeners(port: int) -> Iterator[tuple[Address, int]]:
+def _list_listeners(port: int) -> Iterator[tuple[_Address, int]]:
     for row in _list_sockets():
-        if row.state == LISTEN and row.local.port == port:
+        if row.state == _LISTEN and row.local.port == port:
             yield row.local.address, row.user
 
 
 class _Endpoint(NamedTuple):
-    address: Address
+    address: _Address
     port: int
 
 
@@ -98,7 +98,7 @@ class _SocketRow(NamedTuple):
 
 
 def _list_sockets() -> Iterator[_SocketRow]:
-    for table in TABLES:
+    for table in _TABLES:
         with contextlib.suppress(OSError):
             for line in table.read_text(encoding="ascii").splitlines()[1:]:
                 _, local, remote, state, *rest = line.split()
@@ -110,13 +110,13 @@ def _read_endpoint(text: str) -> _Endpoint:
     return _Endpoint(_read_address(address), int(port, 16))
 
 
-def _read_address(digits: str) -> Address:
+def _read_address(digits: str) -> _Address:
     """Read an address as the kernel writes it: words of 32 bits, in the machine's own order."""
     words = (int(digits[at : at + 8], 16) for at in range(0, len(digits), 8))
     return _unmap(ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words)))
 
 
-def _unmap(address: Address) -> Address:
+def _unmap(address: _Address) -> _Address:
     """Return IPv4's address where IPv6 writes one."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
@@ -125,8 +125,8 @@ def _unmap(address: Address) -> Address:
 def free_port() -> int:
     """Find a port of loopback that nobody listens on. Not one that the system may give to the next who asks for any:
     Ray's many processes ask for dozens while they start. Raises OSError: none of them is free."""
-    for port in random.sample(PORTS, len(PORTS)):
+    for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise OSError(f"no port between {PORTS[0]} and {PORTS[-1]} is free")
+    raise OSError(f"no port between {_PORTS[0]} and {_PORTS[-1]} is free")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 # By these a container calls the machine that it runs on: Docker and Podman (both know the first), Podman
 # (docs.podman.io, `podman run --add-host`), Lima and Colima (lima-vm.io/docs/config/network/user), OrbStack.
-CONTAINER_HOSTS = frozenset(
+_CONTAINER_HOSTS = frozenset(
     {"host.docker.internal", "host.containers.internal", "host.lima.internal", "host.orb.internal"}
 )
 
@@ -37,10 +37,10 @@ def is_loopback(host: str | None) -> bool:
 @functools.lru_cache(maxsize=1024)
 def is_own(named: str) -> bool:
     """Tell whether a `Host` or `Origin` header names this machine, or nobody (""). So do loopback's addresses and
-    names, and those of `CONTAINER_HOSTS`. Any other name may be another machine's, or become ours by a DNS answer: one
+    names, and those of `_CONTAINER_HOSTS`. Any other name may be another machine's, or become ours by a DNS answer: one
     under `.internal` too, which companies and clouds give to their machines. Nor does this machine's own hostname
     count: in a local network anyone may claim it."""
-    return not named or _is_local(_parse_host(named)) or _parse_host(named) in CONTAINER_HOSTS
+    return not named or _is_local(_parse_host(named)) or _parse_host(named) in _CONTAINER_HOSTS
 
 
 @functools.lru_cache(maxsize=1024)

@@ -18,7 +18,7 @@ from deployments.config.tier_config import HostedTierConfig, ScriptedTierConfig,
 from reliability.config import CloudFallback
 from reliability.types import Usage
 
-TOKENS_PER_MTOK = 1_000_000
+_TOKENS_PER_MTOK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Price:
 
 
 # Estimates of 2026-11, from the providers' own price lists, for the models that a preset brings along.
-KNOWN_PRICES: Mapping[str, Price] = MappingProxyType(
+_KNOWN_PRICES: Mapping[str, Price] = MappingProxyType(
     {"anthropic/claude-sonnet-4-6": Price(usd_per_mtok_prompt=3.0, usd_per_mtok_completion=15.0)}
 )
 
@@ -45,7 +45,7 @@ def price_of(tier: TierBase, cloud_fallback: CloudFallback) -> Price | None:
         return Price(usd_per_mtok_prompt=prompt, usd_per_mtok_completion=completion)
     if tier.preset is None or tier.base_url is not None:
         return None
-    return KNOWN_PRICES.get(tier.model or cloud_fallback.model)
+    return _KNOWN_PRICES.get(tier.model or cloud_fallback.model)
 
 
 def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
@@ -54,7 +54,7 @@ def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
         return None
     prompt = usage.prompt_tokens * price.usd_per_mtok_prompt
     completion = usage.completion_tokens * price.usd_per_mtok_completion
-    return (prompt + completion) / TOKENS_PER_MTOK
+    return (prompt + completion) / _TOKENS_PER_MTOK
 
 
 def is_cloud(tier: TierBase) -> bool:

@@ -27,9 +27,9 @@ _SEEN: Counter[tuple[str, str]] = Counter()
 _COLD_START_MAX_S = 900.0
 NO_REPLICA = "no replica runs; a request wakes it"
 # A quarter of gRPC's bound: pickling makes a body larger, a list of short fractions by a factor of 2.5.
-GRPC_BODY_BYTES_MAX = 1024 * 1024
+_GRPC_BODY_BYTES_MAX = 1024 * 1024
 _RESTART_S = 5.0  # Serve tries again to start what has failed
-END_S = 1.0  # how long a replica may tidy up after its last event
+_END_S = 1.0  # how long a replica may tidy up after its last event
 
 
 def note_replicas(app: str, deployment: str, count: int) -> None:
@@ -62,7 +62,7 @@ class HandleTier:
         response: Any = None
         complete = False
         try:
-            call = self._stream if request.body_bytes <= GRPC_BODY_BYTES_MAX else self._stream_large
+            call = self._stream if request.body_bytes <= _GRPC_BODY_BYTES_MAX else self._stream_large
             response = call.options(session_id=request.session_id).remote(request)
             async for events in response:
                 complete = bool(events) and isinstance(events[-1], Finish | Failed)
@@ -97,7 +97,7 @@ class HandleTier:
         handle raises. It starts no replica."""
         if not self.warm:
             return None
-        call = self._count if request.body_bytes <= GRPC_BODY_BYTES_MAX else self._count_large
+        call = self._count if request.body_bytes <= _GRPC_BODY_BYTES_MAX else self._count_large
         counted: int | None = await call.remote(request)
         return counted
 
@@ -147,7 +147,7 @@ class HandleTier:
 
 async def _read_to_end(response: Any) -> None:
     try:
-        async with asyncio.timeout(END_S):
+        async with asyncio.timeout(_END_S):
             async for _ in response:
                 pass
     except Exception:  # the answer was complete: how the call ended is nobody's business any more

@@ -22,11 +22,11 @@ from reliability.config import MemoryPressureConfig
 C = TypeVar("C")
 
 # The Router reads these of a tier when it starts, or Serve did when it made the deployment.
-TIERS_AT_START = (
+_TIERS_AT_START = (
     *("timeouts", "retry_strategy", "min_replicas", "max_replicas", "replica_bytes", "asleep", "idle_s", "wake_s"),
     *("usd_per_mtok_prompt", "usd_per_mtok_completion"),
 )
-SERVERS_AT_START = ("router_replicas", "max_ongoing_requests", "keep_awake")
+_SERVERS_AT_START = ("router_replicas", "max_ongoing_requests", "keep_awake")
 
 
 def apply_change(
@@ -49,7 +49,7 @@ def patch_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collectio
     config = patch(base, change)
     check_names(config, tuple(tiers))
     _check_monitors(base.reliability.memory_pressure, config.reliability.memory_pressure)
-    for name in SERVERS_AT_START:
+    for name in _SERVERS_AT_START:
         _refuse_difference(f"server.{name}", getattr(base.server, name), getattr(config.server, name))
     before, after = base.reliability.escalation, config.reliability.escalation
     _refuse_difference("reliability.escalation.cloud_fallback", before.cloud_fallback, after.cloud_fallback)
@@ -71,7 +71,7 @@ def patch_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
     `deployments.config.app_config.patch`; a key that needs a restart; a change that moves the tier on or off this
     machine."""
     config = patch(base, change)
-    for name in TIERS_AT_START:
+    for name in _TIERS_AT_START:
         _refuse_difference(name, getattr(base, name, None), getattr(config, name, None))
     before, after = is_cloud(base), is_cloud(config)
     if before != after:

@@ -34,8 +34,8 @@ from reliability.types import ChatRequest, Event, Failed, Fault, TierState, Tier
 if TYPE_CHECKING:
     from deployments.tiers.hosted.hosted_tier import HostedTier
 
-IDLE_NET_S = 3600.0
-ALL = "[::]:"
+_IDLE_NET_S = 3600.0
+_ALL = "[::]:"
 
 
 def make_tier(name: str, config: TierBase, cloud: CloudFallback, room: Room | None = None) -> Tier:
@@ -90,7 +90,7 @@ def make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> Ho
         openrouter=has_preset,
         continues=config.continues,
         # `drive` bounds silence, by the tier's or the server's timeouts; this is only a net below them.
-        idle_s=IDLE_NET_S,
+        idle_s=_IDLE_NET_S,
     )
 
 
@@ -214,7 +214,9 @@ def bind_to_node() -> None:
     own = f"[{host}]:" if ":" in host else f"{host}:"
 
     def add_own_port(server: Any, address: str) -> Any:
-        return add_port_to_grpc_server(server, own + address.removeprefix(ALL) if address.startswith(ALL) else address)
+        return add_port_to_grpc_server(
+            server, own + address.removeprefix(_ALL) if address.startswith(_ALL) else address
+        )
 
     if not hasattr(serve_replica, "add_port_to_grpc_server"):
         raise RuntimeError("this Ray binds a replica's port in another way: a Ray of 2.60 is needed")

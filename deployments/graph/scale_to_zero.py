@@ -21,7 +21,7 @@ from deployments.models.catalog import ModelChoice, choose_here
 from deployments.models.presence import look
 from reliability.types import TierState, TierStatus
 
-ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
+_ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
 # A core reads some 75 tokens a second for the 0.5B of `auto`, and 24 for the 1.5B: a prompt that needs their context
 # takes minutes until the first word.
 _PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
@@ -91,7 +91,7 @@ def find_cold(
     scalable: Mapping[str, TierBase],
     tiers: Mapping[str, HandleTier],
     stands_in: Callable[[str], bool],
-) -> ColdTiers:
+) -> _ColdTiers:
     """Find the tiers of a request's chain that are cold now, and what the request does about each.
     `stands_in`: whether a tier is local, warm and well."""
     found: dict[str, Literal["wait", "next", "absent"]] = {}
@@ -104,7 +104,7 @@ def find_cold(
     return found
 
 
-def bypass_cold(cold: ColdTiers, tiers: Mapping[str, HandleTier]) -> dict[str, UnavailableTier]:
+def bypass_cold(cold: _ColdTiers, tiers: Mapping[str, HandleTier]) -> dict[str, UnavailableTier]:
     """Build the stand-ins for the tiers that are passed by. One that isn't waited for is started by its stand-in."""
     built: dict[str, UnavailableTier] = {}
     for name, way in cold.items():
@@ -115,7 +115,7 @@ def bypass_cold(cold: ColdTiers, tiers: Mapping[str, HandleTier]) -> dict[str, U
 
 
 def extend_timeouts(
-    cold: ColdTiers, scalable: Mapping[str, TierBase], timeouts: Mapping[str, Timeouts]
+    cold: _ColdTiers, scalable: Mapping[str, TierBase], timeouts: Mapping[str, Timeouts]
 ) -> dict[str, Timeouts]:
     """Extend the timeouts of the tiers that are waited for: until a replica takes the request, a
     cold start may take `wake_s`."""

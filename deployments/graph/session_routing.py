@@ -1,7 +1,7 @@
 """Send a session to the replica that holds its prompts, unless that one is busier than its share.
 
 Serve's consistent hash gives each session a row of replicas, the same in every Router; the first with less than
-`SPREAD` times the mean of open requests takes it. The load is what this process has open: the numbers that replicas
+`_SPREAD` times the mean of open requests takes it. The load is what this process has open: the numbers that replicas
 report are forgotten after ten seconds.
 """
 
@@ -19,14 +19,14 @@ from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 from deployments.graph.handle import note_replicas
 
 # Moving costs a prefill, waiting costs the others' decoding: half over the mean is where they are about even.
-SPREAD = 1.5
+_SPREAD = 1.5
 _REPLICAS_MAX = 64
 
 
 def _rank_by_load(loads: Sequence[int]) -> list[int]:
     """Rank the places of a session's row in the order in which to try them. `loads`: open requests,
     in the row's order."""
-    bound = math.ceil(SPREAD * (sum(loads) + 1) / max(1, len(loads)))
+    bound = math.ceil(_SPREAD * (sum(loads) + 1) / max(1, len(loads)))
     places = range(len(loads))
     return [p for p in places if loads[p] < bound] + sorted(
         (p for p in places if loads[p] >= bound), key=loads.__getitem__

@@ -1,6 +1,7 @@
-"""Poll the tiers' statuses in the background, every `POLL_S`, so that no request waits for them.
+"""Poll the tiers' statuses in the background, every `_POLL_S`, so that no request waits for them.
 
-The last status stands until the next. A tier that doesn't answer is `unavailable`, or `loading` in the first `START_S`.
+The last status stands until the next. A tier that doesn't answer is `unavailable`, or `loading` in the first
+`_START_S`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from deployments.request.interfaces import Tier
 from deployments.telemetry import log_error
 from reliability.types import TierState, TierStatus
 
-POLL_S = 5.0
-STATUS_TIMEOUT_S = 2.0
-START_S = 60.0  # Ray starts a process and imports MLX in 5 to 20 s on a busy machine of two cores
+_POLL_S = 5.0
+_STATUS_TIMEOUT_S = 2.0
+_START_S = 60.0  # Ray starts a process and imports MLX in 5 to 20 s on a busy machine of two cores
 
 
 class TierWatch:
@@ -68,7 +69,7 @@ class TierWatch:
 
     async def _ask(self, name: str) -> TierStatus:
         try:
-            async with asyncio.timeout(STATUS_TIMEOUT_S):
+            async with asyncio.timeout(_STATUS_TIMEOUT_S):
                 status = await self._tiers[name].status()
         except Exception as error:
             if self._may_be_starting(name) and isinstance(error, TimeoutError):
@@ -82,7 +83,7 @@ class TierWatch:
     def _may_be_starting(self, name: str) -> bool:
         now_s = asyncio.get_running_loop().time()
         if self._starting_until_s is None:
-            self._starting_until_s = now_s + START_S
+            self._starting_until_s = now_s + _START_S
         return name not in self._heard and now_s < self._starting_until_s
 
     async def _poll(self) -> None:
@@ -91,4 +92,4 @@ class TierWatch:
                 await self.ask()
             except Exception as error:
                 log_error("poll_failed", error)
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(_POLL_S)

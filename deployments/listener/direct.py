@@ -1,7 +1,7 @@
 """The listener without HAProxy: uvicorn's protocol, with bounds on slow clients and errors in JSON.
 
 A head has `header_s` and `HEADER_BYTES_MAX` (408, 431); a client that takes no byte for `unread_s` is cut, the kernel's
-queue counted; at most `WAITING_MAX` connections wait for a head. Ray reads some headers as UTF-8: others are read as
+queue counted; at most `_WAITING_MAX` connections wait for a head. Ray reads some headers as UTF-8: others are read as
 latin-1. Ray calls `install` where `serve.env` says so. The body's bound is the Router's (`api/body.py`).
 Invariants: an error never stands in the middle of an answer; no timer outlives its connection by more than its time.
 """
@@ -27,23 +27,23 @@ from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREA
 from deployments.listener.listening import is_request_id
 
 # After an error: so long the client may finish sending.
-LINGER_S = 1.0
-REQUEST_ID = b"x-request-id"
-WAITING_MAX = 1024
+_LINGER_S = 1.0
+_REQUEST_ID = b"x-request-id"
+_WAITING_MAX = 1024
 # How often an unread connection is looked at, in its time.
-LOOKS = 4
+_LOOKS = 4
 # How many times as long HAProxy may take nothing.
-BEHIND_HAPROXY = 10
+_BEHIND_HAPROXY = 10
 # The kernel doubles it; what is sent and not taken should be seen soon, and not fit into the kernel's megabytes.
-SEND_BUFFER_BYTES = 65_536
-UNREAD_QUEUE = 0x5411  # Linux: SIOCOUTQ
-SO_NWRITE = 0x1024  # macOS
+_SEND_BUFFER_BYTES = 65_536
+_UNREAD_QUEUE = 0x5411  # Linux: SIOCOUTQ
+_SO_NWRITE = 0x1024  # macOS
 
 
 def _find_waiting_max() -> int:
     """Return a quarter of the files that the process may open, and no more than is of use."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return WAITING_MAX if soft == resource.RLIM_INFINITY else max(1, min(WAITING_MAX, soft // 4))
+    return _WAITING_MAX if soft == resource.RLIM_INFINITY else max(1, min(_WAITING_MAX, soft // 4))
 
 
 def install() -> list[Any]:
@@ -57,7 +57,7 @@ def install() -> list[Any]:
 def _read_times() -> tuple[float, float]:
     unread_s = read_seconds(os.environ, "MLX_STACK_UNREAD_S", UNREAD_S)
     behind = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
-    return read_seconds(os.environ, "MLX_STACK_HEADER_S", HEADER_S), unread_s * (BEHIND_HAPROXY if behind else 1)
+    return read_seconds(os.environ, "MLX_STACK_HEADER_S", HEADER_S), unread_s * (_BEHIND_HAPROXY if behind else 1)
 
 
 class ListenerProtocol(HttpToolsProtocol):
@@ -84,7 +84,7 @@ class ListenerProtocol(HttpToolsProtocol):
         peer = transport.get_extra_info("socket")
         if peer is not None:
             with contextlib.suppress(OSError):
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._start_head_clock()
         self._wait()
 
@@ -118,7 +118,7 @@ class ListenerProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count one header, and pass it on as Ray can read it."""
         self._head_bytes += len(name) + len(value) + 4
-        if name.lower() == REQUEST_ID and not is_request_id(value.decode("latin-1")):
+        if name.lower() == _REQUEST_ID and not is_request_id(value.decode("latin-1")):
             return
         super().on_header(name, value if value.isascii() else _write_utf8(value))
 
@@ -170,7 +170,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self.transport.write(_render_error(error))
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(LINGER_S, self.transport.abort)
+        self.loop.call_later(_LINGER_S, self.transport.abort)
 
     # -- what nobody reads -------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class ListenerProtocol(HttpToolsProtocol):
     def _watch_unread(self) -> None:
         if self._unread_clock is None and self._unread():
             self._left_bytes, self._moved_s = self._unread(), self.loop.time()
-            self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._check_unread)
+            self._unread_clock = self.loop.call_later(self._unread_s / _LOOKS, self._check_unread)
 
     def _check_unread(self) -> None:
         self._unread_clock = None
@@ -212,7 +212,7 @@ class ListenerProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self._left_bytes = left_bytes
-        self._unread_clock = self.loop.call_later(self._unread_s / LOOKS, self._check_unread)
+        self._unread_clock = self.loop.call_later(self._unread_s / _LOOKS, self._check_unread)
 
     def _unread(self) -> int:
         return int(self.transport.get_write_buffer_size()) + _count_queued_bytes(self.transport)
@@ -236,8 +236,8 @@ def _count_queued_bytes(transport: asyncio.Transport) -> int:
         return 0
     with contextlib.suppress(OSError):
         if sys.platform == "darwin":
-            return int(peer.getsockopt(socket.SOL_SOCKET, SO_NWRITE))
-        return int(struct.unpack("i", fcntl.ioctl(peer.fileno(), UNREAD_QUEUE, b"\0\0\0\0"))[0])
+            return int(peer.getsockopt(socket.SOL_SOCKET, _SO_NWRITE))
+        return int(struct.unpack("i", fcntl.ioctl(peer.fileno(), _UNREAD_QUEUE, b"\0\0\0\0"))[0])
     return 0
 
 

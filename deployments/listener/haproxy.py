@@ -20,15 +20,15 @@ WRAPPER = Path(__file__).with_name("haproxy_on_loopback.sh")  # what Ray starts 
 HEADER_BYTES_MAX = 65_536
 BUFFER_BYTES = 98_304
 # The kernel doubles it. Larger, and a slow reader's progress would be seen too seldom.
-SEND_BUFFER_BYTES = 16_384
-SOURCES_MAX = 100_000
-SOURCE_FORGOTTEN_S = 60
+_SEND_BUFFER_BYTES = 16_384
+_SOURCES_MAX = 100_000
+_SOURCE_FORGOTTEN_S = 60
 HEADER_S, UNREAD_S = 10.0, 60.0
-OF_ONE = 3072  # connections of one address
-FRONTENDS = ("http_frontend", "grpc_frontend")
-PAGES = (("frontend", "prometheus"), ("listen", "stats"))
+_OF_ONE = 3072  # connections of one address
+_FRONTENDS = ("http_frontend", "grpc_frontend")
+_PAGES = (("frontend", "prometheus"), ("listen", "stats"))
 TABLE = "mlx_stack_sources"
-DEFAULT_LOG = "127.0.0.1:514"  # Ray's default
+_DEFAULT_LOG = "127.0.0.1:514"  # Ray's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,32 +52,32 @@ class _OwnError:
         return f"content-type application/json string '{self.body()}' {headers}"
 
 
-INVALID, SERVER = "invalid_request_error", "server_error"
+_INVALID, _SERVER = "invalid_request_error", "server_error"
 UNREADABLE = "this is no HTTP request that can be read: look at its request line, its headers and its Content-Length"
 SLOW = "the request came too slowly: send its headers and its body without a pause"
-LARGE = f"the headers are over {HEADER_BYTES_MAX} bytes: send fewer or shorter ones (cookies, as a rule)"
-STARTING = "the server is starting, or its Router is: ask again in a few seconds; GET /ready says when it can answer"
-ENDED = "the Router ended while it had the request; another one is started within seconds: ask again"
-LATE = "the Router did not answer in time"
+_LARGE = f"the headers are over {HEADER_BYTES_MAX} bytes: send fewer or shorter ones (cookies, as a rule)"
+_STARTING = "the server is starting, or its Router is: ask again in a few seconds; GET /ready says when it can answer"
+_ENDED = "the Router ended while it had the request; another one is started within seconds: ask again"
+_LATE = "the Router did not answer in time"
 
-STARTING_ERROR = _OwnError(status=503, code="server_starting", type=SERVER, message=STARTING, retry_after_s=5)
-LARGE_ERROR = _OwnError(status=431, code="headers_too_large", type=INVALID, message=LARGE)
-NO_ROUTE = _OwnError(status=404, code="not_found", type=INVALID, message="there is no app under this path")
+_STARTING_ERROR = _OwnError(status=503, code="server_starting", type=_SERVER, message=_STARTING, retry_after_s=5)
+_LARGE_ERROR = _OwnError(status=431, code="headers_too_large", type=_INVALID, message=_LARGE)
+_NO_ROUTE = _OwnError(status=404, code="not_found", type=_INVALID, message="there is no app under this path")
 # What HAProxy answers by itself, by the status that it gives it.
-OWN_ERRORS = (
-    _OwnError(status=400, code="invalid_request", type=INVALID, message=UNREADABLE),
-    _OwnError(status=408, code="request_timeout", type=INVALID, message=SLOW, retry_after_s=1),
-    _OwnError(status=500, code="internal_error", type=SERVER, message="an error inside the server", retry_after_s=5),
-    _OwnError(status=502, code="server_restarting", type=SERVER, message=ENDED, retry_after_s=2),
-    STARTING_ERROR,
-    _OwnError(status=504, code="timeout", type="timeout_error", message=LATE, retry_after_s=5),
+_OWN_ERRORS = (
+    _OwnError(status=400, code="invalid_request", type=_INVALID, message=UNREADABLE),
+    _OwnError(status=408, code="request_timeout", type=_INVALID, message=SLOW, retry_after_s=1),
+    _OwnError(status=500, code="internal_error", type=_SERVER, message="an error inside the server", retry_after_s=5),
+    _OwnError(status=502, code="server_restarting", type=_SERVER, message=_ENDED, retry_after_s=2),
+    _STARTING_ERROR,
+    _OwnError(status=504, code="timeout", type="timeout_error", message=_LATE, retry_after_s=5),
 )
 
 
 def limits_of(environ: Mapping[str, str]) -> tuple[float, int]:
     """Read what the environment asks for (`serve.env`, `deployments/cli/serve_command.py`): the seconds for the head of
     a request, and the connections for one address. Raises ValueError: one line that names the variable."""
-    of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE") or str(OF_ONE)
+    of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE") or str(_OF_ONE)
     if not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
         raise ValueError(f"MLX_STACK_CONNECTIONS_OF_ONE: a whole number of connections is needed, not {of_one!r}")
     return read_seconds(environ, "MLX_STACK_HEADER_S", HEADER_S), int(of_one)
@@ -94,7 +94,7 @@ def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float
     return float(text)
 
 
-def rewrite(text: str, header_s: float = HEADER_S, of_one: int = OF_ONE) -> str:
+def _rewrite(text: str, header_s: float = HEADER_S, of_one: int = _OF_ONE) -> str:
     """Rewrite Ray's configuration with this server's changes. `header_s` for the head of a request; `of_one`
     connections for one address."""
     routed = re.search(r"^ *use_backend ", text, re.MULTILINE) is not None
@@ -103,47 +103,47 @@ def rewrite(text: str, header_s: float = HEADER_S, of_one: int = OF_ONE) -> str:
     for line in text.splitlines():
         if re.match("[a-z]", line):
             section = tuple(line.split()[:2])
-            lines += [] if section in PAGES else [line, *_add_first_lines(section, header_s, of_one)]
-        elif section not in PAGES:
+            lines += [] if section in _PAGES else [line, *_add_first_lines(section, header_s, of_one)]
+        elif section not in _PAGES:
             lines += _change_line(line, section, routed)
     # Who has how many connections.
-    table = f"    stick-table type ipv6 size {SOURCES_MAX} expire {SOURCE_FORGOTTEN_S}s store conn_cur"
+    table = f"    stick-table type ipv6 size {_SOURCES_MAX} expire {_SOURCE_FORGOTTEN_S}s store conn_cur"
     return "\n".join([*lines, f"backend {TABLE}", table]) + "\n"
 
 
 def _add_first_lines(section: tuple[str, ...], header_s: float, of_one: int) -> Iterator[str]:
     if section[0] == "global":
-        yield f"    tune.sndbuf.client {SEND_BUFFER_BYTES}"
+        yield f"    tune.sndbuf.client {_SEND_BUFFER_BYTES}"
     if section[0] == "defaults":
         yield f"    timeout http-request {round(header_s * 1000)}ms"
         # A connection that was opened ahead and never used is closed without a word.
         yield "    option http-ignore-probes"
-        yield from (f"    http-error status {error.status} {error.words()}" for error in OWN_ERRORS)
+        yield from (f"    http-error status {error.status} {error.words()}" for error in _OWN_ERRORS)
     if section == ("frontend", "http_frontend"):
         yield "    option http-buffer-request"
         yield f"    tcp-request connection track-sc0 src table {TABLE}"
         yield f"    tcp-request connection reject if {{ sc0_conn_cur({TABLE}) gt {of_one} }}"
         too_large = f"{{ req.hdrs,length gt {HEADER_BYTES_MAX} }}"
-        yield f"    http-request return status {LARGE_ERROR.status} {LARGE_ERROR.words()} if {too_large}"
+        yield f"    http-request return status {_LARGE_ERROR.status} {_LARGE_ERROR.words()} if {too_large}"
 
 
 def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]:
     words = line.split()
-    if words[:1] == ["bind"] and not (section[0] == "frontend" and section[-1] in FRONTENDS):
+    if words[:1] == ["bind"] and not (section[0] == "frontend" and section[-1] in _FRONTENDS):
         return [re.sub(r"bind +(\*|0\.0\.0\.0|\[::\]|::)?:", "bind 127.0.0.1:", line, count=1)]
     if words[:2] == ["stats", "socket"]:  # whoever may write there sends requests, and their keys, to another server
         return [re.sub(r" mode +[0-7]+", "", line) + " mode 600"]
-    if section == ("global",) and words[:2] == ["log", DEFAULT_LOG]:
+    if section == ("global",) and words[:2] == ["log", _DEFAULT_LOG]:
         return []
     if words[:2] == ["option", "splice-request"] or words[:1] == ["errorfile"]:
         return []
     if words[:2] == ["timeout", "http-request"]:
         return []
     if section == ("backend", "default_backend") and words[:2] == ["http-request", "return"]:
-        error = NO_ROUTE if routed else STARTING_ERROR
+        error = _NO_ROUTE if routed else _STARTING_ERROR
         return [f"    http-request return status {error.status} {error.words()}"]
     return [line]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(rewrite(Path(sys.argv[1]).read_text(encoding="utf-8"), *limits_of(os.environ)))
+    sys.stdout.write(_rewrite(Path(sys.argv[1]).read_text(encoding="utf-8"), *limits_of(os.environ)))

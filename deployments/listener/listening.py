@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from deployments.config.config_errors import ConfigError
 
-REQUEST_ID_CHARS_MAX = 128
+_REQUEST_ID_CHARS_MAX = 128
 
 
 def find_serving_host() -> str | None:
@@ -31,4 +31,4 @@ def find_serving_host() -> str | None:
 
 def is_request_id(given: str) -> bool:
     """Tell whether a client may name its request so: printable ASCII on one line of a log, and not much of it."""
-    return given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_CHARS_MAX
+    return given.isascii() and given.isprintable() and 0 < len(given) <= _REQUEST_ID_CHARS_MAX

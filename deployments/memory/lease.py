@@ -20,8 +20,8 @@ from deployments.telemetry import log_error, log_info
 from reliability.memory.leases import LeaseAnswer
 from reliability.memory.pressure import Level
 
-ASK_TIMEOUT_S = 5.0
-ASK_EVERY_S = 0.5
+_ASK_TIMEOUT_S = 5.0
+_ASK_EVERY_S = 0.5
 _BLIND_S = 30.0
 
 
@@ -78,7 +78,7 @@ class ReplicaLease:
                 if answer.why != logged:
                     logged = answer.why
                     log_info("memory_lease_waits", tier=self._tier, why=logged)
-            await asyncio.sleep(ASK_EVERY_S)
+            await asyncio.sleep(_ASK_EVERY_S)
 
     async def _renew(self) -> None:
         while True:
@@ -96,7 +96,7 @@ class ReplicaLease:
     async def _send(self, method: str, *args: Any) -> Any:
         """Call this node's monitor, which is looked up anew after each failure."""
         handle, self._handle = self._handle, None
-        async with asyncio.timeout(ASK_TIMEOUT_S):
+        async with asyncio.timeout(_ASK_TIMEOUT_S):
             if handle is None:
                 handle = await asyncio.to_thread(nodes.here, self._app, self._plan.settings)
             answer = await call_actor(getattr(handle, method).remote, *args)

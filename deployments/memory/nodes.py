@@ -21,7 +21,7 @@ from deployments.memory.plan import MonitorSettings, TierNeed
 from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_info
 
-NAMESPACE = "mlx-stack-serve"
+_NAMESPACE = "mlx-stack-serve"
 # Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
 _SCHEMA = 2
 
@@ -32,10 +32,10 @@ def here(app: str, settings: MonitorSettings) -> Any:
     name = f"{_begin_names(app)}{settings.digest}-{node_id}"
     # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.
     with contextlib.suppress(ValueError):
-        return ray.get_actor(name, namespace=NAMESPACE)
+        return ray.get_actor(name, namespace=_NAMESPACE)
     options = {
         "name": name,
-        "namespace": NAMESPACE,
+        "namespace": _NAMESPACE,
         "lifetime": "detached",
         "get_if_exists": True,
         "num_cpus": 0,
@@ -66,9 +66,9 @@ def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for actor in list_named_actors(all_namespaces=True):
         name = actor["name"]
-        if actor["namespace"] == NAMESPACE and name.startswith(prefix):
+        if actor["namespace"] == _NAMESPACE and name.startswith(prefix):
             try:
-                found[name] = ray.get_actor(name, namespace=NAMESPACE)
+                found[name] = ray.get_actor(name, namespace=_NAMESPACE)
             except ValueError:  # it went between the two calls
                 continue
     return found

@@ -23,11 +23,11 @@ from deployments.running.actor_calls import call_actor
 from deployments.telemetry import log_error, log_info
 from reliability.memory.pressure import Level
 
-ASK_TIMEOUT_S = 1.0
+_ASK_TIMEOUT_S = 1.0
 _LOOK_UP_EVERY_S = 5.0
 _LOOK_UP_TIMEOUT_S = 10.0
 # A node that has not reported for this long isn't mentioned any more.
-GONE_S = 60.0
+_GONE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class MemoryView:
                 await asyncio.gather(*(self._ask(name, handle) for name, handle in list(self._handles.items())))
             except Exception as error:  # Ray's control service is away: what is known ages, and it is tried again
                 log_error("memory_view_blind", error)
-            long_ago_ns = time.monotonic_ns() - int(GONE_S * NS_PER_S)
+            long_ago_ns = time.monotonic_ns() - int(_GONE_S * NS_PER_S)
             self._nodes = {name: view for name, view in self._nodes.items() if view.fresh_until_ns > long_ago_ns}
             self._asked = {name: asked for name, asked in self._asked.items() if name in self._nodes}
             await asyncio.sleep(self._settings.poll_s)
@@ -147,7 +147,7 @@ class MemoryView:
     async def _ask(self, name: str, handle: Any) -> None:
         epoch, seen = self._asked.get(name, ("", 0))
         try:
-            async with asyncio.timeout(ASK_TIMEOUT_S):
+            async with asyncio.timeout(_ASK_TIMEOUT_S):
                 seen, report = await call_actor(handle.report.remote, epoch, seen, self._needs)
         except Exception as error:  # dead, restarting or hung: its node's reading ages to unknown, which `level` shows
             # A process takes longer to start than a monitor to answer.

@@ -31,11 +31,11 @@ from reliability.loops import calls_turn
 from reliability.sessions import Answered, describe_answer
 from reliability.types import Refusal, Text, TierStatus
 
-NONE = "none"
-TTFT_MS: list[float] = [10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000]
-INTER_TOKEN_MS: list[float] = [1, 2.5, 5, 10, 20, 35, 50, 75, 100, 200, 500, 1000, 5000]
-OVERHEAD_MS: list[float] = [0.5, 1, 2, 3, 5, 7.5, 10, 20, 50, 100, 500, 2000]
-REQUEST_MS: list[float] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000]
+_NONE = "none"
+_TTFT_MS: list[float] = [10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000]
+_INTER_TOKEN_MS: list[float] = [1, 2.5, 5, 10, 20, 35, 50, 75, 100, 200, 500, 1000, 5000]
+_OVERHEAD_MS: list[float] = [0.5, 1, 2, 3, 5, 7.5, 10, 20, 50, 100, 500, 2000]
+_REQUEST_MS: list[float] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000]
 
 
 class RequestMetrics:
@@ -49,17 +49,17 @@ class RequestMetrics:
         self._loops = _counter("loops", "Requests in which a loop was found.", "mark")
         self._tokens = _counter("tokens", "Tokens of attempts, by kind: prompt or completion.", "tier", "kind")
         self._cost = _counter("cost_usd", "Estimated cost of attempts in US dollars.", "tier")
-        self._ttft_ms = _histogram("ttft_ms", "From the call to the first piece of the answer.", TTFT_MS, "tier")
+        self._ttft_ms = _histogram("ttft_ms", "From the call to the first piece of the answer.", _TTFT_MS, "tier")
         self._inter_token_ms = _histogram(
-            "inter_token_ms", "Time between two tokens, the mean of one attempt.", INTER_TOKEN_MS, "tier"
+            "inter_token_ms", "Time between two tokens, the mean of one attempt.", _INTER_TOKEN_MS, "tier"
         )
-        self._overhead_ms = _histogram("overhead_ms", "A request's time without its attempts' time.", OVERHEAD_MS)
-        self._request_ms = _histogram("request_ms", "A request's whole time.", REQUEST_MS, "outcome")
+        self._overhead_ms = _histogram("overhead_ms", "A request's time without its attempts' time.", _OVERHEAD_MS)
+        self._request_ms = _histogram("request_ms", "A request's whole time.", _REQUEST_MS, "outcome")
 
     def count(self, report: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
         """Count one finished request by its report and its attempts."""
         outcome = {"outcome": report["outcome"]}
-        self._requests.inc(tags=outcome | {"tier": report["tier"] or NONE})
+        self._requests.inc(tags=outcome | {"tier": report["tier"] or _NONE})
         if report["loop"] is not None:
             self._loops.inc(tags={"mark": report["loop"]})
         for kind in report["repairs"]:
@@ -74,7 +74,7 @@ class RequestMetrics:
 
     def _count_attempt(self, attempt: Mapping[str, Any]) -> None:
         tier = {"tier": attempt["tier"]}
-        self._attempts.inc(tags=tier | {"fault": attempt["fault"] or NONE, "flaw": attempt["flaw"] or NONE})
+        self._attempts.inc(tags=tier | {"fault": attempt["fault"] or _NONE, "flaw": attempt["flaw"] or _NONE})
         usage = attempt["usage"] or {}
         for kind in ("prompt", "completion"):
             if tokens := usage.get(f"{kind}_tokens", 0):

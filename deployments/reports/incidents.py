@@ -28,29 +28,29 @@ from reliability.loops.content import nudge, text_of
 from reliability.tool_calls import Violation
 from reliability.types import ChatRequest, Fault, Flaw, Reason, TierStatus
 
-RECORDS_MAX = 48
-VIOLATIONS_MAX = 6
+_RECORDS_MAX = 48
+_VIOLATIONS_MAX = 6
 _PATHS_MAX = 6
 _DETAIL_BYTES_MAX = 512
 _MESSAGE_BYTES_MAX = 200
 _MODEL_BYTES_MAX = 200
 _VERSIONS_MAX = 3
 _VERSION_BYTES_MAX = 32
-NS_PER_MS = 1_000_000
+_NS_PER_MS = 1_000_000
 _WARNINGS_MAX = 3  # one for each window
 _TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 
 
 def incidents_of(run: Run, *, at_s: float, statuses: Mapping[str, TierStatus], keep_text: bool) -> list[dict[str, Any]]:
-    """Write the records of one finished request, at most `RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each. Where
+    """Write the records of one finished request, at most `_RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each. Where
     there are more, the first ones and the last one are kept, and the last one's evidence says how many were left out.
     `statuses`: of the tiers, by name, as far as they are known."""
     writer = _Writer(run, at_s, statuses, Shown(run.expected.toolbox, keep_text))
     found = list(writer.write_all())
-    if len(found) > RECORDS_MAX:
-        left_out = {"left_out": len(found) - RECORDS_MAX}
+    if len(found) > _RECORDS_MAX:
+        left_out = {"left_out": len(found) - _RECORDS_MAX}
         found[-1]["evidence"] = fit_evidence(left_out | found[-1]["evidence"])
-        del found[RECORDS_MAX - 1 : -1]
+        del found[_RECORDS_MAX - 1 : -1]
     return found
 
 
@@ -180,7 +180,7 @@ class _Writer:
         if judged is None:
             return {}
         return {
-            "violations": [self._describe_violation(one) for one in judged.violations[:VIOLATIONS_MAX]] or None,
+            "violations": [self._describe_violation(one) for one in judged.violations[:_VIOLATIONS_MAX]] or None,
             "violations_count": len(judged.violations) or None,
             "dropped_calls": judged.dropped_calls or None,
             "finish": judged.finish.reason.value,
@@ -220,9 +220,9 @@ def _describe_fault(attempt: Attempt) -> dict[str, Any]:
 
 
 def _measure(attempt: Attempt) -> dict[str, Any]:
-    measured = {"elapsed_ms": attempt.elapsed_ns // NS_PER_MS}
+    measured = {"elapsed_ms": attempt.elapsed_ns // _NS_PER_MS}
     if attempt.ttft_ns is not None:
-        measured["ttft_ms"] = attempt.ttft_ns // NS_PER_MS
+        measured["ttft_ms"] = attempt.ttft_ns // _NS_PER_MS
     if attempt.usage is not None:
         measured["prompt_tokens"] = attempt.usage.prompt_tokens
         measured["completion_tokens"] = attempt.usage.completion_tokens
@@ -255,9 +255,9 @@ def _describe_generation(request: ChatRequest) -> dict[str, Any]:
 
 
 _NOTE_EVERY_S = 1.0
-GONE_S = 20.0
+_GONE_S = 20.0
 
-Holder = Mapping[str, Any]  # as `MemoryView.list_holders` has it
+_Holder = Mapping[str, Any]  # as `MemoryView.list_holders` has it
 
 
 async def note_memory(view: MemoryView | None, note: Callable[[Mapping[str, Any]], None]) -> None:
@@ -276,9 +276,9 @@ class _ReplicaNotes:
     """Which replicas have held memory so far. There are as many as there are replicas."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Holder, float]] = {}  # by replica: what was seen last, and when
+        self._known: dict[str, tuple[_Holder, float]] = {}  # by replica: what was seen last, and when
 
-    def look(self, holders: Sequence[Holder], now_s: float) -> Iterator[dict[str, Any]]:
+    def look(self, holders: Sequence[_Holder], now_s: float) -> Iterator[dict[str, Any]]:
         """Take who holds or waits now; yield what has changed."""
         for one in holders:
             if not one["held"]:
@@ -286,13 +286,13 @@ class _ReplicaNotes:
             if one["replica"] not in self._known:
                 yield _write_change(one, "started", now_s - one["since_s"])
             self._known[one["replica"]] = (one, now_s)
-        gone = [name for name, (_, seen_s) in self._known.items() if now_s - seen_s > GONE_S]
+        gone = [name for name, (_, seen_s) in self._known.items() if now_s - seen_s > _GONE_S]
         for name in gone:
             one, seen_s = self._known.pop(name)
             yield _write_change(one, "ended", seen_s)
 
 
-def _write_change(one: Holder, what: str, at_s: float) -> dict[str, Any]:
+def _write_change(one: _Holder, what: str, at_s: float) -> dict[str, Any]:
     return record(
         IncidentKind.SCALING,
         at_s=at_s,

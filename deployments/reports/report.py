@@ -23,13 +23,13 @@ from reliability.memory.pressure import Level
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import Flaw, Prefilled, Reason, Usage
 
-NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
+_NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 _UNCHECKED_MAX = 8
-NOTE_CHARS_MAX = 300
+_NOTE_CHARS_MAX = 300
 # The header names the threshold that is passed; how full each window is stands in the report.
 _WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
-ANEW = (PrefixChange.NEW_CONVERSATION,)
+_ANEW = (PrefixChange.NEW_CONVERSATION,)
 _SEAM_WORDS = "went on with the text that stood before the client, at character"
 _LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
@@ -126,8 +126,8 @@ def report_of(
         "shortened": run.shortened,
         "continued": any(attempt.seam is not None and attempt.text_out for attempt in run.attempts),
         "notes": _write_notes(run),
-        "total_ms": round(total_ns / NS_PER_MS, 3),
-        "overhead_ms": round(max(0, total_ns - model_ns) / NS_PER_MS, 3),
+        "total_ms": round(total_ns / _NS_PER_MS, 3),
+        "overhead_ms": round(max(0, total_ns - model_ns) / _NS_PER_MS, 3),
         "cost_usd": sum(costs) if costs else None,
         "budget": [{"window": load.window.value, "percent": load.percent} for load in run.warnings],
         "memory_pressure": run.level.value,
@@ -144,14 +144,14 @@ def _write_notes(run: Run) -> list[str]:
         *run.notes,
         *finish,
         *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage),
-        *(_write_lost(a.tier, a.lost) for a in run.attempts if a.lost is not None and a.lost.changes != ANEW),
+        *(_write_lost(a.tier, a.lost) for a in run.attempts if a.lost is not None and a.lost.changes != _ANEW),
         *(f"tier {a.tier}: {_SEAM_WORDS} {figure(a.seam)}" for a in run.attempts if a.seam is not None and a.text_out),
     ]
 
 
 def _write_lost(tier: str, lost: LostPrefix) -> str:
     where = f"cache lost at token {figure(lost.token)} of {figure(lost.of)}"
-    return f"tier {tier}: {where}: {lost.detail}"[:NOTE_CHARS_MAX]
+    return f"tier {tier}: {where}: {lost.detail}"[:_NOTE_CHARS_MAX]
 
 
 def _list_unchecked(run: Run) -> list[str]:
@@ -161,12 +161,12 @@ def _list_unchecked(run: Run) -> list[str]:
     for tool in run.expected.toolbox.tools:
         if tool.name in called:
             words = f"not checked in the arguments of {tool.name}"
-            found += [f"{words}: {what}"[:NOTE_CHARS_MAX] for what in tool.unchecked]
+            found += [f"{words}: {what}"[:_NOTE_CHARS_MAX] for what in tool.unchecked]
     form = None if called else run.expected.form
     if form is not None:
-        found += [f"not checked in response_format: {what}"[:NOTE_CHARS_MAX] for what in form.schema.unchecked]
+        found += [f"not checked in response_format: {what}"[:_NOTE_CHARS_MAX] for what in form.schema.unchecked]
     if run.judged is not None and run.judged.flaw is Flaw.FORM_INVALID:
-        found.append(run.judged.detail[:NOTE_CHARS_MAX])
+        found.append(run.judged.detail[:_NOTE_CHARS_MAX])
     return found[:_UNCHECKED_MAX]
 
 
@@ -210,9 +210,9 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
         "signs": {name: _round(value) for name, value in attempt.confidence.signs.items()},
         "thinking": None if thought is None else {"tokens": thought.tokens, "ended": _name_of(thought.ended)},
         "cancelled": attempt.cancelled,
-        "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // NS_PER_MS,
-        "elapsed_ms": attempt.elapsed_ns // NS_PER_MS,
-        "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // NS_PER_MS,
+        "at_ms": None if attempt.started_ns is None else max(0, attempt.started_ns - started_ns) // _NS_PER_MS,
+        "elapsed_ms": attempt.elapsed_ns // _NS_PER_MS,
+        "ttft_ms": None if attempt.ttft_ns is None else attempt.ttft_ns // _NS_PER_MS,
         "usage": usage_json(attempt.usage) if attempt.usage else None,
         "estimated": attempt.usage is not None and not attempt.usage.exact,
         "cache_lost": lost,
@@ -260,7 +260,7 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None
     current = run.current
-    started_ns = run.deadline_ns - int(run.request.timeout_s * NS_PER_S)
+    started_ns = run.deadline_ns - int(run.request.timeout_s * _NS_PER_S)
     elapsed_ns = max(0, now_ns - started_ns)
     return {
         "request_id": run.request.request_id,
@@ -268,8 +268,8 @@ def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
         "key": run.key,
         "tier": run.tier,
         "started_at": run.chain[0],
-        "at": now_s - elapsed_ns / NS_PER_S,
-        "elapsed_ms": elapsed_ns // NS_PER_MS,
+        "at": now_s - elapsed_ns / _NS_PER_S,
+        "elapsed_ms": elapsed_ns // _NS_PER_MS,
         "attempts": len(run.attempts),
         "met": _name_of(met),
         "writing": current is not None and current.ttft_ns is not None and current.end is None,

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-NS_PER_MS = 1_000_000
-QUEUE_MAX = 2048
-CLOSE_S = 2.0
+_NS_PER_MS = 1_000_000
+_QUEUE_MAX = 2048
+_CLOSE_S = 2.0
 _SERVICE = "mlx-stack-serve"
-MISSING = (
+_MISSING = (
     "telemetry.traces: the packages for it are not installed: pip install 'mlx-stack-serve[otel]', or set it to false"
 )
 
 _WELL = ("answered", "client_left")
 
-Value = str | int | float | bool | tuple[str, ...]
+_Value = str | int | float | bool | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Traces:
     """The traces of one Router replica. Raises ConfigError: they are on, and the packages are not there."""
 
     def __init__(self, config: TelemetryConfig, make: Callable[[], TracerProvider] | None = None) -> None:
-        self._queue: queue.Queue[_FinishedRequest | None] = queue.Queue(QUEUE_MAX)
+        self._queue: queue.Queue[_FinishedRequest | None] = queue.Queue(_QUEUE_MAX)
         self._closing = threading.Event()
         self._dropping = False
         self._thread: threading.Thread | None = None
@@ -81,10 +81,10 @@ class Traces:
             self._dropping = False
         except queue.Full:
             if not self._dropping:
-                log_warning("traces_dropped", waiting=QUEUE_MAX)
+                log_warning("traces_dropped", waiting=_QUEUE_MAX)
             self._dropping = True
 
-    async def close(self, within_s: float = CLOSE_S) -> None:
+    async def close(self, within_s: float = _CLOSE_S) -> None:
         """Send what is left, as far as that is done in time."""
         if self._thread is not None:
             self._closing.set()
@@ -113,7 +113,7 @@ def check_packages() -> None:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
         import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
-        raise ConfigError(MISSING) from None
+        raise ConfigError(_MISSING) from None
 
 
 def _make_provider() -> TracerProvider:
@@ -157,7 +157,7 @@ class _Span:
     kind: Literal["server", "client", "internal"]
     start_ns: int
     end_ns: int
-    attributes: Mapping[str, Value]
+    attributes: Mapping[str, _Value]
     error: str | None = None
     children: tuple[_Span, ...] = ()
 
@@ -180,10 +180,10 @@ def _find_spans(finished: _FinishedRequest) -> _Span:
 
 
 def _find_start_ns(finished: _FinishedRequest) -> int:
-    return finished.ended_ns - int(finished.report["total_ms"] * NS_PER_MS)
+    return finished.ended_ns - int(finished.report["total_ms"] * _NS_PER_MS)
 
 
-def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
+def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, _Value]]:
     yield "gen_ai.operation.name", "chat"
     yield "gen_ai.provider.name", "mlx_stack"
     yield "gen_ai.conversation.id", session_tag(report["session"])
@@ -202,8 +202,8 @@ def _list_request(report: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
 
 
 def _find_attempt(finished: _FinishedRequest, attempt: Mapping[str, Any], *, judge: bool) -> _Span:
-    start_ns = min(_find_start_ns(finished) + attempt["at_ms"] * NS_PER_MS, finished.ended_ns)
-    end_ns = min(start_ns + attempt["elapsed_ms"] * NS_PER_MS, finished.ended_ns)
+    start_ns = min(_find_start_ns(finished) + attempt["at_ms"] * _NS_PER_MS, finished.ended_ns)
+    end_ns = min(start_ns + attempt["elapsed_ms"] * _NS_PER_MS, finished.ended_ns)
     status = finished.statuses.get(attempt["tier"])
     model = (status.model if status else None) or attempt["tier"]
     check = _Span(
@@ -228,7 +228,7 @@ def _find_attempt(finished: _FinishedRequest, attempt: Mapping[str, Any], *, jud
 
 def _list_attempt(
     attempt: Mapping[str, Any], model: str, status: TierStatus | None, *, judge: bool
-) -> Iterator[tuple[str, Value]]:
+) -> Iterator[tuple[str, _Value]]:
     yield "gen_ai.operation.name", "chat"
     yield "gen_ai.provider.name", status.kind if status else "unknown"
     yield "gen_ai.request.model", model

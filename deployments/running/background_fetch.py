@@ -10,12 +10,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 # As the hub's client understands its variable.
-YES = ("1", "ON", "YES", "TRUE")
+_YES = ("1", "ON", "YES", "TRUE")
 
 
 def is_offline(environ: Mapping[str, str]) -> bool:
     """Tell whether nothing may be fetched that nobody asked for."""
-    return environ.get("HF_HUB_OFFLINE", "").upper() in YES
+    return environ.get("HF_HUB_OFFLINE", "").upper() in _YES
 
 
 class BackgroundFetch:

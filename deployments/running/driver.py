@@ -39,12 +39,12 @@ from deployments.running.folder import RunFolder
 from deployments.running.session_leader import DRAIN_S
 from deployments.running.status_messages import STARTING, can_answer, failure
 
-LEFT_OUT = ("start_monitor", "start_log_monitor", "start_api_server")
+_LEFT_OUT = ("start_monitor", "start_log_monitor", "start_api_server")
 
 
 def _start_ray(**options: Any) -> Any:
     """Start Ray on this machine; return its context. `options` are `ray.init`'s."""
-    replaced = {name: getattr(Node, name) for name in LEFT_OUT if hasattr(Node, name)}
+    replaced = {name: getattr(Node, name) for name in _LEFT_OUT if hasattr(Node, name)}
     for name in replaced:
         setattr(Node, name, _note_address if name == "start_api_server" else _start_nothing)
     try:
@@ -78,11 +78,11 @@ def _note_address(node: Node, **_: Any) -> None:
         )
 
 
-ASK_EVERY_S = 0.5
-ASK_S = 5.0
-TOLD = ("state", "reason", "model", "source", "kind")
+_ASK_EVERY_S = 0.5
+_ASK_S = 5.0
+_TOLD = ("state", "reason", "model", "source", "kind")
 # The Routers' first answer: without it they are as good as gone.
-REACH_S = 1.5
+_REACH_S = 1.5
 
 
 class _OwnPaths(JobConfig):  # type: ignore[misc]
@@ -115,15 +115,15 @@ class _Reporter:
 
     async def watch(self) -> None:
         """Report how the start goes, until it has failed or nothing is on its way any more."""
-        pause_s = ASK_EVERY_S
+        pause_s = _ASK_EVERY_S
         while not await self._check_start() or self._background_fetch.running:
             await asyncio.sleep(pause_s)
             # A tier may wait for memory for hours.
-            pause_s = min(ASK_S, pause_s * 1.02)
+            pause_s = min(_ASK_S, pause_s * 1.02)
 
     async def _check_start(self) -> bool:
         try:
-            async with asyncio.timeout(ASK_S):
+            async with asyncio.timeout(_ASK_S):
                 status = (await asyncio.to_thread(serve.status)).applications.get(self._app)
                 if status is None:
                     return False
@@ -131,7 +131,7 @@ class _Reporter:
                     deployments = [deployment.message for deployment in status.deployments.values()]
                     self.report(failed=failure([status.message, *deployments]))
                     return True
-                tiers = {tier["name"]: {key: tier[key] for key in TOLD} for tier in await self._ask_router()}
+                tiers = {tier["name"]: {key: tier[key] for key in _TOLD} for tier in await self._ask_router()}
                 for name in sorted(status.deployments.keys() - tiers.keys() - {ROUTER}):
                     tiers[name] = {"state": "starting"}
         except Exception:
@@ -147,7 +147,7 @@ class _Reporter:
 
     async def _ask_router(self) -> list[dict[str, Any]]:
         with contextlib.suppress(Exception):
-            async with asyncio.timeout(ASK_S / 2):
+            async with asyncio.timeout(_ASK_S / 2):
                 found: list[dict[str, Any]] = await self._router().ask_tiers.remote()
                 return found
         return []
@@ -161,10 +161,10 @@ class _Reporter:
         """Have every Router end what it is doing."""
         if "tiers" not in self._reported or "failed" in self._reported:
             return  # there is no Router yet, or never was
-        running = await self._all("stop_taking", within_s=REACH_S)
+        running = await self._all("stop_taking", within_s=_REACH_S)
         if running is not None:  # where one Router hangs, the others drain all the same
             self.report(draining=sum(running))
-        cut = await self._all("drain", DRAIN_S, within_s=DRAIN_S + REACH_S)
+        cut = await self._all("drain", DRAIN_S, within_s=DRAIN_S + _REACH_S)
         self.report(drained={"cut": None if cut is None else sum(cut)})
 
     async def _all(self, method: str, *arguments: Any, within_s: float) -> list[int] | None:
@@ -197,7 +197,7 @@ def _run(news: str, config: str, app: str) -> None:
 def _listen(reporter: _Reporter, loop: asyncio.AbstractEventLoop) -> None:
     sys.stdin.buffer.read()
     with contextlib.suppress(Exception):
-        _on(loop, reporter.drain()).result(DRAIN_S + 2 * REACH_S)
+        _on(loop, reporter.drain()).result(DRAIN_S + 2 * _REACH_S)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 

@@ -33,19 +33,19 @@ from deployments.config.config_errors import ConfigError
 from deployments.running.own_folder import make_own
 from deployments.running.process_tree import kill_all, members
 
-LOCK = "lock"
-RECORD = "run.json"
-CLEAR_S = 5.0
-ENTRIES_MAX = 20_000
-SESSIONS_KEPT = 3  # ended ones, for their logs
+_LOCK = "lock"
+_RECORD = "run.json"
+_CLEAR_S = 5.0
+_ENTRIES_MAX = 20_000
+_SESSIONS_KEPT = 3  # ended ones, for their logs
 # /ray/session_2026-11-25_20-21-54_123456_4194304/sockets/plasma_store; a socket's path has 103 bytes on macOS.
-SESSION_CHARS, SOCKET_CHARS_MAX = 68, 103
+_SESSION_CHARS, _SOCKET_CHARS_MAX = 68, 103
 # /56 characters/metrics.sock; HAProxy takes 97, since it makes a socket under a longer name first.
-NODE_CHARS, HAPROXY_CHARS_MAX = 70, 97
+_NODE_CHARS, _HAPROXY_CHARS_MAX = 70, 97
 # HAProxy's folder: Ray names it after the node.
-NODE = re.compile(r"[0-9a-f]{56}")
-CONFIG = "haproxy.cfg"
-IN_CHARGE = ("/raylet/raylet", "deployments.running.session_leader", "deployments.running.driver")
+_NODE = re.compile(r"[0-9a-f]{56}")
+_CONFIG = "haproxy.cfg"
+_IN_CHARGE = ("/raylet/raylet", "deployments.running.session_leader", "deployments.running.driver")
 
 
 def base_folder(environ: Mapping[str, str]) -> Path:
@@ -59,8 +59,8 @@ def base_folder(environ: Mapping[str, str]) -> Path:
 
 def refuse_long(base: Path, haproxy: bool) -> None:
     """Return where the sockets under `base` have paths that the system takes. Raises ConfigError: their paths are too
-    long. Ray adds `SESSION_CHARS` to it, HAProxy `NODE_CHARS`."""
-    longest = max(SOCKET_CHARS_MAX - SESSION_CHARS, 0) if not haproxy else HAPROXY_CHARS_MAX - NODE_CHARS
+    long. Ray adds `_SESSION_CHARS` to it, HAProxy `_NODE_CHARS`."""
+    longest = max(_SOCKET_CHARS_MAX - _SESSION_CHARS, 0) if not haproxy else _HAPROXY_CHARS_MAX - _NODE_CHARS
     if len(os.fsencode(base)) > longest:
         raise ConfigError(
             f"{base} has {len(os.fsencode(base))} characters, and sockets below it need a path of at most {longest}: "
@@ -83,19 +83,19 @@ class RunFolder:
     def hold(self) -> int:
         """Hold the lock that says that the run lives, for as long as this process does; return the open file. Never
         waits."""
-        file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        file = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return file
 
     def note(self, **known: Any) -> None:
-        path = self.path / RECORD
+        path = self.path / _RECORD
         new = path.with_suffix(".new")
         new.write_text(json.dumps(self.record() | known), encoding="utf-8")
         new.replace(path)
 
     def record(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError):
-            known = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+            known = json.loads((self.path / _RECORD).read_text(encoding="utf-8"))
             return known if isinstance(known, dict) else {}
         return {}
 
@@ -103,7 +103,7 @@ class RunFolder:
     def dead(self) -> Iterator[bool]:
         """Yield whether nobody holds it; while the block lasts nobody else can clear it."""
         try:
-            file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            file = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             yield False
             return
@@ -116,10 +116,10 @@ class RunFolder:
             os.close(file)
 
     def refresh(self) -> None:
-        """Touch all that lies there (`ENTRIES_MAX` at most), for systems that remove what is old: a socket, a lock and
+        """Touch all that lies there (`_ENTRIES_MAX` at most), for systems that remove what is old: a socket, a lock and
         a record are written once and needed for weeks."""
         base = self.path.parent.parent
-        for path in itertools.chain([base], itertools.islice(base.rglob("*"), ENTRIES_MAX)):
+        for path in itertools.chain([base], itertools.islice(base.rglob("*"), _ENTRIES_MAX)):
             with contextlib.suppress(OSError):
                 os.utime(path, follow_symlinks=False)
 
@@ -144,21 +144,21 @@ def clear_dead(base: Path) -> list[str]:
         with contextlib.suppress(psutil.Error):
             done.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")
             process.kill()
-            process.wait(CLEAR_S)
+            process.wait(_CLEAR_S)
     _remove_quiet_nodes(base)
     _remove_ended_sessions(base)
     return done
 
 
 def _remove_ended_sessions(base: Path) -> None:
-    """Remove the folders of Ray's sessions in which no process listens any more. Of the newest `SESSIONS_KEPT` the logs
-    stay, and only the sockets go."""
+    """Remove the folders of Ray's sessions in which no process listens any more. Of the newest `_SESSIONS_KEPT` the
+    logs stay, and only the sockets go."""
     sessions = [path for path in (base / "ray").glob("session_*") if path.is_dir() and not path.is_symlink()]
     # A session's name begins with its time.
     ended = [path for path in sorted(sessions) if not any(map(_has_listener, (path / "sockets").glob("*")))]
-    for path in ended[:-SESSIONS_KEPT]:
+    for path in ended[:-_SESSIONS_KEPT]:
         shutil.rmtree(path, ignore_errors=True)
-    for path in ended[-SESSIONS_KEPT:]:
+    for path in ended[-_SESSIONS_KEPT:]:
         for left in (path / "sockets").glob("*"):
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(left.lstat().st_mode):
@@ -171,7 +171,7 @@ def _clear(run: RunFolder) -> list[str]:
     if not isinstance(session, int) or psutil.pid_exists(session):
         return []
     found = members(session, own=False)
-    kill_all(session, time.monotonic() + CLEAR_S, own=False)
+    kill_all(session, time.monotonic() + _CLEAR_S, own=False)
     names = ", ".join(sorted({_name(process) for process in found}))
     return [f"cleared what an earlier run has left: {len(found)} processes ({names})"] if found else []
 
@@ -197,7 +197,7 @@ def _is_haproxy_of(base: Path, command: list[str]) -> bool:
     if not command or Path(command[0]).name != "haproxy" or "-f" not in command[:-1]:
         return False
     given = Path(command[command.index("-f") + 1])
-    return given.name.startswith(CONFIG) and given.parent.parent == base and bool(NODE.fullmatch(given.parent.name))
+    return given.name.startswith(_CONFIG) and given.parent.parent == base and bool(_NODE.fullmatch(given.parent.name))
 
 
 def _is_orphan(process: psutil.Process) -> bool:
@@ -212,14 +212,14 @@ def _is_orphan(process: psutil.Process) -> bool:
 def _in_charge(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         command = " ".join(process.cmdline())
-        return command.startswith("ray::") or any(mark in command for mark in IN_CHARGE)
+        return command.startswith("ray::") or any(mark in command for mark in _IN_CHARGE)
     return False
 
 
 def _remove_quiet_nodes(base: Path) -> None:
     """Remove HAProxy's folders in which nobody listens any more."""
     for folder in base.iterdir() if base.is_dir() else ():
-        if NODE.fullmatch(folder.name) and not folder.is_symlink() and (folder / CONFIG).is_file():
+        if _NODE.fullmatch(folder.name) and not folder.is_symlink() and (folder / _CONFIG).is_file():
             admin = folder / "admin.sock"
             if admin.is_socket() and not _has_listener(admin):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -22,11 +22,11 @@ from pathlib import Path
 from deployments.config.config_errors import ConfigError
 
 LOG = logging.getLogger("ray.serve")
-FOLDER, FILE, OTHERS = 0o700, 0o600, 0o077
-OTHERS_WRITE, ALL_WRITE = 0o022, 0o002
-LINKS_MAX = 40
+_FOLDER, _FILE, _OTHERS = 0o700, 0o600, 0o077
+_OTHERS_WRITE, _ALL_WRITE = 0o022, 0o002
+_LINKS_MAX = 40
 # The ledger's files. Older versions also wrote sessions-K-of-N.sqlite and layouts.db.
-LEDGER_FILES = re.compile(
+_LEDGER_FILES = re.compile(
     r"(ledger|sessions-\d+-of-\d+)\.sqlite(\.unreadable-\d+)?(-wal|-shm|-journal)?|layouts\.db(-journal)?"
 )
 
@@ -39,9 +39,9 @@ def make_own(folder: Path) -> Path:
     """Return the folder, made where it is missing. Raises ConfigError: it can't be made, or another user could reach it
     or replace it. One line, with what to do."""
     try:
-        folder.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):  # looked at below, whoever made it
-            folder.mkdir(mode=FOLDER)
+            folder.mkdir(mode=_FOLDER)
         fault = _find_fault(folder.lstat()) or _find_fault_above(folder.absolute())
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}; set RAY_TMPDIR to a folder of your own") from None
@@ -66,13 +66,13 @@ def _find_strangers(path: Path, links: int = 0) -> str:
             state = name.lstat() if os.path.lexists(name) else None
         except FileNotFoundError:
             continue
-        shared = bool(above.st_mode & ALL_WRITE)
+        shared = bool(above.st_mode & _ALL_WRITE)
         if shared and not above.st_mode & stat.S_ISVTX:
             return f"everybody can write into {name.parent} (mode {stat.S_IMODE(above.st_mode):04o})"
         if shared and state is not None and state.st_uid not in trusted:
             return f"user {state.st_uid} has made {name}, where anybody could"
         if state is not None and stat.S_ISLNK(state.st_mode):
-            if links >= LINKS_MAX:
+            if links >= _LINKS_MAX:
                 return f"{name} is a link that leads in a circle"
             if fault := _find_strangers(name.parent / name.readlink(), links + 1):
                 return fault
@@ -90,7 +90,7 @@ def _find_fault(state: os.stat_result) -> str:
         return "it is no folder" + (" but a symbolic link" if stat.S_ISLNK(state.st_mode) else "")
     if state.st_uid != os.geteuid():
         return f"it belongs to user {state.st_uid}, not to user {os.geteuid()}"
-    if state.st_mode & OTHERS:
+    if state.st_mode & _OTHERS:
         return f"other users can reach it (mode {stat.S_IMODE(state.st_mode):04o}, needed is 0700)"
     return ""
 
@@ -103,12 +103,12 @@ def _find_fault_above(folder: Path, links: int = 0) -> str:
         if state.st_uid not in trusted:
             return f"{parent} above it belongs to user {state.st_uid}"
         if stat.S_ISLNK(state.st_mode):
-            if links >= LINKS_MAX:
+            if links >= _LINKS_MAX:
                 return f"{parent} above it is a link that leads in a circle"
             target = parent.parent / parent.readlink()
             if fault := _find_fault_above(target / folder.name, links + 1):
                 return fault
-        elif state.st_mode & OTHERS_WRITE and not state.st_mode & stat.S_ISVTX:
+        elif state.st_mode & _OTHERS_WRITE and not state.st_mode & stat.S_ISVTX:
             return f"other users can rename it in {parent} (mode {stat.S_IMODE(state.st_mode):04o})"
     return ""
 
@@ -117,18 +117,18 @@ def make_private_folder(folder: Path) -> None:
     """Make the folder where there is none, and close it to others where it holds nothing but the ledger. Raises
     ForeignStateError: it is another user's, or others could write into it. The message says what to do. OSError: it
     can't be made."""
-    folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
+    folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER)
     _refuse_stranger(folder)
-    if not (before := folder.stat().st_mode) & OTHERS:
+    if not (before := folder.stat().st_mode) & _OTHERS:
         return
-    if not before & stat.S_ISVTX and all(LEDGER_FILES.fullmatch(entry.name) for entry in folder.iterdir()):
-        _close(folder, FOLDER)
+    if not before & stat.S_ISVTX and all(_LEDGER_FILES.fullmatch(entry.name) for entry in folder.iterdir()):
+        _close(folder, _FOLDER)
     state = folder.stat()
-    if state.st_mode & (OTHERS_WRITE if state.st_uid == os.geteuid() else ALL_WRITE):
+    if state.st_mode & (_OTHERS_WRITE if state.st_uid == os.geteuid() else _ALL_WRITE):
         mode = stat.S_IMODE(state.st_mode)
         words = f"others can write into {folder} (mode {mode:04o}): chmod go-w it, or name a folder of your own"
         raise ForeignStateError(errno.EPERM, words)
-    if state.st_mode & OTHERS:
+    if state.st_mode & _OTHERS:
         LOG.warning("the state folder %s is open to others and holds other things: chmod 700 closes it", folder)
 
 
@@ -143,9 +143,9 @@ def make_private_file(path: Path) -> None:
     """Make the file where there is none, and close it to others. Raises OSError where it can't be made, or is another
     user's."""
     refuse_strangers_file(path)
-    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, FILE))
-    if path.stat().st_mode & OTHERS:
-        _close(path, FILE)
+    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _FILE))
+    if path.stat().st_mode & _OTHERS:
+        _close(path, _FILE)
 
 
 def _refuse_stranger(path: Path) -> None:

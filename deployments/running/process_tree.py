@@ -16,14 +16,14 @@ import time
 
 import psutil
 
-PR_SET_CHILD_SUBREAPER = 36
-PAUSE_S = 0.02
+_PR_SET_CHILD_SUBREAPER = 36
+_PAUSE_S = 0.02
 
 
 def adopt_orphans() -> None:
     """Become the parent of what is born beneath this process and loses its parent. On Linux only."""
     if sys.platform.startswith("linux"):
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def members(session: int, *, own: bool = True) -> list[psutil.Process]:
@@ -60,10 +60,10 @@ def kill_all(session: int, until_s: float, *, own: bool = True) -> list[psutil.P
         reap()
         if time.monotonic() > until_s:
             return left
-        time.sleep(PAUSE_S)
+        time.sleep(_PAUSE_S)
     while own and _has_children() and time.monotonic() < until_s:
         reap()  # process 1 takes its time
-        time.sleep(PAUSE_S)
+        time.sleep(_PAUSE_S)
     return []
 
 
@@ -90,7 +90,7 @@ def _lives(process: psutil.Process) -> bool:
     return False
 
 
-WATCH = 'read -r _; kill -s KILL -- "-$1"'
+_WATCH = 'read -r _; kill -s KILL -- "-$1"'
 
 
 class GroupGuard:
@@ -98,7 +98,7 @@ class GroupGuard:
 
     def __init__(self, leader: int) -> None:
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "sh", str(leader)],
+            ["/bin/sh", "-c", _WATCH, "sh", str(leader)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

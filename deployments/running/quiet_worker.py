@@ -1,8 +1,8 @@
 """A worker process of Ray that sleeps while nothing happens (figures: docs/decisions/002-idle-costs.md).
 
 The main thread of each worker wakes every 10 ms to look for signals. What the loop calls, `sys.is_finalizing`, is
-replaced by a function that rests `NAP_S` first, while the process is idle; a call through Ray waits for that at most,
-then the process is busy for `BUSY_CHECKS`. HTTP, gRPC and the state actor's socket have threads of their own. Busy is
+replaced by a function that rests `_NAP_S` first, while the process is idle; a call through Ray waits for that at most,
+then the process is busy for `_BUSY_CHECKS`. HTTP, gRPC and the state actor's socket have threads of their own. Busy is
 who has computed more since its last look than a look costs.
 """
 
@@ -13,16 +13,16 @@ import threading
 import time
 from collections.abc import Callable
 
-NAP_S = 0.15
-BUSY_CHECKS = 5
+_NAP_S = 0.15
+_BUSY_CHECKS = 5
 # A look costs 45 to 130 µs (2 × AMD EPYC), and one call of an actor's method 140 µs more; the cheapest look of late is
 # the measure, so that it holds on slower machines.
-FACTOR = 3
-MARGIN_NS = 25_000
-RECENT = 64
+_FACTOR = 3
+_MARGIN_NS = 25_000
+_RECENT = 64
 # Serve's controller: how long it looks often, and how often it looks then.
-START_S = 120.0
-CALM_S = 1.0
+_START_S = 120.0
+_CALM_S = 1.0
 
 
 class _Napping:
@@ -43,7 +43,7 @@ class _Napping:
         self._last_ns = spent_ns()
         self._least_ns = self._coming_ns = 1 << 62
         self._looks = 0
-        self._busy = BUSY_CHECKS
+        self._busy = _BUSY_CHECKS
 
     def __call__(self) -> bool:
         """Rest, where the main thread asks and has nothing to do; return what the real function does."""
@@ -53,18 +53,18 @@ class _Napping:
 
     def _look(self) -> None:
         cost_ns = self._spent_ns() - self._last_ns
-        self._busy = BUSY_CHECKS if self._is_much(cost_ns) else max(0, self._busy - 1)
+        self._busy = _BUSY_CHECKS if self._is_much(cost_ns) else max(0, self._busy - 1)
         if not self._busy:
-            self._sleep(NAP_S)
+            self._sleep(_NAP_S)
         self._last_ns = self._spent_ns()
 
     def _is_much(self, cost_ns: int) -> bool:
-        """Compare with the cheapest look of the last `RECENT` to twice as many."""
+        """Compare with the cheapest look of the last `_RECENT` to twice as many."""
         self._coming_ns = min(self._coming_ns, cost_ns)
         self._looks += 1
-        if self._looks % RECENT == 0:
+        if self._looks % _RECENT == 0:
             self._least_ns, self._coming_ns = self._coming_ns, 1 << 62
-        return cost_ns > FACTOR * min(self._least_ns, self._coming_ns) + MARGIN_NS
+        return cost_ns > _FACTOR * min(self._least_ns, self._coming_ns) + _MARGIN_NS
 
 
 def sleep_while_idle(*_: object) -> None:
@@ -73,7 +73,7 @@ def sleep_while_idle(*_: object) -> None:
         sys.is_finalizing = _Napping(sys.is_finalizing)
 
 
-def slow_down_later(after_s: float = START_S) -> None:
+def slow_down_later(after_s: float = _START_S) -> None:
     """Let the Serve controller of this process look at its deployments less often, once the start is over."""
     clock = threading.Timer(after_s, _slow_down)
     clock.daemon = True
@@ -83,4 +83,4 @@ def slow_down_later(after_s: float = START_S) -> None:
 def _slow_down() -> None:
     from ray.serve._private import controller
 
-    controller.CONTROL_LOOP_INTERVAL_S = CALM_S
+    controller.CONTROL_LOOP_INTERVAL_S = _CALM_S

@@ -2,7 +2,7 @@
 
     python -m deployments.running.session_leader RUN_FOLDER CONTROL NEWS LOG CONFIG APP    # two open files, by number
 
-    running ──"stop", or CONTROL is closed──▶ draining ──driver has ended, or ORDERLY_S──▶ killing ──▶ gone
+    running ──"stop", or CONTROL is closed──▶ draining ──driver has ended, or _ORDERLY_S──▶ killing ──▶ gone
        │                                         └──"now"───────────────────────────────────▲
        └──the driver has ended by itself────────────────────────────────────────────────────┘
 
@@ -28,12 +28,12 @@ from pathlib import Path
 from deployments.running.folder import RunFolder
 from deployments.running.process_tree import adopt_orphans, kill_all, reap
 
-PART_BYTES_MAX = 16 * 1024 * 1024
-READ_BYTES = 65_536
-TAIL_BYTES = 16_384
+_PART_BYTES_MAX = 16 * 1024 * 1024
+_READ_BYTES = 65_536
+_TAIL_BYTES = 16_384
 
 
-class BoundedLog:
+class _BoundedLog:
     """Appends to `path`; with `shown`, to the terminal too. Never raises: a full disk ends no server."""
 
     def __init__(self, path: Path, shown: bool = False) -> None:
@@ -48,7 +48,7 @@ class BoundedLog:
     def pump(self, source: int) -> bool:
         """Write what can be read there; return False at its end, and where nothing comes."""
         try:
-            data = os.read(source, READ_BYTES)
+            data = os.read(source, _READ_BYTES)
         except OSError:
             return False
         self.write(data)
@@ -59,7 +59,7 @@ class BoundedLog:
             with contextlib.suppress(OSError):
                 os.write(1, data)
         with contextlib.suppress(OSError):
-            if self._bytes + len(data) > PART_BYTES_MAX:
+            if self._bytes + len(data) > _PART_BYTES_MAX:
                 self._turn()
             if self._file is not None:
                 self._bytes += os.write(self._file, data)
@@ -80,13 +80,13 @@ def tail(path: Path) -> str:
     """Return the end of a log; "" where there is none."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
 
 
-BYTES = 4096
+_BYTES = 4096
 
 
 @contextlib.contextmanager
@@ -111,24 +111,24 @@ def wake_on_signals(waiting: selectors.BaseSelector) -> Iterator[socket.socket]:
 def drain(woken: socket.socket) -> None:
     """Forget the signals that came."""
     with contextlib.suppress(BlockingIOError):
-        while woken.recv(BYTES):
+        while woken.recv(_BYTES):
             pass
 
 
-# From the moment of the stop. Requests that run may end by themselves in the first DRAIN_S, the driver in ORDERLY_S;
+# From the moment of the stop. Requests that run may end by themselves in the first DRAIN_S, the driver in _ORDERLY_S;
 # then everything is killed, and STOP_S is what is promised. Measured figures are in loadtests/README.md.
 DRAIN_S = 4.0
-ORDERLY_S = 5.5
+_ORDERLY_S = 5.5
 STOP_S = 10.0
 # Systems remove what lies untouched in /tmp: macOS after three days, systemd after ten.
-REFRESH_S = 6 * 3600.0
-LOOK_S = 600.0
+_REFRESH_S = 6 * 3600.0
+_LOOK_S = 600.0
 
 
 class _SessionLeader:
     """One run."""
 
-    def __init__(self, folder: RunFolder, control: int, news: int, log: BoundedLog) -> None:
+    def __init__(self, folder: RunFolder, control: int, news: int, log: _BoundedLog) -> None:
         self._folder = folder
         self._control = control
         self._news = news
@@ -145,7 +145,7 @@ class _SessionLeader:
             waiting.register(self._control, selectors.EVENT_READ)
             waiting.register(self._output, selectors.EVENT_READ)
             while self._ended is None and (self._stop_at_s is None or time.monotonic() < self._stop_at_s):
-                stop_in_s = LOOK_S if self._stop_at_s is None else self._stop_at_s - time.monotonic()
+                stop_in_s = _LOOK_S if self._stop_at_s is None else self._stop_at_s - time.monotonic()
                 for key, _ in waiting.select(max(0.0, stop_in_s)):
                     if key.fileobj is woken:
                         drain(woken)
@@ -162,7 +162,7 @@ class _SessionLeader:
 
     def _refresh(self) -> None:
         """Let the run's files look used, now and then. By wall time, which goes on while the machine sleeps."""
-        if abs(time.time() - self._refreshed_s) >= REFRESH_S:
+        if abs(time.time() - self._refreshed_s) >= _REFRESH_S:
             self._refreshed_s = time.time()
             self._folder.refresh()
 
@@ -186,7 +186,7 @@ class _SessionLeader:
         """Begin to end, or, with `now`, stop waiting for it. When its pipe is closed, the driver drains, and ends."""
         at_s = time.monotonic()
         if self._stop_at_s is None:
-            self._stop_at_s, self._ends_by_s = at_s + ORDERLY_S, at_s + STOP_S
+            self._stop_at_s, self._ends_by_s = at_s + _ORDERLY_S, at_s + STOP_S
             if self._driver is not None and self._driver.stdin is not None:
                 with contextlib.suppress(OSError):
                     self._driver.stdin.close()
@@ -225,7 +225,7 @@ def _run(folder: str, control: str, news: str, log: str, config: str, app: str) 
     run.hold()
     run.note(session=os.getsid(0))
     leader = _SessionLeader(
-        run, int(control), int(news), BoundedLog(Path(log), os.environ.get("MLX_STACK_VERBOSE") == "1")
+        run, int(control), int(news), _BoundedLog(Path(log), os.environ.get("MLX_STACK_VERBOSE") == "1")
     )
     signal.signal(signal.SIGTERM, lambda *_: leader.stop())
     leader.run(config, app)

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-WORDS_MAX = 300
+_WORDS_MAX = 300
 STARTING = frozenset({"starting", "loading"})
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-SHARE = re.compile(r"\d+ %")
-RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:\([\w.]*\))?: ")
-OURS = re.compile(r"(?:^|[\s:])(?:\w+\.)*(?:ConfigError|ScriptError): ")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_SHARE = re.compile(r"\d+ %")
+_RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:\([\w.]*\))?: ")
+_OURS = re.compile(r"(?:^|[\s:])(?:\w+\.)*(?:ConfigError|ScriptError): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +110,17 @@ def ready_lines(place: ServerPlace, status: RunStatus, seconds: float) -> list[s
 
 def failure(messages: Iterable[str]) -> str:
     """Find the one line that says why a start has failed in Serve's messages, which hold whole stacks."""
-    lines = [COLOURS.sub("", line).strip() for message in messages for line in (message or "").splitlines()]
+    lines = [_COLOURS.sub("", line).strip() for message in messages for line in (message or "").splitlines()]
     lines = [line for line in lines if line]
-    ours = [OURS.split(line, maxsplit=1)[1] for line in lines if OURS.search(line)]
-    raised = [line for line in lines if RAISED.match(line)]
+    ours = [_OURS.split(line, maxsplit=1)[1] for line in lines if _OURS.search(line)]
+    raised = [line for line in lines if _RAISED.match(line)]
     return _short((ours or raised or lines or ["no reason was given"])[-1])
 
 
 def _strip_share(tier: Mapping[str, Any]) -> dict[str, Any]:
-    return {**tier, "reason": SHARE.sub("", str(tier.get("reason") or ""))}
+    return {**tier, "reason": _SHARE.sub("", str(tier.get("reason") or ""))}
 
 
 def _short(words: str) -> str:
     words = " ".join(words.split())
-    return words if len(words) <= WORDS_MAX else f"{words[: WORDS_MAX - 1]}…"
+    return words if len(words) <= _WORDS_MAX else f"{words[: _WORDS_MAX - 1]}…"

@@ -3,7 +3,7 @@
     starting ──a tier can answer, and the port is open──▶ serving ──TERM, INT, HUP──▶ stopping ──▶ exit code 0
        └──the start has failed──▶ 2, or 1                    └──the server ended by itself──▶ 1
 
-The first signal begins an orderly stop, the next ends everything (exit code 128 + its number); one within `SAME_S`
+The first signal begins an orderly stop, the next ends everything (exit code 128 + its number); one within `_SAME_S`
 counts as the first, since Ctrl-C reaches `make` too, which sends a TERM. Under `nohup` HUP stays ignored.
 Invariants: no exit while anything of the run lives; no line on the terminal raises.
 """
@@ -31,9 +31,9 @@ from deployments.running.process_tree import adopt_orphans, kill_all
 from deployments.running.session_leader import DRAIN_S, STOP_S, drain, tail, wake_on_signals
 from deployments.running.status_messages import RunStatus, ServerPlace, failure, read_news, ready_lines
 
-ASK_S = 1.0
+_ASK_S = 1.0
 # No proxy of the environment: the server is on this machine.
-OPENER = urllib.request.build_opener(
+_OPENER = urllib.request.build_opener(
     urllib.request.ProxyHandler({}),
     # Its certificate is for its clients to judge.
     urllib.request.HTTPSHandler(context=ssl._create_unverified_context()),
@@ -44,19 +44,19 @@ def is_open(url: str) -> bool:
     """Return whether `/health` below `url` is answered with 200."""
     with (
         contextlib.suppress(OSError, ValueError, http.client.HTTPException),
-        OPENER.open(f"{url}/health", timeout=ASK_S) as response,
+        _OPENER.open(f"{url}/health", timeout=_ASK_S) as response,
     ):
         return bool(response.status == 200)
     return False
 
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-SAME_S = 0.7
-POLL_S = 0.2
-REPORT_AFTER_S = 2.0
-KILL_S = 3.0
-NEWS_BYTES_MAX = 1 << 20
-FAILED, WRONG = 1, 2
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SAME_S = 0.7
+_POLL_S = 0.2
+_REPORT_AFTER_S = 2.0
+_KILL_S = 3.0
+_NEWS_BYTES_MAX = 1 << 20
+_FAILED, _WRONG = 1, 2
 
 
 class _Supervisor:
@@ -124,11 +124,11 @@ class _Supervisor:
         """Return for how long to wait for news; without end once the server runs."""
         if len(self._stop_orders) > handled:
             return 0.0
-        return None if self._ready and not self._stop_orders else POLL_S
+        return None if self._ready and not self._stop_orders else _POLL_S
 
     def _hear(self, news: int) -> bool:
         try:
-            got = os.read(news, NEWS_BYTES_MAX)
+            got = os.read(news, _NEWS_BYTES_MAX)
         except OSError:
             return False
         *lines, self._news = (self._news + got).split(b"\n")
@@ -155,7 +155,7 @@ class _Supervisor:
     def _stop(self, control: int) -> None:
         number, at_s = self._stop_orders[-1]
         first_s = self._stop_orders[0][1]
-        now = len(self._stop_orders) > 1 and at_s - first_s > SAME_S
+        now = len(self._stop_orders) > 1 and at_s - first_s > _SAME_S
         if now and not self._forced:
             self._forced = number
             self.say("stopping at once")
@@ -182,7 +182,7 @@ class _Supervisor:
         elif running is not None:
             many = f"{running} request{'s' if running != 1 else ''}"
             words = f"finishing {many}, at most {DRAIN_S:g} s" if running else "no request is running"
-        elif time.monotonic() > self._stop_orders[0][1] + REPORT_AFTER_S:
+        elif time.monotonic() > self._stop_orders[0][1] + _REPORT_AFTER_S:
             words = f"at most {STOP_S:g} s"
         else:
             return
@@ -195,11 +195,11 @@ class _Supervisor:
         if ended is None or ended.get("left"):
             with contextlib.suppress(OSError):
                 leader.kill()
-            left = kill_all(leader.pid, time.monotonic() + KILL_S)
+            left = kill_all(leader.pid, time.monotonic() + _KILL_S)
         else:
             left = []
             with contextlib.suppress(subprocess.TimeoutExpired):
-                leader.wait(KILL_S)
+                leader.wait(_KILL_S)
         if left:
             self.say(f"not gone: {', '.join(str(process.pid) for process in left)}")
         return self._report_end(ended is None or not ended.get("asked"), left=bool(left))
@@ -207,16 +207,16 @@ class _Supervisor:
     def _report_end(self, by_itself: bool, *, left: bool) -> int:
         if self._status.failed is not None:
             self.say(f"not started: {self._status.failed} (log: {self._place.log})")
-            return WRONG
+            return _WRONG
         if by_itself and not self._stop_orders:
             what = "the server has ended by itself" if self._ready else "not started"
             self.say(f"{what}: {self._why()} (log: {self._place.log})")
-            return FAILED
+            return _FAILED
         cut = self._status.cut
         self.say("stopped" + (f": {cut} request{'s' if cut != 1 else ''} cut off" if cut else ""))
         if self._forced:
             return 128 + self._forced
-        return FAILED if left else 0
+        return _FAILED if left else 0
 
     def _why(self) -> str:
         code = (self._status.ended or {}).get("code")
@@ -259,21 +259,21 @@ def supervise(place: ServerPlace, app: str, folder: RunFolder, environ: Mapping[
 def hold_signals() -> Iterator[None]:
     """Let signals wait, across an `exec` too, until a supervisor has its handlers; until the block ends where there
     is none. Without it a Ctrl-C meets a Python that is still importing, and that prints a stack."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 @contextlib.contextmanager
 def _signals(supervisor: _Supervisor) -> Iterator[None]:
     before = {}
-    for number in SIGNALS:
+    for number in _SIGNALS:
         if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
             continue
         before[number] = signal.signal(number, lambda number, _: supervisor.add_signal(number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     try:
         yield
     finally:

@@ -48,9 +48,9 @@ from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
 
 LOG = logging.getLogger("ray.serve")
-NS_PER_S = 1_000_000_000
-_TIDY_EVERY_NS = 10 * NS_PER_S
-SNAPSHOT_EVENTS = 4_000
+_NS_PER_S = 1_000_000_000
+_TIDY_EVERY_NS = 10 * _NS_PER_S
+_SNAPSHOT_EVENTS = 4_000
 _IDLE_EXIT_S = 60.0
 
 
@@ -73,7 +73,7 @@ class SessionState(Watchable):
         self._clock_ns = clock_ns or time.monotonic_ns
         self._windows = Windows(bounds.sessions_max)
         self._kept = KeptAnswers()
-        self._conversations = Conversations(bounds.sessions_max, int(bounds.session_ttl_s * NS_PER_S))
+        self._conversations = Conversations(bounds.sessions_max, int(bounds.session_ttl_s * _NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
         # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
@@ -288,13 +288,13 @@ class SessionState(Watchable):
     def _tidy(self) -> None:
         """Close what has expired, let the idle and the old go, and begin the journal anew when it is long."""
         now_ns = self._now_ns()
-        if now_ns - self._tidied_ns < _TIDY_EVERY_NS and self._events < SNAPSHOT_EVENTS:
+        if now_ns - self._tidied_ns < _TIDY_EVERY_NS and self._events < _SNAPSHOT_EVENTS:
             return
         self._tidied_ns = now_ns
         self._transit(lambda transaction: transaction.apply(Tick("sweep")))
-        if self._events >= SNAPSHOT_EVENTS:
+        if self._events >= _SNAPSHOT_EVENTS:
             self._write_snapshot(self._digest, self._config)
-        self._journal.trim(now_ns / NS_PER_S)
+        self._journal.trim(now_ns / _NS_PER_S)
 
     def _write_snapshot(self, digest: str, config: AdmissionConfig) -> None:
         with self._journal.step() as journal:
@@ -305,7 +305,7 @@ class SessionState(Watchable):
         now_ns, health = self._now_ns(), {}
         for tier, breaker in self._state.breakers.items():
             phase = admission.phase_of(self._state, tier, now_ns)
-            left_s = max(0, breaker.until_ns - now_ns) / NS_PER_S if phase is Phase.OPEN else 0.0
+            left_s = max(0, breaker.until_ns - now_ns) / _NS_PER_S if phase is Phase.OPEN else 0.0
             health[tier] = Health(phase=phase, isolated=breaker.isolated, until_s=left_s)
         return health
 

@@ -42,21 +42,21 @@ from reliability.loops import Window
 from reliability.sessions import Answered, Trail
 from reliability.types import Usage, Verdict
 
-NAMESPACE = "mlx-stack-serve"
-NS_PER_S = 1_000_000_000
-RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
+_NAMESPACE = "mlx-stack-serve"
+_NS_PER_S = 1_000_000_000
+_RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
 _MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
-Ts = TypeVarTuple("Ts")
+_Ts = TypeVarTuple("_Ts")
 T = TypeVar("T")
 # Ray's name for the head node: the journal is a file, so an actor that restarts elsewhere would find it gone.
-HEAD = {"node:__internal_head__": 0.001}
+_HEAD = {"node:__internal_head__": 0.001}
 
 
-def _question(method: Callable[[SessionState, *Ts], T]) -> Callable[[State, *Ts], Coroutine[Any, Any, T]]:
+def _question(method: Callable[[SessionState, *_Ts], T]) -> Callable[[State, *_Ts], Coroutine[Any, Any, T]]:
     """Make of a method of the actor the one that asks it from here. Raises StateUnavailable."""
 
     @functools.wraps(method)
-    async def ask(state: State, *args: *Ts) -> T:
+    async def ask(state: State, *args: *_Ts) -> T:
         return cast(T, await state.call(method.__name__, *args))
 
     return ask
@@ -162,8 +162,8 @@ class RequestState:
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
         """Settle as the protocol says. A failure is sent at once, since other requests should know; the rest waits."""
         # In this order `max` also makes nothing of what is no number.
-        wait_s = min(max(0.0, retry_after_s or 0.0), RETRY_AFTER_S_MAX)
-        settlement = Settlement(grant.id, verdict, usage, retry_after_ns=int(wait_s * NS_PER_S))
+        wait_s = min(max(0.0, retry_after_s or 0.0), _RETRY_AFTER_S_MAX)
+        settlement = Settlement(grant.id, verdict, usage, retry_after_ns=int(wait_s * _NS_PER_S))
         item = SettlementItem(settlement=settlement, request_id=self._request_id, session=self.session, key=self._key)
         self._link.put(item, flush=verdict is Verdict.FAILURE)
 
@@ -234,13 +234,13 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
     def find_or_make() -> Actor:
         maker = _build_actor_class().options(
             name=_actor_name(app),
-            namespace=NAMESPACE,
+            namespace=_NAMESPACE,
             lifetime="detached",
             get_if_exists=True,
             max_restarts=-1,
             max_task_retries=0,
             num_cpus=0,
-            resources=HEAD,
+            resources=_HEAD,
         )
         made = call_actor(maker.remote, folder=str(folder), bounds=config)
         node, path = ray.get(call_actor(made.find_socket.remote), timeout=_MADE_S)

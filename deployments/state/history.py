@@ -19,9 +19,9 @@ import orjson
 from deployments.state.records import Query
 
 _BUCKETS_MAX = 5_000
-BUSY_S = 2.0
+_BUSY_S = 2.0
 _TOGETHER_MAX = 1_000
-TOKENS = ("prompt_tokens", "completion_tokens")
+_TOKENS = ("prompt_tokens", "completion_tokens")
 # Counting incidents by another index than `incidents_by_kind` would read every record: ten times as long.
 HISTORY_SCHEMA = """
 CREATE INDEX IF NOT EXISTS reports_by_request ON reports (request_id);
@@ -31,11 +31,11 @@ CREATE TABLE IF NOT EXISTS report_facts (
     cached_tokens INTEGER NOT NULL, cost_usd REAL);
 CREATE INDEX IF NOT EXISTS incidents_by_kind ON incidents (kind, at_s);
 """
-Facts = tuple[Any, ...]
-SESSION_FIELDS = ("key", "session", "requests", *TOKENS, "cost_usd", "last_request_id", "used_s")
+_Facts = tuple[Any, ...]
+_SESSION_FIELDS = ("key", "session", "requests", *_TOKENS, "cost_usd", "last_request_id", "used_s")
 # Whose helper a session is stands in its last report.
 SELECT_SESSIONS = (
-    f"SELECT {', '.join(SESSION_FIELDS)}, (SELECT report FROM reports AS last WHERE last.key = sessions.key"
+    f"SELECT {', '.join(_SESSION_FIELDS)}, (SELECT report FROM reports AS last WHERE last.key = sessions.key"
     " AND last.request_id = last_request_id) FROM sessions"
 )
 
@@ -87,7 +87,7 @@ class History:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._db = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S, check_same_thread=False
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S, check_same_thread=False
         )
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class History:
             " sum(cached_tokens), sum(cost_usd) FROM report_facts WHERE at_s >= ? AND at_s < ? GROUP BY 1 ORDER BY 1",
             (span.since_s, span.until_s),
         )
-        sums = ("requests", "answered", "escalated", "mended", "looped", *TOKENS, "cached_tokens", "cost_usd")
+        sums = ("requests", "answered", "escalated", "mended", "looped", *_TOKENS, "cached_tokens", "cost_usd")
         kinds = self._read(
             "SELECT kind, count(*) FROM incidents INDEXED BY incidents_by_kind WHERE at_s >= ? AND at_s < ?"
             " GROUP BY kind",
@@ -170,7 +170,7 @@ def describe_session(row: Sequence[Any]) -> dict[str, Any]:
     """Describe a row of `SELECT_SESSIONS`. `parent`: the session that it helps, None where it is no agent's helper."""
     *values, report = row
     parent = None if report is None else orjson.loads(report).get("parent")
-    return dict(zip(SESSION_FIELDS, values, strict=True)) | {"parent": parent}
+    return dict(zip(_SESSION_FIELDS, values, strict=True)) | {"parent": parent}
 
 
 def _write_terms(query: RequestQuery | Query, names: Sequence[str], prefix: str = "") -> tuple[list[str], list[Any]]:
@@ -186,7 +186,7 @@ def _write_terms(query: RequestQuery | Query, names: Sequence[str], prefix: str 
     return terms, values
 
 
-def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> Facts:
+def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> _Facts:
     """Build the row of a report, but for its id. Raises KeyError or TypeError where it is no report."""
     attempts = [*report["attempts"], *((report.get("judge") or {}).get("attempts", ()))]
     usages = [attempt["usage"] for attempt in attempts if attempt["usage"]]

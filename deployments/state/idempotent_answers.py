@@ -1,7 +1,7 @@
 """Answers that a repeated request is given again: kept for a minute, in memory only.
 
 A record is known by its API key, the route, and the request's name. The Router that answers it has its `ticket`; a
-repeat that takes it over (its client left, or its Router is silent for `ALIVE_S`) gets another one. `story` names the
+repeat that takes it over (its client left, or its Router is silent for `_ALIVE_S`) gets another one. `story` names the
 text: it changes where the answer begins anew. Above a bound, the API key that holds the most loses its oldest record.
 Invariants: no answer goes to another key or another body; no piece comes twice, and none is missing between two; no
 call of an incomplete answer is delivered.
@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 from reliability.types import CallDelta, Finish, Reasoning, Refusal, Text
 
-NS_PER_S = 1_000_000_000
-KEPT_S = 60.0
-ALIVE_S = 3.0
-RECORDS_MAX = 4_000
-BYTES_MAX = 32 * 1024 * 1024
-PIECE_BYTES = 128  # what a piece takes beside its characters
+_NS_PER_S = 1_000_000_000
+_KEPT_S = 60.0
+_ALIVE_S = 3.0
+_RECORDS_MAX = 4_000
+_BYTES_MAX = 32 * 1024 * 1024
+_PIECE_BYTES = 128  # what a piece takes beside its characters
 _TIDY_EVERY_S = 1.0
 
-LAST = CallDelta | Refusal  # they leave when the answer is complete
+_LAST = CallDelta | Refusal  # they leave when the answer is complete
 Piece = Text | Reasoning | Refusal | CallDelta
 
 
@@ -134,7 +134,7 @@ class _Record:
 class KeptAnswers:
     """See the module. All moments are of one clock and never run backwards."""
 
-    def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, records_max: int = _RECORDS_MAX, bytes_max: int = _BYTES_MAX) -> None:
         self._records_max, self._bytes_max = records_max, bytes_max
         self._records: dict[KeptName, _Record] = {}
         self._order: dict[str, OrderedDict[KeptName, None]] = {}  # by API key, the one that changed longest ago first
@@ -154,11 +154,11 @@ class KeptAnswers:
     def hear(self, client: str, now_ns: int) -> None:
         """Hear that a Router is alive."""
         self._heard[client] = now_ns
-        if now_ns - self._tidied_ns >= _TIDY_EVERY_S * NS_PER_S:
+        if now_ns - self._tidied_ns >= _TIDY_EVERY_S * _NS_PER_S:
             self._tidied_ns = now_ns
             for name in [name for name, record in self._records.items() if self._is_old(record, now_ns)]:
                 self._drop(name)
-            self._heard = {who: at for who, at in self._heard.items() if now_ns - at < KEPT_S * NS_PER_S}
+            self._heard = {who: at for who, at in self._heard.items() if now_ns - at < _KEPT_S * _NS_PER_S}
 
     def take(self, item: KeptItem, client: str, now_ns: int) -> None:
         """Take what a Router reports. The same again, or under an older ticket, changes nothing."""
@@ -189,9 +189,9 @@ class KeptAnswers:
         if record is not None and record.standing is Standing.FINISHED:
             return self._tell(RepeatKind.REPLAY, record, record.pieces[question.at :])
         silent_ns = 0 if record is None else now_ns - self._read_heard_ns(record)
-        alive = record is not None and record.standing is Standing.RUNNING and silent_ns < ALIVE_S * NS_PER_S
+        alive = record is not None and record.standing is Standing.RUNNING and silent_ns < _ALIVE_S * _NS_PER_S
         if record is not None and alive and not question.anew:
-            before_calls = list(takewhile(lambda piece: not isinstance(piece, LAST), record.pieces))
+            before_calls = list(takewhile(lambda piece: not isinstance(piece, _LAST), record.pieces))
             return self._tell(RepeatKind.FOLLOW, record, before_calls[question.at :])
         if record is None or alive or not (question.continues and _can_go_on(record.pieces)):
             self._begin(question.name, question.digest, question.ticket, question.client, now_ns)
@@ -222,7 +222,7 @@ class KeptAnswers:
         return record
 
     def _extend(self, name: KeptName, record: _Record, pieces: Sequence[Piece]) -> None:
-        more = sum(map(size_of, pieces)) + (0 if record.size else PIECE_BYTES)
+        more = sum(map(size_of, pieces)) + (0 if record.size else _PIECE_BYTES)
         record.pieces += pieces
         record.size += more
         self._bytes[name.key] += more
@@ -252,18 +252,18 @@ class KeptAnswers:
 
     def _is_old(self, record: _Record, now_ns: int) -> bool:
         last_ns = self._read_heard_ns(record) if record.standing is Standing.RUNNING else record.changed_ns
-        return now_ns - last_ns >= KEPT_S * NS_PER_S
+        return now_ns - last_ns >= _KEPT_S * _NS_PER_S
 
 
 def size_of(piece: Piece) -> int:
     """Return about how many bytes a piece takes."""
     if isinstance(piece, CallDelta):
-        return PIECE_BYTES + len(piece.id or "") + len(piece.name or "") + len(piece.arguments)
-    return PIECE_BYTES + len(piece.text.encode("utf-8", "surrogatepass"))
+        return _PIECE_BYTES + len(piece.id or "") + len(piece.name or "") + len(piece.arguments)
+    return _PIECE_BYTES + len(piece.text.encode("utf-8", "surrogatepass"))
 
 
 def _can_go_on(pieces: Sequence[Piece]) -> bool:
     """Return whether it has text to continue from: none where calls or a refusal had left, as they may be
     incomplete."""
-    ended = any(isinstance(piece, LAST) for piece in pieces)
+    ended = any(isinstance(piece, _LAST) for piece in pieces)
     return not ended and any(isinstance(piece, Text) and piece.text.strip() for piece in pieces)

@@ -21,18 +21,18 @@ import orjson
 from reliability.surrogates import join_surrogates
 from reliability.tools import ToolBox
 
-EVIDENCE_BYTES_MAX = 4096
+_EVIDENCE_BYTES_MAX = 4096
 _TEXT_BYTES_MAX = 1024
-ITEMS_MAX = 16
-DEPTH_MAX = 4
+_ITEMS_MAX = 16
+_DEPTH_MAX = 4
 _INTEGER_MAX = 2**63 - 1
 _PATH_BYTES_MAX = 200
 _PATH_PARTS_MAX = 12
 _NAME_BYTES_MAX = 128
 # The longest digits that can be a place in a list; longer ones may be a number that the model wrote as a key.
 _INDEX_CHARS_MAX = 4
-SCHEMA_NODES_MAX = 20_000
-MARK = "…"
+_SCHEMA_NODES_MAX = 20_000
+_MARK = "…"
 # The parts of a path that this server writes itself.
 _OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"})
 
@@ -42,15 +42,15 @@ def cut(text: str, bytes_max: int) -> str:
     start = join_surrogates(text[:bytes_max])
     if len(text) <= bytes_max and _count_bytes(start) <= bytes_max:
         return start
-    room = bytes_max - len(MARK.encode())
-    return start[: bisect_right(range(1, len(start) + 1), room, key=lambda n: _count_bytes(start[:n]))] + MARK
+    room = bytes_max - len(_MARK.encode())
+    return start[: bisect_right(range(1, len(start) + 1), room, key=lambda n: _count_bytes(start[:n]))] + _MARK
 
 
 def _count_bytes(text: str) -> int:
     return len(orjson.dumps(text)) - 2
 
 
-def _to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
+def _to_plain_json(value: Any, depth: int = _DEPTH_MAX) -> Any:
     """Return `value` as bounded JSON: what JSON can't express becomes None, what is too long or too deep is cut."""
     if value is None or isinstance(value, bool):
         return value
@@ -63,14 +63,14 @@ def _to_plain_json(value: Any, depth: int = DEPTH_MAX) -> Any:
     if depth == 0:
         return None
     if isinstance(value, Mapping):
-        items = list(value.items())[:ITEMS_MAX]
+        items = list(value.items())[:_ITEMS_MAX]
         return {cut(str(key), _NAME_BYTES_MAX): _to_plain_json(item, depth - 1) for key, item in items}
     if isinstance(value, Sequence | frozenset | set) and not isinstance(value, bytes):
-        return [_to_plain_json(item, depth - 1) for item in list(value)[:ITEMS_MAX]]
+        return [_to_plain_json(item, depth - 1) for item in list(value)[:_ITEMS_MAX]]
     return None
 
 
-def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = EVIDENCE_BYTES_MAX) -> dict[str, Any]:
+def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = _EVIDENCE_BYTES_MAX) -> dict[str, Any]:
     """Return `evidence` as bounded JSON. Entries that don't fit are left out, and `cut` is set; None is left out
     silently."""
     out: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class Shown:
     @cached_property
     def _declared(self) -> frozenset[str]:
         """The names of parameters in the schemas of the tools, escaped as in a path."""
-        room = iter(range(SCHEMA_NODES_MAX))
+        room = iter(range(_SCHEMA_NODES_MAX))
         names = {name for tool in self.toolbox.tools for name in _find_parameters(tool.parameters, room)}
         return frozenset(name.replace("~", "~0").replace("/", "~1") for name in names)
 
@@ -140,11 +140,11 @@ def _find_parameters(schema: Any, room: Iterator[int]) -> Iterator[str]:
             nodes += node
 
 
-RECORD_BYTES_MAX = 8192
+_RECORD_BYTES_MAX = 8192
 _ID_BYTES_MAX = 512
 _WORD_BYTES_MAX = 128
 _FACTS_BYTES_MAX = 2048
-FACTS: dict[str, Any] = dict.fromkeys(
+_FACTS: dict[str, Any] = dict.fromkeys(
     ("model", "generation", "prompt_tokens", "completion_tokens", "ttft_ms", "elapsed_ms", "attempt")
 )
 
@@ -182,7 +182,7 @@ def record(
     """Build one record, bounded and JSON-ready. `evidence` is cut here; the caller decides whether it may be shown at
     all. `at_s`: seconds since the epoch. `key`: the name of the API key, never the key. `facts`: more of the fields
     that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...). Raises TypeError for a fact that no record has."""
-    unknown = facts.keys() - FACTS.keys()
+    unknown = facts.keys() - _FACTS.keys()
     if unknown:
         raise TypeError(f"a record has no {', '.join(sorted(unknown))}")
     head = {
@@ -193,8 +193,8 @@ def record(
         "key": shorten(key),
         "tier": shorten(tier),
     }
-    known = {name: value for name, value in fit_evidence(facts, _FACTS_BYTES_MAX).items() if name in FACTS}
-    return head | FACTS | known | {"reason": cut(reason, _WORD_BYTES_MAX), "evidence": fit_evidence(evidence or {})}
+    known = {name: value for name, value in fit_evidence(facts, _FACTS_BYTES_MAX).items() if name in _FACTS}
+    return head | _FACTS | known | {"reason": cut(reason, _WORD_BYTES_MAX), "evidence": fit_evidence(evidence or {})}
 
 
 def shorten(text: str | None, bytes_max: int = _WORD_BYTES_MAX) -> str | None:

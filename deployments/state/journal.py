@@ -28,15 +28,15 @@ from deployments.state.response_shelf import SHELF_SCHEMA, ResponseShelf
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionConfig, AdmissionState
 
-SIGN_OUT_SCHEMA = """
+_SIGN_OUT_SCHEMA = """
 CREATE TABLE IF NOT EXISTS signed_out (nonce TEXT PRIMARY KEY, expires_s INTEGER NOT NULL) WITHOUT ROWID;
 """
-SIGN_OUTS_MAX = 1_000
+_SIGN_OUTS_MAX = 1_000
 
 
 class _SignOuts:
     """Cookies of the control room that were ended before their time: they are sealed, so only a list can end them.
-    Over `SIGN_OUTS_MAX` the rows that expire first go early; the row without a nonce then ends every cookie that
+    Over `_SIGN_OUTS_MAX` the rows that expire first go early; the row without a nonce then ends every cookie that
     expires no later. `add` runs inside of a step of the journal."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -49,7 +49,7 @@ class _SignOuts:
         early = self._db.execute(
             "DELETE FROM signed_out WHERE nonce IN (SELECT nonce FROM signed_out WHERE nonce != ''"
             " ORDER BY expires_s DESC LIMIT -1 OFFSET ?) RETURNING expires_s",
-            (SIGN_OUTS_MAX,),
+            (_SIGN_OUTS_MAX,),
         ).fetchall()
         if early:
             self._db.execute(
@@ -70,11 +70,11 @@ LOG = logging.getLogger("ray.serve")
 JOURNAL = "ledger.sqlite"
 _SUFFIXES = ("", "-wal", "-shm")
 SCHEMA_VERSION = 1
-BUSY_S = 5.0
-DAY_S = 86_400.0
+_BUSY_S = 5.0
+_DAY_S = 86_400.0
 _WAL_BYTES_MAX = 16 * 1024 * 1024
 _PAGES_FREED = 2_000
-TRIM_SHARE = 4  # of the reports and incidents, where the file is over its bound
+_TRIM_SHARE = 4  # of the reports and incidents, where the file is over its bound
 
 # What a record can be that the journal can't take. Anything else is the disk's.
 UNWRITABLE = (
@@ -89,7 +89,7 @@ UNWRITABLE = (
 
 _CONFIG: TypeAdapter[AdmissionConfig] = TypeAdapter(AdmissionConfig)
 
-SCHEMA = """
+_SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, event BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS snapshot (
@@ -157,7 +157,7 @@ class Journal:
         self.path = path
         self.owner = owner
         self._bounds = bounds
-        self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         self.sign_outs = _SignOuts(self._db)
         self.shelf = ResponseShelf(self._db, bytes_max=bounds.responses_bytes_max, ttl_s=bounds.responses_ttl_s)
 
@@ -168,7 +168,7 @@ class Journal:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_MAX}")
-        self._db.executescript(SCHEMA + SHELF_SCHEMA + HISTORY_SCHEMA + SIGN_OUT_SCHEMA)
+        self._db.executescript(_SCHEMA + SHELF_SCHEMA + HISTORY_SCHEMA + _SIGN_OUT_SCHEMA)
         # A damaged page would fail every later step that meets it: 1 ms for a MiB.
         if (found := self._row("PRAGMA quick_check(1)")) != ("ok",):
             raise sqlite3.DatabaseError(f"{self.path} is damaged: {found[0] if found else 'no answer'}")
@@ -290,7 +290,7 @@ class Journal:
         with self.step():
             self._db.execute("DELETE FROM sessions WHERE used_s < ?", (now_s - bounds.session_ttl_s,))
             for table, days in (("incidents", bounds.incidents_days), ("reports", bounds.incidents_days), ("steps", 1)):
-                self._db.execute(f"DELETE FROM {table} WHERE at_s < ?", (now_s - days * DAY_S,))
+                self._db.execute(f"DELETE FROM {table} WHERE at_s < ?", (now_s - days * _DAY_S,))
             self.shelf.trim(now_s)
             self._keep_newest("reports", bounds.reports_max)
             oldest = "coalesce((SELECT min(id) FROM reports), 9223372036854775807)"
@@ -319,7 +319,7 @@ class Journal:
         dropped = int(self.shelf.drop_share())
         for table in ("incidents", "reports"):
             count = (self._row(f"SELECT count(*) FROM {table}") or (0,))[0]
-            dropped += self._keep_newest(table, count - -(-count // TRIM_SHARE))
+            dropped += self._keep_newest(table, count - -(-count // _TRIM_SHARE))
         return dropped > 0
 
     def _keep_newest(self, table: str, count: int) -> int:

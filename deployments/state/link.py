@@ -2,9 +2,9 @@
 
 At most one step is on its way; what comes up meanwhile goes with the next one. While the actor is away, requests of
 local tiers fail at once (`StateUnavailable`), those of paid tiers wait, and the same items are sent again under the
-same number. Where more than `ITEMS_MAX` items wait, what is missed least goes first, of each kind the oldest.
-Invariants: no item is applied twice, overtakes another, or is lost while this process lives, except beyond `ITEMS_MAX`,
-which the log reports; no request of a local tier waits for an actor that is known to be away.
+same number. Where more than `_ITEMS_MAX` items wait, what is missed least goes first, of each kind the oldest.
+Invariants: no item is applied twice, overtakes another, or is lost while this process lives, except beyond
+`_ITEMS_MAX`, which the log reports; no request of a local tier waits for an actor that is known to be away.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from reliability.admission.admit import Grant
 from reliability.admission.events import Progress, Settlement
 from reliability.types import Usage, Verdict
 
-ITEMS_PER_STEP = 512
-REQUESTS_PER_STEP = 256
-START_S = 15.0
-CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
-RETRY_S = 0.25
+_ITEMS_PER_STEP = 512
+_REQUESTS_PER_STEP = 256
+_START_S = 15.0
+_CALL_S = 5.0  # an actor that takes longer is as good as dead; a replay of a full journal takes less
+_RETRY_S = 0.25
 _HEARTBEAT_S = 1.0
 _LOST_PER_LINE = 1000
-AWAY = "the state actor is away"
-ITEMS_MAX = 20_000
+_AWAY = "the state actor is away"
+_ITEMS_MAX = 20_000
 # Who gives way, first to last; what is in no group gives way last.
 _GROUPS: tuple[tuple[type, ...], ...] = ((KeptItem,), (ReportItem, TurnItem, AnswerItem), (SettlementItem,))
 _GROUP_OF = {kind: at for at, kinds in enumerate(_GROUPS) for kind in kinds}
@@ -67,7 +67,7 @@ class _WaitingItems:
     """What waits for the actor, in the order in which it came. Each kind has a queue of numbers of its own, so that no
     search is needed for what gives way, however long the actor is away."""
 
-    def __init__(self, most: int = ITEMS_MAX) -> None:
+    def __init__(self, most: int = _ITEMS_MAX) -> None:
         self._most = most
         self._items: OrderedDict[int, Item] = OrderedDict()
         self._groups: tuple[deque[int], ...] = tuple(deque() for _ in range(len(_GROUPS) + 1))
@@ -109,7 +109,7 @@ class Link:
         self._number = 1
         self._in_flight: tuple[Item, ...] = ()  # sent under `_number`, and not answered
         self._attempt = 0  # over 0: `_number` was sent before, may have been done, and keeps its items
-        self._items = _WaitingItems(ITEMS_MAX)
+        self._items = _WaitingItems(_ITEMS_MAX)
         self._lost = 0  # items that gave way since the actor last answered
         self._progress: dict[str, Progress] = {}  # of each open grant the newest; none that has been settled
         self._requests: deque[tuple[StepRequest, asyncio.Future[StepAnswer]]] = deque()
@@ -125,7 +125,7 @@ class Link:
         """What the actor hasn't confirmed yet."""
         return len(self._items) + len(self._progress) + len(self._in_flight)
 
-    async def start(self, wait_s: float = START_S) -> None:
+    async def start(self, wait_s: float = _START_S) -> None:
         """Begin, and wait `wait_s` at most for the first answered step. Must run on the event loop of the Router."""
         if self._pump is None:
             self._pump = asyncio.create_task(self._run())
@@ -172,7 +172,7 @@ class Link:
         """Have one call admitted. Raises StateUnavailable: the actor is away and the tier is local, or the link is
         closed."""
         if self._closed or (not self.up and request.admission.local):
-            raise StateUnavailable(AWAY)
+            raise StateUnavailable(_AWAY)
         future: asyncio.Future[StepAnswer] = asyncio.get_running_loop().create_future()
         self._requests.append((request, future))
         self._wake.set()
@@ -188,7 +188,7 @@ class Link:
         """Ask one question, outside of the steps. Raises StateUnavailable: no answer."""
         try:
             actor = await self._find_actor()
-            async with asyncio.timeout(CALL_S):
+            async with asyncio.timeout(_CALL_S):
                 return await actor.call(method, *args)
         except Exception as error:
             self._forget()
@@ -197,7 +197,7 @@ class Link:
     async def hear(self) -> None:
         """Wait, for one call's time at most, until the tiers' health covers all that was sent before."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(CALL_S):
+            async with asyncio.timeout(_CALL_S):
                 for _ in range(2):  # the first answer may have been on its way already
                     self._heard.clear()
                     self._wake.set()
@@ -214,7 +214,7 @@ class Link:
                 await self._send()
             except Exception as error:
                 self._mark_down(error)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(_RETRY_S)
                 self._wake.set()
 
     async def _send(self) -> None:
@@ -223,7 +223,7 @@ class Link:
             self._wake.clear()
             if not self._attempt:
                 progress, self._progress = tuple(self._progress.values()), {}
-                self._in_flight = (*progress, *self._items.take(ITEMS_PER_STEP))
+                self._in_flight = (*progress, *self._items.take(_ITEMS_PER_STEP))
             requests = self._take_requests()
             if self._requests or self._items or self._progress:
                 self._wake.set()  # more than this step may hold, or what came after the one that is sent again
@@ -247,7 +247,7 @@ class Link:
 
     def _take_requests(self) -> list[tuple[StepRequest, asyncio.Future[StepAnswer]]]:
         taken: list[tuple[StepRequest, asyncio.Future[StepAnswer]]] = []
-        while self._requests and len(taken) < REQUESTS_PER_STEP:
+        while self._requests and len(taken) < _REQUESTS_PER_STEP:
             request, future = self._requests.popleft()
             if not future.done():
                 taken.append((request, future))
@@ -263,7 +263,7 @@ class Link:
             requests=requests,
             attempt=self._attempt,
         )
-        async with asyncio.timeout(CALL_S):
+        async with asyncio.timeout(_CALL_S):
             reply = await actor.call("step", step)
             if reply is None:  # it decides by other limits
                 reply = await actor.call("step", step, limits)
@@ -290,14 +290,14 @@ class Link:
             if future.done():
                 continue
             if request.admission.local:
-                future.set_exception(StateUnavailable(AWAY))
+                future.set_exception(StateUnavailable(_AWAY))
             else:
                 self._requests.appendleft((request, future))
 
     def _note_lost(self, item: Item) -> None:
         """Count it, and log the first of many: a line for each would fill the disk that the actor may wait for."""
         if self._lost % _LOST_PER_LINE == 0:
-            too_many = StateUnavailable(f"over {ITEMS_MAX} items wait")
+            too_many = StateUnavailable(f"over {_ITEMS_MAX} items wait")
             log_error("state_item_lost", too_many, item=type(item).__name__, lost_before=self._lost)
         self._lost += 1
 
@@ -321,7 +321,7 @@ class Link:
         if self._actor is None:
             finding = self._finding = self._finding or asyncio.ensure_future(self._find())
             try:
-                async with asyncio.timeout(CALL_S):
+                async with asyncio.timeout(_CALL_S):
                     self._actor = await asyncio.shield(finding)
             finally:
                 if finding.done() and self._finding is finding:

@@ -22,12 +22,12 @@ CREATE TABLE IF NOT EXISTS responses (
 CREATE INDEX IF NOT EXISTS responses_by_time ON responses (at_s);
 CREATE INDEX IF NOT EXISTS responses_by_key ON responses (key, at_s, length(record));
 """
-COLUMNS = "key, id, session, previous, at_s, size, record"
+_COLUMNS = "key, id, session, previous, at_s, size, record"
 # What one call hands back at most, beyond its first row.
-WALK_ROWS = 64
-WALK_BYTES = 1024 * 1024
+_WALK_ROWS = 64
+_WALK_BYTES = 1024 * 1024
 _DROPPED_ROWS = 16  # looked at together when room is made
-TRIM_SHARE = 4
+_TRIM_SHARE = 4
 
 
 class ResponseShelf:
@@ -42,14 +42,14 @@ class ResponseShelf:
         with self._count_bytes() as held:
             held[response.key] -= self._delete(response.key, response.id) or 0
             if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
-                self._db.execute(f"INSERT INTO responses ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
+                self._db.execute(f"INSERT INTO responses ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
                 held[response.key] += len(response.record)
                 self._drop_oldest(held, self._bytes_max)
 
     def find(self, key: str, response_id: str) -> KeptResponse | None:
         """Find one of this key."""
         row = self._db.execute(
-            f"SELECT {COLUMNS} FROM responses WHERE key = ? AND id = ?", (key, response_id)
+            f"SELECT {_COLUMNS} FROM responses WHERE key = ? AND id = ?", (key, response_id)
         ).fetchone()
         return None if row is None else KeptResponse(*row)
 
@@ -57,13 +57,13 @@ class ResponseShelf:
         """Walk back from one along `previous`, the newest first, to the beginning or as far as one call may."""
         found: list[KeptResponse] = []
         name: str | None = response_id
-        while name is not None and len(found) < WALK_ROWS:
+        while name is not None and len(found) < _WALK_ROWS:
             row = self.find(key, name)
             if row is None:
                 break
             found.append(row)
             name = row.previous
-            if sum(len(each.record) for each in found) >= WALK_BYTES:
+            if sum(len(each.record) for each in found) >= _WALK_BYTES:
                 break
         return found
 
@@ -88,7 +88,7 @@ class ResponseShelf:
         """Delete a share of the rows, the oldest; return False where there are none."""
         with self._count_bytes() as held:
             used = held.total()
-            self._drop_oldest(held, used - -(-used // TRIM_SHARE))
+            self._drop_oldest(held, used - -(-used // _TRIM_SHARE))
         return held.total() < used
 
     @contextlib.contextmanager

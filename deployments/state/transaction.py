@@ -31,9 +31,9 @@ from reliability.admission.events import Admit, Begin, Charge, Event, Progress, 
 from reliability.types import Usage, Verdict
 
 LOG = logging.getLogger("ray.serve")
-NS_PER_S = 1_000_000_000
-NOTHING_SPENT = Usage()
-TOKENS_MAX = 10**12  # of one call: beyond it a tier's count is nonsense, and SQLite's integers end
+_NS_PER_S = 1_000_000_000
+_NOTHING_SPENT = Usage()
+_TOKENS_MAX = 10**12  # of one call: beyond it a tier's count is nonsense, and SQLite's integers end
 
 
 class Transaction:
@@ -45,7 +45,7 @@ class Transaction:
         self._config = config
         self._journal = journal
         self._now_ns = now_ns
-        self.now_s = now_ns / NS_PER_S
+        self.now_s = now_ns / _NS_PER_S
         self.events = 0  # written so far
 
     def begin(self, incarnation: str, aside: str | None) -> None:
@@ -61,7 +61,7 @@ class Transaction:
                 case SettlementItem():
                     self._settle(item)
                 case Progress() | Charge():
-                    self.apply(replace(item, tokens=min(item.tokens, TOKENS_MAX)))
+                    self.apply(replace(item, tokens=min(item.tokens, _TOKENS_MAX)))
                 case TurnItem():
                     self.turns.append(item)
                 case AnswerItem() | KeptItem():
@@ -88,7 +88,7 @@ class Transaction:
     def settle_unused(self, grants: Sequence[str]) -> None:
         """Settle the grants of an answer that never arrived."""
         for name in grants:
-            self.apply(Settlement(name, Verdict.IGNORED, NOTHING_SPENT))
+            self.apply(Settlement(name, Verdict.IGNORED, _NOTHING_SPENT))
 
     def apply(self, event: Event) -> Any:
         """Apply one event that changes the state; return the reducer's result."""
@@ -117,7 +117,7 @@ class Transaction:
         usage = settlement.usage
         if usage is not None:
             names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
-            over: dict[str, Any] = {name: TOKENS_MAX for name in names if getattr(usage, name) > TOKENS_MAX}
+            over: dict[str, Any] = {name: _TOKENS_MAX for name in names if getattr(usage, name) > _TOKENS_MAX}
             usage = replace(usage, **over) if over else usage
         closed = self.apply(replace(settlement, usage=usage))
         if isinstance(closed, ClosedGrant) and (change := closed.change) is not None:

@@ -3,8 +3,8 @@
 A frame is its length in four bytes, and a `_Question` or a `_SocketReply` (`work/wire.py`). A step that can't be
 encoded goes through Ray. The socket has mode 0600 in a folder of mode 0700, and each end first asks the kernel for the
 other's user: SO_PEERCRED (unix(7): `struct ucred`), on macOS LOCAL_PEERCRED (<sys/ucred.h>: `struct xucred`).
-Invariants: only the dataclasses of a step are built from a frame; a frame has at most `FRAME_BYTES_MAX` bytes; no bytes
-that come through the socket end the actor.
+Invariants: only the dataclasses of a step are built from a frame; a frame has at most `_FRAME_BYTES_MAX` bytes; no
+bytes that come through the socket end the actor.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from deployments.state.records import Reply, StateLimits, StateStep
 from deployments.telemetry import log_error
 from deployments.work.wire import codec_of
 
-FRAME_BYTES_MAX = 64 * 1024 * 1024
-LENGTH = struct.Struct(">I")
-WAITING_MAX = 64  # Routers that connect at the same moment
+_FRAME_BYTES_MAX = 64 * 1024 * 1024
+_LENGTH = struct.Struct(">I")
+_WAITING_MAX = 64  # Routers that connect at the same moment
 _OWNER_ONLY = 0o177
-RUN = "MLX_STACK_RUN"  # the folder of this run, where a supervisor has made one
+_RUN = "MLX_STACK_RUN"  # the folder of this run, where a supervisor has made one
 
 _UCRED = struct.Struct("3i")
 _XUCRED = struct.Struct("II")
 _XUCRED_BYTES = 76  # with its 16 groups
-SOL_LOCAL, LOCAL_PEERCRED = 0, 1  # <sys/un.h> of macOS
+_SOL_LOCAL, _LOCAL_PEERCRED = 0, 1  # <sys/un.h> of macOS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class _SocketReply:
     refused: str = ""
 
 
-QUESTION, ANSWER = codec_of(_Question), codec_of(_SocketReply)
+_QUESTION, _ANSWER = codec_of(_Question), codec_of(_SocketReply)
 
 
 def find_socket_folder(environ: Mapping[str, str]) -> Path:
     """Return a folder that only this user can reach: the run's, or without a supervisor that of all runs. Raises
     ConfigError."""
-    return make_own(Path(environ[RUN])) if environ.get(RUN) else base_folder(environ)
+    return make_own(Path(environ[_RUN])) if environ.get(_RUN) else base_folder(environ)
 
 
 class StepListener:
@@ -80,7 +80,7 @@ class StepListener:
             self._socket.bind(str(path))
         finally:
             os.umask(before)
-        self._socket.listen(WAITING_MAX)
+        self._socket.listen(_WAITING_MAX)
         threading.Thread(target=self._accept, name="state-listener", daemon=True).start()
 
     def close(self) -> None:
@@ -103,12 +103,12 @@ class StepListener:
                 log_error("state_socket_foreigner", error)
                 return
             while True:
-                frame = frames.read(_length(frames.read(LENGTH.size)))
-                router.sendall(_frame(ANSWER.encode(self._answer(frame))))
+                frame = frames.read(_length(frames.read(_LENGTH.size)))
+                router.sendall(_frame(_ANSWER.encode(self._answer(frame))))
 
     def _answer(self, frame: bytes) -> _SocketReply:
         try:
-            question: _Question = QUESTION.decode(frame)
+            question: _Question = _QUESTION.decode(frame)
         except ValueError as error:
             return _SocketReply(refused=str(error))
         try:
@@ -130,7 +130,7 @@ class SocketActor:
         if method != "step":
             return await self._ray_actor.call(method, *args)
         try:
-            frame = _frame(QUESTION.encode(_Question(*args)))
+            frame = _frame(_QUESTION.encode(_Question(*args)))
         except (TypeError, ValueError) as error:  # a value that the types don't promise, or too much of it
             return await self._call_through_ray(error, args)
         answer = await self._exchange(frame)
@@ -148,13 +148,13 @@ class SocketActor:
     async def _exchange(self, frame: bytes) -> _SocketReply:
         streams, self._streams = self._streams, None
         fresh = streams is None
-        reader, writer = streams = streams or await asyncio.open_unix_connection(self._path, limit=FRAME_BYTES_MAX)
+        reader, writer = streams = streams or await asyncio.open_unix_connection(self._path, limit=_FRAME_BYTES_MAX)
         try:
             if fresh:
                 _refuse_foreigner(writer.get_extra_info("socket"))
             writer.write(frame)
-            answer: _SocketReply = ANSWER.decode(
-                await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
+            answer: _SocketReply = _ANSWER.decode(
+                await reader.readexactly(_length(await reader.readexactly(_LENGTH.size)))
             )
         except BaseException:
             writer.close()
@@ -173,7 +173,7 @@ def _refuse_foreigner(peer: Any) -> None:
     """Return where the process at the other end belongs to this user. Raises PermissionError; OSError where it is gone.
     `peer`: a socket, or what asyncio gives out of one."""
     if sys.platform == "darwin":
-        version, user = _XUCRED.unpack_from(peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, _XUCRED_BYTES))
+        version, user = _XUCRED.unpack_from(peer.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_BYTES))
         if version != 0:
             raise PermissionError(f"the kernel's struct xucred has version {version}, not 0")
     else:
@@ -183,13 +183,13 @@ def _refuse_foreigner(peer: Any) -> None:
 
 
 def _frame(data: bytes) -> bytes:
-    if len(data) > FRAME_BYTES_MAX:
-        raise ValueError(f"a frame of {len(data)} bytes is over {FRAME_BYTES_MAX}")
-    return LENGTH.pack(len(data)) + data
+    if len(data) > _FRAME_BYTES_MAX:
+        raise ValueError(f"a frame of {len(data)} bytes is over {_FRAME_BYTES_MAX}")
+    return _LENGTH.pack(len(data)) + data
 
 
 def _length(head: bytes) -> int:
-    (length,) = LENGTH.unpack(head)
-    if length > FRAME_BYTES_MAX:
-        raise OSError(f"a frame of {length} bytes is over {FRAME_BYTES_MAX}")
+    (length,) = _LENGTH.unpack(head)
+    if length > _FRAME_BYTES_MAX:
+        raise OSError(f"a frame of {length} bytes is over {_FRAME_BYTES_MAX}")
     return int(length)

@@ -1,7 +1,7 @@
 """What is going on at this moment: the part of the state actor that the journal doesn't hold.
 
-A page counts as open when the last `look` is less than `LOOK_S` ago; every step's reply says so (`watched`), and only
-then do Routers share what they run. Invariant: a Router's rows are forgotten `SHARE_S` after it spoke last.
+A page counts as open when the last `look` is less than `_LOOK_S` ago; every step's reply says so (`watched`), and only
+then do Routers share what they run. Invariant: a Router's rows are forgotten `_SHARE_S` after it spoke last.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from deployments.state.journal import Journal
 from deployments.state.records import Query
 from reliability.admission.admit import AdmissionState
 
-LOOK_S = 3.0
-SHARE_S = 3.0
-SHARED_MAX = 256
+_LOOK_S = 3.0
+_SHARE_S = 3.0
+_SHARED_MAX = 256
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,12 +51,12 @@ class Watchable:
     @property
     def watched(self) -> bool:
         """Whether a page is open."""
-        return time.monotonic() - self._looked_s < LOOK_S
+        return time.monotonic() - self._looked_s < _LOOK_S
 
     def look(self, client: str, after: int | None) -> dict[str, Any]:
         """Return what the other Routers run, and the reports after this id; None: no reports, but the newest id."""
         now_s = self._looked_s = time.monotonic()
-        fresh = {name: rows for name, (at_s, rows) in self._shared.items() if now_s - at_s < SHARE_S}
+        fresh = {name: rows for name, (at_s, rows) in self._shared.items() if now_s - at_s < _SHARE_S}
         if after is None:
             finished, newest = [], self._open_history().ask(RequestQuery(limit=1))
         else:
@@ -70,8 +70,8 @@ class Watchable:
     def share_running(self, client: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take what one Router runs at this moment."""
         now_s = time.monotonic()
-        kept = {name: shared for name, shared in self._shared.items() if now_s - shared[0] < SHARE_S}
-        self._shared = kept | {client: (now_s, tuple(rows[:SHARED_MAX]))}
+        kept = {name: shared for name, shared in self._shared.items() if now_s - shared[0] < _SHARE_S}
+        self._shared = kept | {client: (now_s, tuple(rows[:_SHARED_MAX]))}
 
     def browse(self, question: RequestQuery | SessionQuery | Query) -> list[dict[str, Any]]:
         """Return the finished requests, the sessions or the incidents that match, the newest first."""

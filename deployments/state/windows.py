@@ -10,13 +10,13 @@ from reliability.admission.ledger import session_name
 from reliability.loops import LoopConfig, Window, keep_answer, observe
 from reliability.loops.answer_history import count_kept_chars
 
-CHARS_MAX = 32_000_000
+_CHARS_MAX = 32_000_000
 
 
 class Windows:
     """The windows by session. It belongs to the actor's transitions."""
 
-    def __init__(self, windows_max: int, chars_max: int = CHARS_MAX) -> None:
+    def __init__(self, windows_max: int, chars_max: int = _CHARS_MAX) -> None:
         self._max, self._chars_max = windows_max, chars_max
         self._windows: OrderedDict[str, tuple[Window, int]] = OrderedDict()
         self._chars = 0

@@ -46,11 +46,11 @@ from deployments.ui.tier_pages import TierPages
 from deployments.ui.try_page import Chat, TryPage
 
 # The style sheet is in the file, which names its digest in a policy of its own; a browser holds it to both.
-SANDBOXED = {
+_SANDBOXED = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; sandbox"
 }
-TYPES = {"report.html": "text/html", "report.md": "text/plain", "report.json": "application/json"}
+_TYPES = {"report.html": "text/html", "report.md": "text/plain", "report.json": "application/json"}
 
 
 class ControlRoom:
@@ -113,7 +113,7 @@ async def _send_evaluation(request: Request, _: Visit) -> Response:
     data = await asyncio.to_thread(read_kept, find_kept_folder(), name, part)
     if data is None:
         raise ApiError("not_found", "There is no report of this name: it is too old, or of another machine.")
-    return Response(data, media_type=TYPES[part], headers=GUARDED | SANDBOXED)
+    return Response(data, media_type=_TYPES[part], headers=GUARDED | _SANDBOXED)
 
 
 async def _show_sign_in(request: Request) -> Response:

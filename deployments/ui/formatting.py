@@ -9,15 +9,15 @@ from urllib.parse import quote
 
 from deployments.reports.report import write_prefill
 
-NOTHING = "–"
-ID_CHARS_MAX = 19
-WORDS = {"client_left": "client left", "cut": "cut"}
+_NOTHING = "–"
+_ID_CHARS_MAX = 19
+_WORDS = {"client_left": "client left", "cut": "cut"}
 
 
 def write_ms(value: float | None) -> str:
     """Write a duration that is given in milliseconds."""
     if value is None:
-        return NOTHING
+        return _NOTHING
     if value < 1000:
         return f"{value:.0f} ms"
     if value < 60_000:
@@ -29,7 +29,7 @@ def write_ms(value: float | None) -> str:
 def write_count(value: float | None) -> str:
     """Write a number of things."""
     if value is None:
-        return NOTHING
+        return _NOTHING
     if abs(value) < 10_000:
         return f"{value:,.0f}"
     for limit, unit in ((1e6, "k"), (1e9, "M")):
@@ -41,7 +41,7 @@ def write_count(value: float | None) -> str:
 def write_usd(value: float | None) -> str:
     """Write an amount in US dollars."""
     if value is None:
-        return NOTHING
+        return _NOTHING
     if value >= 100_000:
         return f"${write_count(value)}"
     return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.4f}"
@@ -50,7 +50,7 @@ def write_usd(value: float | None) -> str:
 def write_bytes(value: float | None) -> str:
     """Write a size in memory."""
     if value is None:
-        return NOTHING
+        return _NOTHING
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
             return f"{value / size:.1f} {unit}"
@@ -59,7 +59,7 @@ def write_bytes(value: float | None) -> str:
 
 def write_share(value: float | None) -> str:
     """Write a share of one."""
-    return NOTHING if value is None else f"{value * 100:.0f} %"
+    return _NOTHING if value is None else f"{value * 100:.0f} %"
 
 
 def _write_time(at_s: float | None) -> str:
@@ -71,13 +71,13 @@ def _write_time(at_s: float | None) -> str:
 
 def write_word(value: Any) -> str:
     """Write a value of an enum as a person would."""
-    text = NOTHING if value in (None, "") else str(value)
-    return WORDS.get(text, text.replace("_", " "))
+    text = _NOTHING if value in (None, "") else str(value)
+    return _WORDS.get(text, text.replace("_", " "))
 
 
 def _shorten_id(request_id: str) -> str:
     """Write an id as far as a person compares it."""
-    return request_id if len(request_id) <= ID_CHARS_MAX else f"{request_id[: ID_CHARS_MAX - 1]}…"
+    return request_id if len(request_id) <= _ID_CHARS_MAX else f"{request_id[: _ID_CHARS_MAX - 1]}…"
 
 
 def list_way(report: Mapping[str, Any]) -> list[tuple[str, bool]]:

@@ -23,17 +23,17 @@ from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
 from deployments.ui.timeline import tell, write_curl, write_headers
 from reliability.types import Fault, Flaw, Reason, RefuseCode
 
-PAGE = 50
-REQUEST_FILTERS = ("session", "tier", "outcome", "mark", "key")
-INCIDENT_FILTERS = ("kind", "tier", "session", "key", "request_id")
-OUTCOMES = ("answered", "client_left", *sorted(RefuseCode))
-MARKS = ("mended", "loop", "escalated", "retried", "budget_warning", *sorted({*Fault, *Flaw, *Reason}))
-INCIDENTS_MAX = 100  # of one request
+_PAGE = 50
+_REQUEST_FILTERS = ("session", "tier", "outcome", "mark", "key")
+_INCIDENT_FILTERS = ("kind", "tier", "session", "key", "request_id")
+_OUTCOMES = ("answered", "client_left", *sorted(RefuseCode))
+_MARKS = ("mended", "loop", "escalated", "retried", "budget_warning", *sorted({*Fault, *Flaw, *Reason}))
+_INCIDENTS_MAX = 100  # of one request
 # What of a session is summed up by tier, and how much of it is listed.
-REPORTS_MAX, LISTED, LOOPS = 500, 30, 20
+_REPORTS_MAX, _LISTED, _LOOPS = 500, 30, 20
 # What the chart of incidents shows: name, how long, in pieces of how long.
-SPANS = {"day": (86_400.0, 1_800.0), "week": (7 * 86_400.0, 4 * 3_600.0), "month": (30 * 86_400.0, 86_400.0)}
-NO_SESSION = "There is no session of this name: it is too old, or was reset."
+_SPANS = {"day": (86_400.0, 1_800.0), "week": (7 * 86_400.0, 4 * 3_600.0), "month": (30 * 86_400.0, 86_400.0)}
+_NO_SESSION = "There is no session of this name: it is too old, or was reset."
 
 
 class HistoryPages:
@@ -56,14 +56,14 @@ class HistoryPages:
         ]
 
     async def _list_requests(self, request: Request, visit: Visit) -> Response:
-        more = {"outcomes": OUTCOMES, "marks": MARKS}
-        return await self._show_list(request, visit, "requests.html", RequestQuery, REQUEST_FILTERS, **more)
+        more = {"outcomes": _OUTCOMES, "marks": _MARKS}
+        return await self._show_list(request, visit, "requests.html", RequestQuery, _REQUEST_FILTERS, **more)
 
     async def _list_incidents(self, request: Request, visit: Visit) -> Response:
         span = request.query_params.get("span")
-        spans = {"span": span if span in SPANS else "day", "spans": list(SPANS)}
+        spans = {"span": span if span in _SPANS else "day", "spans": list(_SPANS)}
         kinds = [kind.value for kind in IncidentKind]
-        return await self._show_list(request, visit, "incidents.html", Query, INCIDENT_FILTERS, kinds=kinds, **spans)
+        return await self._show_list(request, visit, "incidents.html", Query, _INCIDENT_FILTERS, kinds=kinds, **spans)
 
     async def _show_list(
         self,
@@ -77,7 +77,7 @@ class HistoryPages:
         """Show a page of what matches the address's filters, and the way to the next one."""
         filters = _read_filters(request.query_params, names)
         before = _read_number(request.query_params.get("before"))
-        found = await self._state.browse(kind(**filters, before=before, limit=PAGE))
+        found = await self._state.browse(kind(**filters, before=before, limit=_PAGE))
         return show_page(
             request,
             visit,
@@ -85,7 +85,7 @@ class HistoryPages:
             found=found,
             filters=dict.fromkeys(names, "") | filters,
             asked=urlencode(filters),
-            older=urlencode({**filters, "before": found[-1]["id"]}) if len(found) == PAGE else None,
+            older=urlencode({**filters, "before": found[-1]["id"]}) if len(found) == _PAGE else None,
             tiers=self._context.overview.tiers,
             **more,
         )
@@ -106,7 +106,7 @@ class HistoryPages:
         if report is None:
             return await self._show_request(request, visit, [])
         # A report doesn't say when its request ended; the list does, as far as it goes.
-        newest = await self._state.browse(RequestQuery(key=report["key"], session=report["session"], limit=PAGE))
+        newest = await self._state.browse(RequestQuery(key=report["key"], session=report["session"], limit=_PAGE))
         listed = [one for one in newest if one["request_id"] == report["request_id"]]
         return await self._show_request(request, visit, [*listed[:1], report])
 
@@ -114,7 +114,7 @@ class HistoryPages:
         if not found:
             raise ApiError("not_found", "There is no report of this request: it is too old, or still running.")
         report = found[0]
-        asked = Query(request_id=report["request_id"], key=report["key"], limit=INCIDENTS_MAX)
+        asked = Query(request_id=report["request_id"], key=report["key"], limit=_INCIDENTS_MAX)
         incidents = list(reversed(await self._state.browse(asked)))
         keep_text = self._context.overview.config().reliability.incidents.keep_text
         timeline = tell(report, incidents, keep_text=keep_text)
@@ -132,8 +132,8 @@ class HistoryPages:
 
     async def _list_sessions(self, request: Request, visit: Visit) -> Response:
         before = _read_moment(request.query_params.get("before"))
-        sessions = await self._state.browse(SessionQuery(before_s=before, limit=PAGE))
-        older = urlencode({"before": sessions[-1]["used_s"]}) if len(sessions) >= PAGE else None
+        sessions = await self._state.browse(SessionQuery(before_s=before, limit=_PAGE))
+        older = urlencode({"before": sessions[-1]["used_s"]}) if len(sessions) >= _PAGE else None
         return show_page(request, visit, "sessions.html", sessions=_arrange_helpers(sessions), older=older)
 
     async def _show_session(self, request: Request, visit: Visit) -> Response:
@@ -141,16 +141,16 @@ class HistoryPages:
         key = await find_key(self._state, visit.caller, request.query_params, "session", name)
         session = None if key is None else await self._state.session(key, name)
         if session is None:
-            raise ApiError("not_found", NO_SESSION)
-        reports = await self._state.browse(RequestQuery(session=name, key=session["key"], limit=REPORTS_MAX))
-        loops = await self._state.browse(Query(session=name, key=session["key"], kind="loop", limit=LOOPS))
+            raise ApiError("not_found", _NO_SESSION)
+        reports = await self._state.browse(RequestQuery(session=name, key=session["key"], limit=_REPORTS_MAX))
+        loops = await self._state.browse(Query(session=name, key=session["key"], kind="loop", limit=_LOOPS))
         return show_page(
             request,
             visit,
             "session.html",
             session=session,
             tiers=_spend_by_tier(reports),
-            reports=reports[:LISTED],
+            reports=reports[:_LISTED],
             summed=len(reports),
             loops=loops,
         )
@@ -159,16 +159,16 @@ class HistoryPages:
         name = request.path_params["session"]
         key = await find_key(self._state, visit.caller, form, "session", name)
         if key is None:
-            raise ApiError("not_found", NO_SESSION)
+            raise ApiError("not_found", _NO_SESSION)
         await self._state.reset(key, name)
         log_info("session_reset", by=visit.caller.name or None, session=session_tag(name))
         return go_to(request, f"/ui/requests?{urlencode({'session': name}, quote_via=quote)}")
 
     async def _count_incidents(self, request: Request, _: Visit) -> Response:
         """Answer with the chart's figures: how many of each kind in each piece of time."""
-        long_s, piece_s = SPANS.get(request.query_params.get("span", "day"), SPANS["day"])
+        long_s, piece_s = _SPANS.get(request.query_params.get("span", "day"), _SPANS["day"])
         until_s = (time.time() // piece_s + 1) * piece_s
-        filters = _read_filters(request.query_params, INCIDENT_FILTERS[:-1])
+        filters = _read_filters(request.query_params, _INCIDENT_FILTERS[:-1])
         span = TimeSpan(since_s=until_s - long_s, until_s=until_s, piece_s=piece_s, **filters)
         return json_response(_stack_counts(await self._state.count_incidents(span), span), headers=GUARDED)
 

@@ -1,5 +1,5 @@
-"""The page `/`, which moves. While a page is open, one task renders its pieces every `TICK_S` for all pages of a
-Router, and each page gets those that changed, by server-sent events. A page over `PAGES_MAX` is told to come back
+"""The page `/`, which moves. While a page is open, one task renders its pieces every `_TICK_S` for all pages of a
+Router, and each page gets those that changed, by server-sent events. A page over `_PAGES_MAX` is told to come back
 later.
 
 Invariants: no page stays open on a Router that stops, or for somebody who may not look any more; without an open page
@@ -24,17 +24,17 @@ from deployments.telemetry import log_error
 from deployments.ui.page_auth import Visit, find_root
 from deployments.ui.page_context import GUARDED, PageContext, render, show_page
 
-TICK_S = 0.5
-SILENCE_S = 10.0
-PAGES_MAX = 32
-FULL_MS = 10_000
-UNBUFFERED = {"x-accel-buffering": "no"}  # a proxy that collects an answer would make a still of it
-PIECES = ("pulse", "day", "chain", "running", "finished")
-Pieces = Mapping[str, str]
+_TICK_S = 0.5
+_SILENCE_S = 10.0
+_PAGES_MAX = 32
+_FULL_MS = 10_000
+_UNBUFFERED = {"x-accel-buffering": "no"}  # a proxy that collects an answer would make a still of it
+_PIECES = ("pulse", "day", "chain", "running", "finished")
+_Pieces = Mapping[str, str]
 
 
-def _render_pieces(now: Mapping[str, Any], day: Mapping[str, Any], root: str) -> Pieces:
-    return {name: render(f"pieces/{name}.html", now=now, day=day, root=root) for name in PIECES}
+def _render_pieces(now: Mapping[str, Any], day: Mapping[str, Any], root: str) -> _Pieces:
+    return {name: render(f"pieces/{name}.html", now=now, day=day, root=root) for name in _PIECES}
 
 
 class _Live:
@@ -46,16 +46,16 @@ class _Live:
         self._roots: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Condition()
-        self._drawn: Mapping[str, Pieces] = {}
+        self._drawn: Mapping[str, _Pieces] = {}
 
     async def watch(self, root: str, may_look: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
         """Yield the frames for one page, until it is closed, this Router stops, or `may_look` says no."""
-        if self._pages >= PAGES_MAX:
-            yield b"retry: %d\n\n" % FULL_MS
+        if self._pages >= _PAGES_MAX:
+            yield b"retry: %d\n\n" % _FULL_MS
             return
         self._pages += 1
         self._roots.add(root)
-        sent: Pieces = {}
+        sent: _Pieces = {}
         try:
             yield b"retry: 1000\n\n"
             while not self._overview.stopping() and await may_look():
@@ -68,12 +68,12 @@ class _Live:
             if not self._pages:
                 self._stop()
 
-    async def _await_news(self) -> Mapping[str, Pieces]:
+    async def _await_news(self) -> Mapping[str, _Pieces]:
         """Await what the next turn brings; nothing where it is late."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         with suppress(TimeoutError):
-            async with asyncio.timeout(SILENCE_S), self._turn:
+            async with asyncio.timeout(_SILENCE_S), self._turn:
                 await self._turn.wait()
                 return self._drawn
         return {}
@@ -95,7 +95,7 @@ class _Live:
             async with self._turn:
                 self._drawn = drawn
                 self._turn.notify_all()
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(_TICK_S)
 
 
 class NowPage:
@@ -115,4 +115,4 @@ class NowPage:
 
     async def _stream(self, request: Request, _: Visit) -> Response:
         frames = self._live.watch(find_root(request), lambda: self._context.visits.may_look(request))
-        return EventStream(frames, GUARDED | UNBUFFERED)
+        return EventStream(frames, GUARDED | _UNBUFFERED)

@@ -33,9 +33,9 @@ from deployments.api.body import Bodies
 from deployments.errors import ApiError
 from deployments.state.client import State
 
-COOKIE_S = 7 * 86_400
-COOKIE_CHARS_MAX = 512
-FindOwner = Callable[[str], tuple[bytes, Caller] | None]  # by the name of a key: its digest, and whose it is
+_COOKIE_S = 7 * 86_400
+_COOKIE_CHARS_MAX = 512
+_FindOwner = Callable[[str], tuple[bytes, Caller] | None]  # by the name of a key: its digest, and whose it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class _Seal:
 
     def make(self, name: str, digest: bytes, now_s: float) -> tuple[_Cookie, str]:
         """Make a cookie for the key `name` with this digest; return it and its text."""
-        cookie = _Cookie(name, int(now_s) + COOKIE_S, secrets.token_hex(16))
+        cookie = _Cookie(name, int(now_s) + _COOKIE_S, secrets.token_hex(16))
         return cookie, self._spell(cookie, digest)
 
-    def read(self, text: str, find_owner: FindOwner, now_s: float) -> tuple[_Cookie, Caller] | None:
+    def read(self, text: str, find_owner: _FindOwner, now_s: float) -> tuple[_Cookie, Caller] | None:
         """Read a cookie; None where this server hasn't made it for the key that has its name now, or it has ended."""
         parts = text.split(":")
-        if len(text) > COOKIE_CHARS_MAX or len(parts) != 4 or not parts[1].isascii() or not parts[1].isdecimal():
+        if len(text) > _COOKIE_CHARS_MAX or len(parts) != 4 or not parts[1].isascii() or not parts[1].isdecimal():
             return None
         cookie = _Cookie(parts[0], int(parts[1]), parts[2])
         owner = find_owner(cookie.name)
@@ -84,9 +84,9 @@ def _is_same(text: str, given: str) -> bool:
     return hmac.compare_digest(text.encode("utf-8", "replace"), given.encode("utf-8", "replace"))
 
 
-AWAY = "no_tier_available"  # what `await_state` raises
-TOKEN_HEADER, TOKEN_FIELD = "x-csrf-token", "token"
-FORM_BYTES_MAX, FORM_S, FIELDS_MAX, READERS_MAX = 65_536, 10.0, 64, 8
+_AWAY = "no_tier_available"  # what `await_state` raises
+_TOKEN_HEADER, _TOKEN_FIELD = "x-csrf-token", "token"
+_FORM_BYTES_MAX, _FORM_S, _FIELDS_MAX, _READERS_MAX = 65_536, 10.0, 64, 8
 
 
 class NotSignedIn(Exception):
@@ -110,7 +110,7 @@ class Visits:
     def __init__(self, access: Callable[[], Access], state: State) -> None:
         self._access, self._state = access, state
         self._seal: _Seal | None = None
-        self._bodies = Bodies(READERS_MAX)
+        self._bodies = Bodies(_READERS_MAX)
 
     async def open_page(self, request: Request) -> Visit:
         """Let somebody look. Raises NotSignedIn: there are keys, and no good cookie; ApiError: `forbidden`;
@@ -137,24 +137,24 @@ class Visits:
         except NotSignedIn:
             return False
         except ApiError as error:
-            return error.code == AWAY
+            return error.code == _AWAY
         return True
 
     async def take_order(self, request: Request) -> tuple[Visit, Mapping[str, str]]:
         form = await self.read_form(request)
-        return await self.take_call(request, form.get(TOKEN_FIELD, "")), form
+        return await self.take_call(request, form.get(_TOKEN_FIELD, "")), form
 
     async def take_call(self, request: Request, token: str = "") -> Visit:
         visit = await self.open_page(request)
         _refuse_foreign(request)
-        if not _is_same(visit.token, request.headers.get(TOKEN_HEADER) or token):
+        if not _is_same(visit.token, request.headers.get(_TOKEN_HEADER) or token):
             raise ApiError("forbidden", "the order doesn't carry the token of this page: load the page again")
         return visit
 
     async def read_form(self, request: Request) -> Mapping[str, str]:
-        raw = await self._bodies.read(request, bytes_max=FORM_BYTES_MAX, first_s=FORM_S, ending=ExitStack())
+        raw = await self._bodies.read(request, bytes_max=_FORM_BYTES_MAX, first_s=_FORM_S, ending=ExitStack())
         try:
-            return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX))
+            return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
         except ValueError:
             raise ApiError("invalid_request", "the form can't be read") from None
 
@@ -174,7 +174,7 @@ class Visits:
         response.set_cookie(
             _name_cookie(request),
             value or "",
-            max_age=COOKIE_S if value else 0,
+            max_age=_COOKIE_S if value else 0,
             path=find_root(request) or "/",
             secure=request.url.scheme == "https",
             httponly=True,

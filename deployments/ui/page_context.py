@@ -27,27 +27,27 @@ from deployments.state.link import StateUnavailable
 from deployments.ui.formatting import FILTERS
 from deployments.ui.page_auth import NotSignedIn, Visit, Visits, find_root
 
-HERE = Path(__file__).parent
-TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".txt": "text/plain"}
-ASSETS = {path.name: TYPES[path.suffix] for path in (HERE / "static").iterdir()}
-POLICY = (
+_HERE = Path(__file__).parent
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".txt": "text/plain"}
+ASSETS = {path.name: _TYPES[path.suffix] for path in (_HERE / "static").iterdir()}
+_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 GUARDED = {
-    "content-security-policy": POLICY,
+    "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # with `no-referrer` a form's Origin would be `null`
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-FOREVER = GUARDED | {"cache-control": "public, max-age=31536000, immutable"}
+_FOREVER = GUARDED | {"cache-control": "public, max-age=31536000, immutable"}
 
 
 @functools.cache
 def _build_environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+        loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -68,20 +68,20 @@ def render(template: str, **values: Any) -> str:
 @functools.cache
 def _find_digest() -> str:
     """Return the digest of all files: another one with each change of any of them."""
-    files = [(HERE / "static" / name).read_bytes() for name in sorted(ASSETS)]
+    files = [(_HERE / "static" / name).read_bytes() for name in sorted(ASSETS)]
     return hashlib.sha256(b"\0".join(files)).hexdigest()[:12]
 
 
 @functools.cache
 def read_asset(name: str) -> Response:
     """Read a file of the pages; raise KeyError for an unknown name."""
-    return Response((HERE / "static" / name).read_bytes(), media_type=ASSETS[name], headers=FOREVER)
+    return Response((_HERE / "static" / name).read_bytes(), media_type=ASSETS[name], headers=_FOREVER)
 
 
-Look = Callable[[Request, Visit], Awaitable[Response]]
-Order = Callable[[Request, Visit, Mapping[str, str]], Awaitable[Response]]
-Endpoint = Callable[[Request], Awaitable[Response]]
-SILENT = "The state actor doesn't answer; it is restarted within seconds. Load the page again."
+_Look = Callable[[Request, Visit], Awaitable[Response]]
+_Order = Callable[[Request, Visit, Mapping[str, str]], Awaitable[Response]]
+_Endpoint = Callable[[Request], Awaitable[Response]]
+_SILENT = "The state actor doesn't answer; it is restarted within seconds. Load the page again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class PageContext:
     visits: Visits
     overview: Overview
 
-    def look(self, view: Look) -> Endpoint:
+    def look(self, view: _Look) -> _Endpoint:
         async def show(request: Request) -> Response:
             visit = await self.visits.open_page(request)
             response = await view(request, visit)
@@ -101,14 +101,14 @@ class PageContext:
 
         return self._guard(show)
 
-    def order(self, view: Order) -> Endpoint:
+    def order(self, view: _Order) -> _Endpoint:
         async def act(request: Request) -> Response:
             visit, form = await self.visits.take_order(request)
             return await view(request, visit, form)
 
         return self._guard(act)
 
-    def _guard(self, endpoint: Endpoint) -> Endpoint:
+    def _guard(self, endpoint: _Endpoint) -> _Endpoint:
         async def answer(request: Request) -> Response:
             try:
                 return await endpoint(request)
@@ -135,7 +135,7 @@ def show_page(request: Request, visit: Visit | None, template: str, *, status: i
 
 def explain(request: Request, error: ApiError | StateUnavailable) -> Response:
     """Answer with a page that says what is wrong."""
-    status, words = (error.status, error.message) if isinstance(error, ApiError) else (503, SILENT)
+    status, words = (error.status, error.message) if isinstance(error, ApiError) else (503, _SILENT)
     return show_page(request, None, "fault.html", status=status, words=words)
 
 

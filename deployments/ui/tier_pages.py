@@ -20,10 +20,10 @@ from deployments.ui.page_auth import Visit
 from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
 from reliability.admission.events import Order
 
-WORDS = {"isolate": "isolated", "restore": "restored", "close": "closed", "download": "download_started"}
-WEEK_S = 7 * 86_400.0
-TRANSITIONS_MAX = 500
-RANKS = {"unknown": 0, "normal": 1, "warn": 2, "critical": 3}
+_WORDS = {"isolate": "isolated", "restore": "restored", "close": "closed", "download": "download_started"}
+_WEEK_S = 7 * 86_400.0
+_TRANSITIONS_MAX = 500
+_RANKS = {"unknown": 0, "normal": 1, "warn": 2, "critical": 3}
 
 
 class TierPages:
@@ -49,13 +49,13 @@ class TierPages:
 
     async def order(self, request: Request, visit: Visit, _: Mapping[str, str]) -> Response:
         tier, order = request.path_params["tier"], request.path_params["order"]
-        if tier not in self._context.overview.tiers or order not in WORDS:
+        if tier not in self._context.overview.tiers or order not in _WORDS:
             raise ApiError("not_found", "There is no such tier, or no such order.")
         if order == "download":
             self._download(tier)
         else:
             await self._state.order(Order(tier, order))
-        log_info(f"tier_{WORDS[order]}", tier=tier, by=visit.caller.name or None)
+        log_info(f"tier_{_WORDS[order]}", tier=tier, by=visit.caller.name or None)
         await self._state.hear()
         self._context.overview.forget()
         return go_to(request, "/ui/tiers")
@@ -81,7 +81,7 @@ class TierPages:
     async def count_levels(self, request: Request, _: Visit) -> Response:
         """Answer with the chart's figures: the level of each machine over a week."""
         now_s = time.time()
-        query = Query(kind="memory", since_s=now_s - WEEK_S, limit=TRANSITIONS_MAX)
+        query = Query(kind="memory", since_s=now_s - _WEEK_S, limit=_TRANSITIONS_MAX)
         changes = list(reversed(await self._state.browse(query)))
         memory = self._context.overview.memory
         known = {} if memory is None else {n: node["level"] for n, node in memory.summary()["nodes"].items()}
@@ -89,7 +89,7 @@ class TierPages:
 
 
 def _draw_levels(
-    changes: list[dict[str, Any]], known: Mapping[str, str], now_s: float, long_s: float = WEEK_S
+    changes: list[dict[str, Any]], known: Mapping[str, str], now_s: float, long_s: float = _WEEK_S
 ) -> dict[str, Any]:
     """Draw the level of each machine as steps: from the changes, the oldest first, up to what is known now."""
     moments = sorted({now_s - long_s, now_s, *(one["at"] for one in changes)})
@@ -106,6 +106,6 @@ def _draw_levels(
         for moment in moments:
             while at < len(steps) and steps[at][0] <= moment:
                 level, at = steps[at][2], at + 1
-            values.append(RANKS.get(level, 0))
+            values.append(_RANKS.get(level, 0))
         series.append({"name": name, "values": values})
-    return {"at": moments, "series": series, "words": list(RANKS)}
+    return {"at": moments, "series": series, "words": list(_RANKS)}

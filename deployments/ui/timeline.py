@@ -14,16 +14,16 @@ from typing import Any
 
 from deployments.ui.formatting import write_count
 
-Record = Mapping[str, Any]
-TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
-VIOLATIONS = {"schema": "Against the schema", "json": "No JSON", "name": "No such tool"}
-THOUGHT_ENDS = {
+_Record = Mapping[str, Any]
+_TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
+_VIOLATIONS = {"schema": "Against the schema", "json": "No JSON", "name": "No such tool"}
+_THOUGHT_ENDS = {
     "model": "ended by the model",
     "budget": "closed at its budget",
     "circling": "closed because it circled",
     None: "not ended",
 }
-HOW = {True: "the same tier again, after a fault", False: "the same tier again, told or drawn anew"}
+_HOW = {True: "the same tier again, after a fault", False: "the same tier again, told or drawn anew"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class _TimelineStep:
     `good`, `bad`, or `idle` where nothing ran. `wait_ms`: since the last one ended. `said`: what was wrong, in
     sentences; `texts`: what was kept of the conversation, by its name."""
 
-    attempt: Record
+    attempt: _Record
     number: int
     kind: str
     how: str
@@ -51,11 +51,11 @@ class Timeline:
     others: tuple[str, ...]
 
 
-def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Timeline:
+def tell(report: _Record, incidents: Sequence[_Record], *, keep_text: bool) -> Timeline:
     """Tell a request by its report and its incidents, the oldest first."""
     steps: list[_TimelineStep] = []
     end_ms = 0.0
-    before: Record | None = None
+    before: _Record | None = None
     for number, attempt in enumerate(report["attempts"]):
         own = [one for one in incidents if one.get("attempt") == number]
         at_ms = attempt["at_ms"]
@@ -73,10 +73,10 @@ def tell(report: Record, incidents: Sequence[Record], *, keep_text: bool) -> Tim
 
 
 def _tell_step(
-    number: int, attempt: Record, before: Record | None, own: Sequence[Record], wait_ms: float, *, keep_text: bool
+    number: int, attempt: _Record, before: _Record | None, own: Sequence[_Record], wait_ms: float, *, keep_text: bool
 ) -> _TimelineStep:
     failure = attempt["fault"] or attempt["flaw"]
-    texts = {name: text for one in own for name in TEXTS if (text := one["evidence"].get(name))}
+    texts = {name: text for one in own for name in _TEXTS if (text := one["evidence"].get(name))}
     if keep_text and attempt.get("detail"):
         texts.setdefault("detail", attempt["detail"])
     return _TimelineStep(
@@ -91,20 +91,20 @@ def _tell_step(
     )
 
 
-def _tell_how(attempt: Record, before: Record | None) -> str:
+def _tell_how(attempt: _Record, before: _Record | None) -> str:
     if before is None:
         return "the first call"
     if before["tier"] == attempt["tier"]:
-        return HOW[before["fault"] is not None]
+        return _HOW[before["fault"] is not None]
     return "fallback, since the last one was unwell" if before["fault"] else "escalation, since the last answer was bad"
 
 
-def _tell_thought(thinking: Record | None) -> Iterator[str]:
+def _tell_thought(thinking: _Record | None) -> Iterator[str]:
     if thinking is not None:
-        yield f"{write_count(thinking['tokens'])} tokens of thought, {THOUGHT_ENDS[thinking['ended']]}."
+        yield f"{write_count(thinking['tokens'])} tokens of thought, {_THOUGHT_ENDS[thinking['ended']]}."
 
 
-def _tell_incident(one: Record) -> Iterator[str]:
+def _tell_incident(one: _Record) -> Iterator[str]:
     evidence, kind = one["evidence"], one["kind"]
     if kind == "repair":
         where = f" at {', '.join(evidence['paths'])}" if evidence.get("paths") else ""
@@ -127,25 +127,25 @@ def _tell_incident(one: Record) -> Iterator[str]:
             yield f"{evidence['dropped_calls']} repeated call(s) of the answer were left out."
 
 
-def _tell_loop(evidence: Record) -> Iterator[str]:
+def _tell_loop(evidence: _Record) -> Iterator[str]:
     if evidence.get("laps"):
         tools = " → ".join(evidence.get("tools") or ()) or "the answer"
         steps = f", {evidence['period']} steps a round" if (evidence.get("period") or 1) > 1 else ""
         yield f"A loop: {tools}, {evidence['laps']} times{steps}, and nothing new ({_space(evidence['loop'])})."
 
 
-def _tell_violations(evidence: Record) -> Iterator[str]:
+def _tell_violations(evidence: _Record) -> Iterator[str]:
     for violation in evidence.get("violations") or ():
         tool = f" in a call of {violation['tool']}" if violation.get("tool") else ""
         place = f" at {violation['path']}" if violation.get("path") else ""
         said = f": {violation['message']}" if violation.get("message") else ""
-        yield f"{VIOLATIONS.get(violation['kind'], _space(violation['kind']).capitalize())}{tool}{place}{said}."
+        yield f"{_VIOLATIONS.get(violation['kind'], _space(violation['kind']).capitalize())}{tool}{place}{said}."
     more = (evidence.get("violations_count") or 0) - len(evidence.get("violations") or ())
     if more > 0:
         yield f"And {more} more of the kind."
 
 
-def write_headers(report: Record) -> dict[str, str]:
+def write_headers(report: _Record) -> dict[str, str]:
     """Write the headers that the answer has, or had where it was streamed and they were known by then."""
     ran = sum(1 for attempt in report["attempts"] if attempt["ran"])
     known = {
@@ -162,7 +162,7 @@ def write_headers(report: Record) -> dict[str, str]:
     return {f"X-MLX-Stack-{name}": value for name, value in known.items() if value is not None}
 
 
-def write_curl(report: Record, incidents: Sequence[Record], url: str, *, keyed: bool) -> str:
+def write_curl(report: _Record, incidents: Sequence[_Record], url: str, *, keyed: bool) -> str:
     """Write the command that asks the same tier in the same session; its message is that of the request where it was
     kept, else to be filled in."""
     prompts = (one["evidence"].get("prompt") for one in incidents)

@@ -21,7 +21,7 @@ from deployments.ui.page_context import PageContext, show_page
 from reliability.loops.thresholds import LoopConfig
 
 Chat = Callable[[Request, Caller], Awaitable[Response]]
-TOOLS = """[
+_TOOLS = """[
   {"type": "function", "function": {
     "name": "get_weather",
     "description": "The weather in a city",
@@ -33,7 +33,7 @@ TOOLS = """[
     }
   }}
 ]"""
-FUNCTION = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+_FUNCTION = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
 
 
 def _list_examples(loops: LoopConfig) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def _repeat(count: int) -> list[dict[str, Any]]:
     """Return a conversation in which an agent has made the same call `count` times, each with the same result."""
     messages = [_ask("What is the weather in Oslo?")]
     for number in range(count):
-        call = {"id": f"call-{number}", "type": "function", "function": FUNCTION}
+        call = {"id": f"call-{number}", "type": "function", "function": _FUNCTION}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": "error: no such city"})
     return messages
@@ -71,7 +71,7 @@ class TryPage:
     async def show(self, request: Request, visit: Visit) -> Response:
         tiers = self._context.overview.tiers
         examples = _list_examples(self._context.overview.config().reliability.loop_detection)
-        return show_page(request, visit, "try.html", tiers=tiers, tools=TOOLS, examples=examples)
+        return show_page(request, visit, "try.html", tiers=tiers, tools=_TOOLS, examples=examples)
 
     async def ask(self, request: Request) -> Response:
         """Answer what the page asks; errors as the API has them, since a script reads them."""

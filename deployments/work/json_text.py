@@ -20,8 +20,8 @@ import orjson
 
 from reliability.surrogates import join_all, may_hold_halves
 
-INT_DIGITS_MAX = 4_300  # as `sys.get_int_max_str_digits`
-HALVES = "half a character (a lone surrogate) in the request was read as U+FFFD"
+_INT_DIGITS_MAX = 4_300  # as `sys.get_int_max_str_digits`
+_HALVES = "half a character (a lone surrogate) in the request was read as U+FFFD"
 # As many digits as the shortest integer beyond 64 bits; those of a fraction are none.
 _LONG = b"0" * 19
 _DIGITS = bytes(48 if chr(code).isdigit() and code < 128 else 32 for code in range(256))
@@ -49,7 +49,7 @@ def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: lis
         value = json.loads(text, parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse)
     joined = value if halves else join_all(value)
     if joined is not value and notes is not None:
-        notes.append(HALVES)
+        notes.append(_HALVES)
     return joined
 
 
@@ -75,7 +75,7 @@ def join_arguments(given: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any
         calls = [_join_call(call) for call in known]
         if any(call is not old for call, old in zip(calls, known, strict=True)):
             messages[at], changed = message | {"tool_calls": calls}, True
-    return tuple(messages), (HALVES,) if changed else ()
+    return tuple(messages), (_HALVES,) if changed else ()
 
 
 def _join_call(call: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _join_call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_int(digits: str) -> int:
-    if len(digits.lstrip("-")) > INT_DIGITS_MAX:
-        raise ValueError(f"an integer of more than {INT_DIGITS_MAX:,} digits")
+    if len(digits.lstrip("-")) > _INT_DIGITS_MAX:
+        raise ValueError(f"an integer of more than {_INT_DIGITS_MAX:,} digits")
     return int(digits)
 
 
@@ -108,8 +108,8 @@ def _refuse(word: str) -> NoReturn:
 
 
 VALUES_MAX = 200_000
-PIECE_BYTES = 128 * 1024
-DELIMITERS = (b",", b"[", b"{")
+_PIECE_BYTES = 128 * 1024
+_DELIMITERS = (b",", b"[", b"{")
 
 
 def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
@@ -117,8 +117,8 @@ def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
     if len(raw) <= values_max or _count_delimiters(raw) <= values_max:
         return False
     found, inside, odd = 0, 0, b""
-    for at in range(0, len(raw), PIECE_BYTES):
-        piece = odd + raw[at : at + PIECE_BYTES]
+    for at in range(0, len(raw), _PIECE_BYTES):
+        piece = odd + raw[at : at + _PIECE_BYTES]
         whole = piece.rstrip(b"\\")
         odd = b"\\" * ((len(piece) - len(whole)) % 2)  # it escapes what the next piece begins with
         parts = whole.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -130,7 +130,7 @@ def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
 
 
 def _count_delimiters(raw: bytes) -> int:
-    return sum(map(raw.count, DELIMITERS))
+    return sum(map(raw.count, _DELIMITERS))
 
 
 def is_too_deep(value: Any, depth_max: int) -> bool:

@@ -1,6 +1,6 @@
 """Large pieces of work on one thread, one after the other: `await large(size, function, *args)`.
 
-Work above `QUIET_BYTES` runs on a thread, with short turns (`SWITCH_S`); callers see to it that no single call into C
+Work above `QUIET_BYTES` runs on a thread, with short turns (`_SWITCH_S`); callers see to it that no single call into C
 is long. Invariant: work never continues on a value that its caller has taken back: a cancelled caller waits for its
 end.
 """
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 QUIET_BYTES = 64 * 1024
-SWITCH_S = 0.0005
+_SWITCH_S = 0.0005
 
 T = TypeVar("T")
 
@@ -64,19 +64,19 @@ def _thread() -> ThreadPoolExecutor:
 
 def _work_in_short_turns(work: Callable[..., T], args: tuple[Any, ...]) -> T:
     before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(_SWITCH_S)
     try:
         return work(*args)
     finally:
         sys.setswitchinterval(before)
 
 
-NEW_OBJECTS = 20_000
+_NEW_OBJECTS = 20_000
 
 
 def collect_less() -> None:
     """Look for cycles less often: for a replica, whose beginnings Serve sets aside."""
-    gc.set_threshold(NEW_OBJECTS)
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 def settle_collector() -> None:

@@ -2,7 +2,7 @@
 
 Each key has a line for its judgements and one for the rest. A worker that becomes free serves the line of which the
 fewest jobs are being done; among those a judgement goes first, then the line that was served longest ago. Where
-`WAITING_MAX` jobs wait, the key with the most of them gives up its newest job for another key's, and each key one that
+`_WAITING_MAX` jobs wait, the key with the most of them gives up its newest job for another key's, and each key one that
 isn't a judgement for one that is.
 
 Invariants: no worker is free while a job waits; no key keeps another from its turn, nor from a place to wait.
@@ -14,8 +14,8 @@ import asyncio
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-WAITING_MAX = 64
-WAIT_S = 20.0
+_WAITING_MAX = 64
+_WAIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Turns:
 
     async def take(self, asker: Asker) -> bool:
         """Wait for a turn, which `pass_on` ends. Return False where none came: too many jobs wait, or this one has
-        waited for `WAIT_S`."""
+        waited for `_WAIT_S`."""
         line = self._lines.setdefault(asker, _Line())
         if sum(each.running for each in self._lines.values()) < self._count:
             self._serve(asker)
@@ -57,7 +57,7 @@ class Turns:
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         line.waiting.append(turn)
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(_WAIT_S):
                 return await turn
         except BaseException as error:
             if not turn.done() or turn.cancelled():
@@ -94,7 +94,7 @@ class Turns:
         waiting = Counter[str]()
         for each, line in self._lines.items():
             waiting[each.key] += len(line.waiting)
-        if waiting.total() < WAITING_MAX:
+        if waiting.total() < _WAITING_MAX:
             return True
         most = max(waiting, key=lambda key: waiting[key])
         if waiting[most] > waiting[asker.key] + 1:

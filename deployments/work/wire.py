@@ -29,8 +29,8 @@ from reliability.steps import Steps
 
 _NAMED = "a dataclass of this program, under its name"
 Named = Annotated[Any, _NAMED]  # as the annotation of a field: its values say themselves what they are
-PACKAGES = ("deployments", "reliability")
-PACKED, SPELLED = b"m", b"j"
+_PACKAGES = ("deployments", "reliability")
+_PACKED, _SPELLED = b"m", b"j"
 
 T = TypeVar("T")
 
@@ -46,18 +46,18 @@ class Codec(typing.Generic[T]):
         """Return the bytes. Raises TypeError, ValueError: the value isn't one of this type."""
         packed = value if self._shape.pack is None else self._shape.pack(value)
         try:
-            return PACKED + _ENCODER.encode(packed)
+            return _PACKED + _ENCODER.encode(packed)
         except (UnicodeEncodeError, OverflowError):
-            return SPELLED + json.dumps(msgspec.to_builtins(packed, enc_hook=_plain)).encode()
+            return _SPELLED + json.dumps(msgspec.to_builtins(packed, enc_hook=_plain)).encode()
         except RecursionError:
             raise ValueError(f"this {self._shape.name} is nested too deeply") from None
 
     def decode(self, data: bytes) -> T:
         """Return the value. Raises ValueError: these bytes are no value of this type."""
         try:
-            if data[:1] == PACKED:
+            if data[:1] == _PACKED:
                 packed = self._decoder.decode(memoryview(data)[1:])
-            elif data[:1] == SPELLED:
+            elif data[:1] == _SPELLED:
                 packed = msgspec.convert(json.loads(data[1:]), self._shape.kind, dec_hook=_build)
             else:
                 raise ValueError("neither MessagePack nor JSON")
@@ -83,14 +83,14 @@ def find_class(name: str, parent: type[T]) -> type[T]:
     none, or it is no `parent`."""
     module, _, path = name.partition(":")
     found = getattr(sys.modules.get(module), path, None)
-    if module.partition(".")[0] not in PACKAGES or not (isinstance(found, type) and issubclass(found, parent)):
+    if module.partition(".")[0] not in _PACKAGES or not (isinstance(found, type) and issubclass(found, parent)):
         raise ValueError(f"{name[:100]} is no {parent.__name__} of this program")
     return found
 
 
 # -- shapes ----------------------------------------------------------------------------------------------------
 
-Change = Callable[[Any], Any]
+_Change = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class _Shape:
     """How a type travels: msgspec's type for it, and the ways there and back, None where it is the type itself."""
 
     kind: Any
-    pack: Change | None = None
-    unpack: Change | None = None
+    pack: _Change | None = None
+    unpack: _Change | None = None
     name: str = "value"
 
 
@@ -147,8 +147,8 @@ def _shape_union(members: tuple[Any, ...]) -> _Shape:
         member: msgspec.defstruct(member.__name__, [("value", shapes[member].kind)], tag=True, array_like=True)
         for member in records
     }
-    ways: dict[Any, Change] = {member: _make_way(struct, shapes[member].pack) for member, struct in tagged.items()}
-    back: dict[Any, Change | None] = {struct: shapes[member].unpack for member, struct in tagged.items()}
+    ways: dict[Any, _Change] = {member: _make_way(struct, shapes[member].pack) for member, struct in tagged.items()}
+    back: dict[Any, _Change | None] = {struct: shapes[member].unpack for member, struct in tagged.items()}
     [other] = [s for m, s in shapes.items() if m not in tagged and m is not type(None)] or [_Shape(None)]
 
     mixed = len(tagged) + (type(None) in members) < len(members)
@@ -175,7 +175,7 @@ def _one_of(members: tuple[Any, ...]) -> Any:
     return functools.reduce(operator.or_, members)
 
 
-def _make_way(struct: Any, pack: Change | None) -> Change:
+def _make_way(struct: Any, pack: _Change | None) -> _Change:
     return struct if pack is None else lambda value: struct(pack(value))
 
 

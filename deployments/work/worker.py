@@ -17,14 +17,14 @@ import sys
 
 from deployments.work.worker_pool import HEAD, do_job
 
-NICENESS = 5
+_NICENESS = 5
 
 
 def main(number: int) -> None:
     """Serve one socket to its end."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    os.nice(NICENESS)
+    os.nice(_NICENESS)
     gc.freeze()
     with socket.socket(fileno=number) as peer, contextlib.suppress(ConnectionError):
         peer.sendall(b"+")

@@ -1,10 +1,10 @@
 """Processes for work that is too large for the event loop: `await workers.run(function, *args)`.
 
-Work that has used up its steps on the loop is repeated by one of `WORKERS_MAX` low-priority processes; a call and its
+Work that has used up its steps on the loop is repeated by one of `_WORKERS_MAX` low-priority processes; a call and its
 outcome are carried by the types that a module's function declares (`deployments/work/wire.py`). The worker imports the
 function that its parent names. The parent imports nothing that a worker names: an error is of a known class of this
-program, or a RuntimeError with its words. A job that computes for `JOB_S` is ended by the kernel
-(`JobTooLong`: the same on a busy machine); a job that gets no turn (`turns.py`), or no result within `DONE_S`, is
+program, or a RuntimeError with its words. A job that computes for `_JOB_S` is ended by the kernel
+(`JobTooLong`: the same on a busy machine); a job that gets no turn (`turns.py`), or no result within `_DONE_S`, is
 `Busy`; a job whose worker dies is repeated once, then `_Lost`. A worker inherits its socket, the search path and the
 locale only (no key).
 
@@ -36,15 +36,15 @@ from deployments.work.wire import Codec, codec_of, find_class, name_of
 from reliability.answer.judgement import Judged
 from reliability.steps import OutOfSteps, Steps
 
-WORKERS_MAX = 2
-JOB_S = 5.0  # of a core
-START_S = 30.0  # until a new worker has imported what it needs
-DONE_S = 60.0  # by the clock: others, too, want the cores
+_WORKERS_MAX = 2
+_JOB_S = 5.0  # of a core
+_START_S = 30.0  # until a new worker has imported what it needs
+_DONE_S = 60.0  # by the clock: others, too, want the cores
 HEAD = struct.Struct("!dQ")  # seconds of a core for the job, bytes of the message
-READ_BYTES = 1 << 20
-KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR", "VIRTUAL_ENV")
+_READ_BYTES = 1 << 20
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR", "VIRTUAL_ENV")
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 class Undone(Exception):
@@ -66,7 +66,7 @@ class _Lost(Undone):
 class Workers:
     """A few processes that do large work. Belongs to one event loop; nothing is started before it is needed."""
 
-    def __init__(self, count: int = WORKERS_MAX, *, job_s: float = JOB_S, imports: Sequence[str] = ()) -> None:
+    def __init__(self, count: int = _WORKERS_MAX, *, job_s: float = _JOB_S, imports: Sequence[str] = ()) -> None:
         self._turns = Turns(count)
         self._imports = imports  # modules that a worker loads before its first job comes
         self._job_s = job_s
@@ -74,7 +74,7 @@ class Workers:
         self._jobs: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    async def run(self, function: Callable[..., Result], *args: Any, asker: Asker = NOBODY, **named: Any) -> Result:
+    async def run(self, function: Callable[..., _Result], *args: Any, asker: Asker = NOBODY, **named: Any) -> _Result:
         """Have a worker call `function(*args, **named)` when it is the asker's turn; return what it returns, or raise
         what it raises. Raises Undone: it was not done, or not to its end."""
         if not await self._turns.take(asker):
@@ -88,7 +88,7 @@ class Workers:
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         job.add_done_callback(lambda task: task.cancelled() or task.exception())  # its caller may be gone
-        result: Result = _read_outcome(called, await asyncio.shield(job))
+        result: _Result = _read_outcome(called, await asyncio.shield(job))
         return result
 
     async def close(self) -> None:
@@ -140,10 +140,10 @@ class _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.to_thread(_spawn, theirs, imports)
-        reader, writer = await asyncio.open_connection(sock=ours, limit=READ_BYTES)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_READ_BYTES)
         worker = cls(process, reader, writer)
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(_START_S):
                 await reader.readexactly(1)
         except BaseException as error:
             await worker.end()
@@ -153,9 +153,9 @@ class _Worker:
         return worker
 
     async def run_job(self, message: bytes, job_s: float) -> bytes:
-        """Send a message, and return the answer to it. Raises TimeoutError: none came within `DONE_S`; OSError,
+        """Send a message, and return the answer to it. Raises TimeoutError: none came within `_DONE_S`; OSError,
         IncompleteReadError: the worker is gone."""
-        async with asyncio.timeout(DONE_S):
+        async with asyncio.timeout(_DONE_S):
             self._writer.write(HEAD.pack(job_s, len(message)))
             self._writer.write(message)
             await self._writer.drain()
@@ -177,7 +177,7 @@ class _Worker:
 
 
 def _spawn(theirs: socket.socket, imports: Sequence[str]) -> subprocess.Popen[bytes]:
-    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "deployments.work.worker", str(theirs.fileno()), *imports],
@@ -296,12 +296,12 @@ def _read_outcome(function: Callable[..., Any], message: bytes) -> Any:
 STEPS_INLINE = 20_000
 STEPS_LARGE = 20_000_000  # more than a worker's seconds are worth: those decide
 
-Question = Callable[..., Judged]
-Here = Callable[[Callable[[], Judged]], Awaitable[Judged]]
+_Question = Callable[..., Judged]
+_Here = Callable[[Callable[[], Judged]], Awaitable[Judged]]
 Elsewhere = Callable[..., Awaitable[Any]]
 
 
-async def make_judgement(question: Question, here: Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
+async def make_judgement(question: _Question, here: _Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
     """Make the judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere`
     it is made `here`, in as many steps as it takes. Raises Busy and TimeoutError: they say nothing of the answer."""
     if elsewhere is None:

@@ -23,7 +23,7 @@ from deployments.api.access import Access
 from deployments.config.app_config import load
 from deployments.errors import ApiError
 from deployments.graph.handle import HandleTier
-from deployments.graph.session_routing import SPREAD, SessionRouter, session_routing
+from deployments.graph.session_routing import _SPREAD, SessionRouter, session_routing
 from deployments.listener.listening import find_serving_host
 from deployments.reports.account import RequestMetrics
 from deployments.telemetry import log_request
@@ -172,7 +172,7 @@ def test_a_busy_replica_is_left_for_the_other(tier: HandleTier) -> None:
 
     at_home, seen, afterwards = asyncio.run(crowd())
     assert len(seen) == 2
-    assert max(seen.values()) <= math.ceil(SPREAD * 8 / 2)
+    assert max(seen.values()) <= math.ceil(_SPREAD * 8 / 2)
     assert seen[at_home] == max(seen.values())
     assert afterwards == at_home
 

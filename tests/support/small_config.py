@@ -5,7 +5,7 @@ import copy
 from typing import Any
 
 from deployments.app import build
-from deployments.app.router_parts import find_deferring
+from deployments.app.router_parts import _find_deferring
 from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
 from deployments.request.drive import drive
@@ -83,7 +83,7 @@ def run(
             timeouts=timeouts,
             clock=clock,
             jitter=lambda: 0.0,
-            deferring=find_deferring(config.tiers),
+            deferring=_find_deferring(config.tiers),
         )
         async for _ in drive(one, ports):
             pass

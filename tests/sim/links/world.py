@@ -19,7 +19,7 @@ from typing import Any
 
 from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
-from deployments.state.link import CALL_S, Link, StateUnavailable
+from deployments.state.link import _CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, StateLimits
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import BreakerConfig
@@ -101,7 +101,7 @@ class Wire:
     async def _carried(self, method: str, *args: Any) -> Any:
         fate = self._fate()
         self.seen[fate] += 1
-        await asyncio.sleep(self.rng.uniform(CALL_S, HANG_MAX_S) if fate == "late" else 0.001)
+        await asyncio.sleep(self.rng.uniform(_CALL_S, HANG_MAX_S) if fate == "late" else 0.001)
         if fate == "killed before":
             self.kill()
         if fate in ("lost", "killed before"):
@@ -111,7 +111,7 @@ class Wire:
             self.kill()
         if fate in ("unanswered", "killed after"):
             raise ConnectionError(fate)
-        await asyncio.sleep(self.rng.uniform(0, 2 * CALL_S) if fate == "slow" else 0.001)
+        await asyncio.sleep(self.rng.uniform(0, 2 * _CALL_S) if fate == "slow" else 0.001)
         return answer
 
     def _fate(self) -> str:
@@ -216,7 +216,7 @@ class World:
                 answer = await link.admit(ask("fast" if local else "cloud", session, local=local))
         took_s = loop.time() - began_s
         held(not local or was_up or took_s == 0, f"a local ask waited {took_s} s for a link that was down")
-        held(not local or took_s < 3 * CALL_S + 1, f"a local ask waited {took_s} s")
+        held(not local or took_s < 3 * _CALL_S + 1, f"a local ask waited {took_s} s")
         held(local or patience_s or answer, "a patient ask of a paid tier was turned away")
         self.waited += not local and answer is not None and took_s > 1
         return answer.decision if answer and isinstance(answer.decision, Grant) else None

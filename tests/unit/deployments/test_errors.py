@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.errors import OF_REFUSAL, TABLE, ApiError, from_refusal
+from deployments.errors import _OF_REFUSAL, TABLE, ApiError, from_refusal
 from reliability.attempt import Attempt
 from reliability.escalation.decisions import Limits, Refuse, Situation
 from reliability.escalation.policies import decide
@@ -95,13 +95,13 @@ def test_every_refusal_passes_or_stays(found, remaining_ns):
 def test_every_code_has_its_row():
     """No refusal is without a status, or has two, and the core and the table agree on what passes."""
     assert Counter(row.refusal for row in TABLE.values() if row.refusal) == Counter(RefuseCode)
-    assert {code for code in RefuseCode if TABLE[OF_REFUSAL[code]].retry} == PASSING
+    assert {code for code in RefuseCode if TABLE[_OF_REFUSAL[code]].retry} == PASSING
 
 
 @pytest.mark.parametrize("fault", [fault for fault in Fault if TRAITS[fault].other_tier is OtherTier.NEVER])
 def test_what_every_tier_would_refuse_is_the_client_s_error(fault):
     """It is told as a mistake in the request, which nobody asks again for; or this server is busy, which passes."""
-    row = TABLE[OF_REFUSAL[TRAITS[fault].code]]
+    row = TABLE[_OF_REFUSAL[TRAITS[fault].code]]
 
     busy = ("rate_limit_error", True)
     assert (row.type, row.retry) == (busy if fault is Fault.UNJUDGED else ("invalid_request_error", False))

@@ -18,7 +18,7 @@ from ray.serve._private import constants
 from ray.serve._private.logging_utils import ServeFormatter
 
 from deployments.reports.report import report_of
-from deployments.telemetry import TAKEN, log_error, log_info, log_request, session_tag
+from deployments.telemetry import _TAKEN, log_error, log_info, log_request, session_tag
 from tests.support.small_config import REQUEST, config_of, run
 
 SECRET = "QXZJKVWYQXZJ"
@@ -68,7 +68,7 @@ def names_of_ray() -> set[str]:
 
 def test_no_field_of_ray_is_overwritten():
     """Our list of taken names holds all of the installed Ray's, but for the request id, which means the same."""
-    assert names_of_ray() - TAKEN == {"request_id"}
+    assert names_of_ray() - _TAKEN == {"request_id"}
 
 
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers()) | st.binary()
@@ -85,7 +85,7 @@ def test_any_field_gives_a_whole_line(fields):
         log_info("happened", **fields)
     (shown,), (text,) = handler.json, handler.text
 
-    given_names = {f"{key}_" if key in TAKEN else key for key, value in fields.items() if value is not None}
+    given_names = {f"{key}_" if key in _TAKEN else key for key, value in fields.items() if value is not None}
     assert given_names <= shown.keys()
     assert shown["event"] == "happened"
     assert "\n" not in text

@@ -8,13 +8,13 @@ import psutil
 import pytest
 
 from deployments.app import keep_awake
-from deployments.app.keep_awake import LINGER_S, KeepAwake, When, _hold_off_sleep, _is_on_mains
+from deployments.app.keep_awake import _LINGER_S, KeepAwake, _hold_off_sleep, _is_on_mains, _When
 
 
 class Mac:
     """A machine with a clock, a plug and a count of assertions."""
 
-    def __init__(self, when: When = "requests", system: str = "darwin") -> None:
+    def __init__(self, when: _When = "requests", system: str = "darwin") -> None:
         self.now_s, self.plugged, self.asserted = 1000.0, True, 0
         self.awake = KeepAwake(
             when, system=system, on_mains=lambda: self.plugged, hold=self._hold, now_s=lambda: self.now_s
@@ -30,17 +30,17 @@ class Mac:
 
 
 async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None:
-    """Law: from the first request until `LINGER_S` after the last, with one assertion; then the machine may sleep."""
+    """Law: from the first request until `_LINGER_S` after the last, with one assertion; then the machine may sleep."""
     mac = Mac()
     assert not await mac.awake.look()
     mac.awake.note(True)
     assert await mac.awake.look()
     assert await mac.awake.look()
     assert mac.asserted == 1
-    mac.now_s += 10 * LINGER_S
+    mac.now_s += 10 * _LINGER_S
     assert await mac.awake.look(), "a long request still runs"
     mac.awake.note(False)
-    mac.now_s += LINGER_S - 1
+    mac.now_s += _LINGER_S - 1
     assert await mac.awake.look()
     mac.now_s += 1
     assert not await mac.awake.look()
@@ -51,7 +51,7 @@ async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None
     ("when", "system", "asserted"),
     [("always", "darwin", 1), ("never", "darwin", 0), ("always", "linux", 0), ("requests", "linux", 0)],
 )
-async def test_an_operator_decides_and_other_systems_are_left_alone(when: When, system: str, asserted: int) -> None:
+async def test_an_operator_decides_and_other_systems_are_left_alone(when: _When, system: str, asserted: int) -> None:
     """Law: `always` holds off sleep without a request, `never` doesn't with one; only macOS has it at all."""
     mac = Mac(when, system)
     if when != "always":
@@ -76,7 +76,7 @@ async def test_a_request_wakes_the_task_and_its_end_gives_the_assertion_up() -> 
 
 async def test_a_mac_without_the_program_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where sleep can't be held off, the task ends with a line in the log, and no request is any worse."""
-    monkeypatch.setattr(keep_awake, "CAFFEINATE", "/nowhere/caffeinate")
+    monkeypatch.setattr(keep_awake, "_CAFFEINATE", "/nowhere/caffeinate")
     awake = KeepAwake("always", system="darwin", on_mains=lambda: True, hold=_hold_off_sleep)
     async with asyncio.timeout(10):
         await awake.run()

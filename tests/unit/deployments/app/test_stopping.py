@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.api.exchange import _insert_silences
-from deployments.app.stopping import CUT_S, LAST_BYTES_S, Stopping
+from deployments.app.stopping import _CUT_S, _LAST_BYTES_S, Stopping
 from deployments.config.tier_config import Timeouts
 from deployments.errors import from_refusal
 from deployments.request.drive import drive
@@ -81,7 +81,7 @@ def test_every_request_ends_whole_or_in_words(drawn, stop_at_s):
         await asyncio.sleep(stop_at_s)
         began_s = loop.time()
         cut = await stopping.drain(DRAIN_S)
-        assert loop.time() - began_s <= DRAIN_S + CUT_S + LAST_BYTES_S + 1e-6
+        assert loop.time() - began_s <= DRAIN_S + _CUT_S + _LAST_BYTES_S + 1e-6
         assert stopping.running == 0
         results = await asyncio.gather(*tasks, return_exceptions=True)
         refused = 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from deployments.config.loopback import CONTAINER_HOSTS, is_loopback, is_own
+from deployments.config.loopback import _CONTAINER_HOSTS, is_loopback, is_own
 from tests.support.repository import ROOT
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -87,7 +87,7 @@ def test_any_text_is_a_host_or_not(text):
 @example("x.host.docker.internal", "")
 def test_a_name_under_internal_is_a_container_s_host_or_another_s(name, port):
     """Companies and clouds give such names to their machines; only those that container programs define mean ours."""
-    assert is_own(name + port) == is_own(f"http://{name}{port}") == (name in CONTAINER_HOSTS)
+    assert is_own(name + port) == is_own(f"http://{name}{port}") == (name in _CONTAINER_HOSTS)
 
 
 def test_the_rule_needs_no_ray():

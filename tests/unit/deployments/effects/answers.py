@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from deployments.app.router_parts import find_deferring
+from deployments.app.router_parts import _find_deferring
 from deployments.config.app_config import AppConfig, load
 from reliability.types import Flaw
 from tests.support import plays
@@ -157,7 +157,7 @@ def deferred_tools() -> None:
         one = run(config, request=replace(REQUEST, tools=TOOLS))
         loads.append([attempt.loads for attempt in one.attempts if attempt.loads is not None])
     assert loads == [[], [], [("tool_3",)]]
-    assert find_deferring(config_of("tiers.m.tools", "deferred").tiers) == {"m"}
+    assert _find_deferring(config_of("tiers.m.tools", "deferred").tiers) == {"m"}
 
 
 WORDS = "the quick brown fox jumps over the lazy dog again and again until the day is done and nobody is left to see it"

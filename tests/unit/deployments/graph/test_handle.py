@@ -16,7 +16,7 @@ import pytest
 from ray.serve._private.common import RequestMetadata
 from ray.serve.handle import DeploymentResponseGenerator
 
-from deployments.graph.handle import END_S, HandleTier, UnavailableTier
+from deployments.graph.handle import _END_S, HandleTier, UnavailableTier
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Started, Text, TierState, TierStatus
 from tests.sim.clock import run
 from tests.support.tier_asking import answer, ask
@@ -127,7 +127,7 @@ async def test_a_call_that_has_said_everything_ends_by_itself(own_loop: bool, wh
 
 @pytest.mark.parametrize("own_loop", [False, True])
 def test_a_tier_that_hangs_in_its_clean_up_is_cancelled(own_loop: bool) -> None:
-    """Law: a reader that goes no further than the finish leaves no call open for longer than `END_S`, and waits for
+    """Law: a reader that goes no further than the finish leaves no call open for longer than `_END_S`, and waits for
     nothing itself."""
 
     async def main() -> None:
@@ -137,7 +137,7 @@ def test_a_tier_that_hangs_in_its_clean_up_is_cancelled(own_loop: bool) -> None:
         before_s = asyncio.get_running_loop().time()
         assert isinstance(seen[-1], Finish)
         await call.cancelled.wait()
-        assert END_S - 0.1 <= asyncio.get_running_loop().time() - before_s <= END_S + 0.1
+        assert _END_S - 0.1 <= asyncio.get_running_loop().time() - before_s <= _END_S + 0.1
 
     run(main())
 

@@ -6,7 +6,7 @@ import pytest
 
 from deployments.config.app_config import RouterConfig
 from deployments.config.config_errors import ConfigError
-from deployments.graph.reconfigure import SERVERS_AT_START, TIERS_AT_START, patch_router, patch_tier
+from deployments.graph.reconfigure import _SERVERS_AT_START, _TIERS_AT_START, patch_router, patch_tier
 from tests.unit.deployments.config.test_tier_cost import other, preset, tier
 
 
@@ -50,7 +50,7 @@ OTHER_VALUES: dict[str, Any] = {
 PRICES = {"usd_per_mtok_prompt": 1, "usd_per_mtok_completion": 1}
 
 
-@pytest.mark.parametrize("key", TIERS_AT_START)
+@pytest.mark.parametrize("key", _TIERS_AT_START)
 def test_what_others_read_of_a_tier_needs_a_restart(key):
     """The Router's timeouts, prices and rungs, and the replicas that Serve started: a change that would have no effect
     is refused by name, and the same value again is no change."""
@@ -66,7 +66,7 @@ def test_what_others_read_of_a_tier_needs_a_restart(key):
 @pytest.mark.parametrize(
     "change",
     [
-        *({"server": {key: OTHER_VALUES[key]}} for key in SERVERS_AT_START),
+        *({"server": {key: OTHER_VALUES[key]}} for key in _SERVERS_AT_START),
         {"reliability": {"escalation": {"cloud_fallback": {"model": "m"}}}},
         {"reliability": {"memory_pressure": {"poll_s": 2}}},
         {"reliability": {"memory_pressure": {"enabled": False}}},

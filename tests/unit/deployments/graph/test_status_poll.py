@@ -32,8 +32,8 @@ def ready(context_tokens: int | None) -> TierStatus:
 def test_a_tier_that_does_not_answer_is_unavailable_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: every tier has a status, in their order: its own, or that no replica answers; with the kind that is
     configured."""
-    monkeypatch.setattr(status_poll, "STATUS_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(status_poll, "START_S", 0.0)
+    monkeypatch.setattr(status_poll, "_STATUS_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(status_poll, "_START_S", 0.0)
     tiers: dict[str, Any] = {"hung": Asked(None), "broken": Asked(RuntimeError("secret")), "well": Asked(ready(9))}
     watch = TierWatch(tiers, dict.fromkeys(tiers, "mlx"), {})
     hung, broken, well = asyncio.run(watch.ask())
@@ -47,7 +47,7 @@ def test_a_tier_that_does_not_answer_is_unavailable_and_holds_up_no_other(monkey
 def test_a_replica_that_has_not_answered_yet_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: silence at the start is loading, so that nobody takes a tier that is nearly there for a broken one; an
     error, or silence after an answer, is not."""
-    monkeypatch.setattr(status_poll, "STATUS_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(status_poll, "_STATUS_TIMEOUT_S", 0.05)
     silent: Any = Asked(None)
     tiers: dict[str, Any] = {"silent": silent, "broken": Asked(RuntimeError())}
     watch = TierWatch(tiers, dict.fromkeys(tiers, "mlx"), {})

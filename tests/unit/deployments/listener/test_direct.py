@@ -59,7 +59,7 @@ def test_no_error_is_written_into_an_answer(monkeypatch):
 
 def test_heads_that_dribble_leave_room(monkeypatch):
     """At the direct door those that have waited longest for a head make room; whoever has sent one stays."""
-    monkeypatch.setattr(direct_door, "WAITING_MAX", 20)
+    monkeypatch.setattr(direct_door, "_WAITING_MAX", 20)
     with behind_uvicorn(Back(), monkeypatch, header_s=60) as door:
         stream = Raw(door.port).send("GET /stream?pause_s=0.05 HTTP/1.1\r\nhost: x\r\n\r\n")
         assert stream.some(100)

@@ -12,7 +12,7 @@ import pytest
 from deployments.config.free_port import free_port
 from deployments.errors import TABLE
 from deployments.listener import haproxy as haproxy_module
-from deployments.listener.haproxy import limits_of, rewrite
+from deployments.listener.haproxy import _rewrite, limits_of
 from tests.support.listeners import Back, Raw, ask, behind_haproxy, haproxy, rays_config
 from tests.support.serving import until
 from tests.unit.deployments.listener.test_slow_clients import HAPROXY_ONLY
@@ -54,7 +54,7 @@ def test_while_no_router_answers_it_says_so(folder, back):
 
 def test_haproxys_errors_are_those_of_the_table():
     """Its words are written where nothing can be imported: they are held against the server's own table here."""
-    own = (*haproxy_module.OWN_ERRORS, haproxy_module.LARGE_ERROR, haproxy_module.NO_ROUTE)
+    own = (*haproxy_module._OWN_ERRORS, haproxy_module._LARGE_ERROR, haproxy_module._NO_ROUTE)
     for error in own:
         row = TABLE[error.code]
         assert (error.status, error.type) == (row.status, row.type)
@@ -71,7 +71,7 @@ def test_what_ray_writes_is_changed_where_it_must_be():
         "frontend new\n    bind [::]:3\nlisten stats\n  bind 0.0.0.0:4\n  stats enable\n"
         "listen other\n  bind 0.0.0.0:5\n"
     )
-    written = rewrite(text)
+    written = _rewrite(text)
 
     assert [line.strip() for line in written.splitlines() if "bind" in line] == [
         "bind *:1",
@@ -85,7 +85,7 @@ def test_what_ray_writes_is_changed_where_it_must_be():
 @pytest.mark.parametrize("more", [" mode 666 level admin expose-fd listeners", " level admin", " mode 0777"])
 def test_the_admin_socket_is_its_owners(more):
     """Through it requests can be sent to another server: mode 600, whatever Ray writes, and nothing else changes."""
-    [line] = [x for x in rewrite(f"global\n    stats socket /x/a.sock{more}\n").splitlines() if "a.sock" in x]
+    [line] = [x for x in _rewrite(f"global\n    stats socket /x/a.sock{more}\n").splitlines() if "a.sock" in x]
 
     assert line.endswith(" mode 600")
     assert line.count("mode") == 1
@@ -111,7 +111,7 @@ def test_the_admin_socket_that_haproxy_makes_is_its_owners(folder):
 @pytest.mark.parametrize(("target", "stays"), [("127.0.0.1:514", False), ("127.0.0.1:5140", True), ("/dev/log", True)])
 def test_no_line_of_a_request_goes_to_a_port_that_anyone_may_hold(target, stays):
     """Law: the access log goes where the operator says, or nowhere; the socket of the metrics is none of it."""
-    lines = rewrite(
+    lines = _rewrite(
         f"global\n    log {target} local0 info\nfrontend http_frontend\n    log /x/metrics.sock len 8192\n",
     ).splitlines()
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.config.tier_config import Timeouts
-from deployments.reports.incidents import GONE_S, RECORDS_MAX, _ReplicaNotes
+from deployments.reports.incidents import _GONE_S, _RECORDS_MAX, _ReplicaNotes
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
-from deployments.state.incident_record import RECORD_BYTES_MAX, IncidentKind
+from deployments.state.incident_record import _RECORD_BYTES_MAX, IncidentKind
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.budget import BudgetWindow, Load
 from reliability.attempt import Attempt
@@ -33,10 +33,10 @@ def test_any_run_gives_bounded_json(run, keep_text):
     )
     records = records_of(run, keep_text=keep_text, fast=status)
 
-    assert len(records) <= RECORDS_MAX
+    assert len(records) <= _RECORDS_MAX
     for one in records:
         encoded = orjson.dumps(one)
-        assert len(encoded) <= RECORD_BYTES_MAX
+        assert len(encoded) <= _RECORD_BYTES_MAX
         assert orjson.loads(encoded) == one
         assert json.loads(json.dumps(one, allow_nan=False)) == one
         assert set(one) == FIELDS
@@ -233,9 +233,9 @@ def test_what_is_left_out_is_counted():
     )
     records = records_of(run)
 
-    assert len(records) == RECORDS_MAX
+    assert len(records) == _RECORDS_MAX
     assert kinds(records)[-1] == ("budget", "warning")
-    assert records[-1]["evidence"] == {"left_out": 64 + 63 + 1 - RECORDS_MAX, "spent": ["hour 80%"]}
+    assert records[-1]["evidence"] == {"left_out": 64 + 63 + 1 - _RECORDS_MAX, "spent": ["hour 80%"]}
 
 
 def hold(replica: str, since_s: float = 3.0, *, held: bool = True) -> dict[str, Any]:
@@ -267,8 +267,8 @@ def test_a_replica_begins_once_and_ends_once():
     assert (record["kind"], record["tier"], record["reason"]) == ("scaling", "standard", "started")
     assert record["evidence"] == {"node": "host 12345678", "replica": "a", "bytes": 1000}
     assert look(notes, 101.0, hold("a", 4.0)) == []
-    assert look(notes, 101.0 + GONE_S) == []
-    assert look(notes, 101.5 + GONE_S) == [("replica-a-ended", 101.0)]
+    assert look(notes, 101.0 + _GONE_S) == []
+    assert look(notes, 101.5 + _GONE_S) == [("replica-a-ended", 101.0)]
     assert look(notes, 200.0) == []
 
 
@@ -278,7 +278,7 @@ def test_a_monitor_that_begins_anew_ends_nobody():
     look(notes, 100.0, hold("a"), hold("b"))
 
     assert look(notes, 101.0) == []
-    assert look(notes, 102.0 + GONE_S / 2, hold("b", 9.0), hold("a", 9.0)) == []
+    assert look(notes, 102.0 + _GONE_S / 2, hold("b", 9.0), hold("a", 9.0)) == []
 
 
 def test_two_routers_write_the_same_records():

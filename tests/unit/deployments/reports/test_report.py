@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from deployments.reports.report import NOTE_CHARS_MAX, describe_running, prefill_json, report_of, write_prefill
+from deployments.reports.report import _NOTE_CHARS_MAX, describe_running, prefill_json, report_of, write_prefill
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import NOT_TAKEN
 from deployments.request.drive import drive
@@ -91,7 +91,7 @@ def test_where_nothing_is_lost_nothing_is_told() -> None:
 def test_a_note_is_short() -> None:
     """Law: however long the reason is, the note isn't."""
     (note,) = report_with(LostPrefix(token=1, of=2, changes=(PrefixChange.TOOLS,), detail="x" * 5000))["notes"]
-    assert len(note) == NOTE_CHARS_MAX
+    assert len(note) == _NOTE_CHARS_MAX
 
 
 S = 1_000_000_000

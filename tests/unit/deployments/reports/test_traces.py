@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from deployments.config.app_config import TelemetryConfig
 from deployments.config.config_errors import ConfigError
 from deployments.reports import traces
-from deployments.reports.traces import NS_PER_MS, Traces, _find_spans, _FinishedRequest, _Span, check_packages
+from deployments.reports.traces import _NS_PER_MS, Traces, _find_spans, _FinishedRequest, _Span, check_packages
 from deployments.telemetry import session_tag
 from reliability.types import Fault, Flaw, TierState, TierStatus
 from tests.support.otlp_collector import attributes_of, collecting
@@ -86,7 +86,7 @@ def test_off_there_is_nothing(monkeypatch):
     """No thread, no queue that fills, no package that is imported."""
     before = threading.active_count()
     sent = Traces(TelemetryConfig(), make=lambda: pytest.fail("a provider was made"))
-    for _ in range(traces.QUEUE_MAX + 1):
+    for _ in range(traces._QUEUE_MAX + 1):
         add(sent)
     asyncio.run(sent.close())
 
@@ -119,7 +119,7 @@ def test_a_collector_that_hangs_holds_up_nobody(monkeypatch):
     stuck = Stuck()
     sent = Traces(ON, make=lambda: stuck)
     began_s = time.monotonic()
-    for _ in range(traces.QUEUE_MAX + 10):
+    for _ in range(traces._QUEUE_MAX + 10):
         add(sent)
     asyncio.run(sent.close(within_s=0.01))
     took_s = time.monotonic() - began_s
@@ -128,8 +128,8 @@ def test_a_collector_that_hangs_holds_up_nobody(monkeypatch):
     sent._thread.join()
 
     assert logged == ["traces_dropped"]
-    assert held <= traces.QUEUE_MAX
-    assert took_s < traces.CLOSE_S + 10
+    assert held <= traces._QUEUE_MAX
+    assert took_s < traces._CLOSE_S + 10
 
 
 @pytest.mark.parametrize("status", [400, 503])
@@ -266,8 +266,8 @@ def test_an_attempt_says_who_answered_with_what():
     (span,) = find(report(attempts=[one], total_ms=10.0), False).children
 
     assert span.name == "chat SmolLM2-135M"
-    assert span.start_ns == ENDED_NS - 8 * NS_PER_MS
-    assert span.end_ns == ENDED_NS - 3 * NS_PER_MS
+    assert span.start_ns == ENDED_NS - 8 * _NS_PER_MS
+    assert span.end_ns == ENDED_NS - 3 * _NS_PER_MS
     assert span.attributes["gen_ai.provider.name"] == "mlx"
     assert span.attributes["gen_ai.request.model"] == "SmolLM2-135M"
     assert span.attributes["gen_ai.usage.input_tokens"] == one["usage"]["prompt_tokens"]

@@ -43,7 +43,7 @@ def test_nothing_is_started_that_only_watches(monkeypatch: pytest.MonkeyPatch, r
 
 def test_a_ray_without_such_methods_starts_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a name that a later Ray doesn't have is no reason not to start."""
-    monkeypatch.setattr(driver, "LEFT_OUT", ("start_something_else",))
+    monkeypatch.setattr(driver, "_LEFT_OUT", ("start_something_else",))
     monkeypatch.setattr(ray, "init", lambda **_: "context")
 
     assert _start_ray() == "context"

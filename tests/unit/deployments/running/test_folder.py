@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployments.config.config_errors import ConfigError
-from deployments.running.folder import SESSIONS_KEPT, RunFolder, base_folder, refuse_long
+from deployments.running.folder import _SESSIONS_KEPT, RunFolder, base_folder, refuse_long
 from loadtests.running import short_folder
 
 
@@ -31,7 +31,7 @@ def test_ended_sessions_of_ray_go_but_for_the_newest():
         run = RunFolder.create(base, 8000)
         living, heard = session_socket(base, 1)
         dead = []
-        for day in range(2, SESSIONS_KEPT + 5):
+        for day in range(2, _SESSIONS_KEPT + 5):
             listener, path = session_socket(base, day)
             listener.close()
             dead.append(path)
@@ -39,7 +39,7 @@ def test_ended_sessions_of_ray_go_but_for_the_newest():
             run.remove()
 
         assert heard.exists()
-        assert [path.parents[1].exists() for path in dead] == [False] * 3 + [True] * SESSIONS_KEPT
+        assert [path.parents[1].exists() for path in dead] == [False] * 3 + [True] * _SESSIONS_KEPT
         assert all((path.parents[1] / "logs" / "raylet.out").exists() for path in dead[3:])
         assert not any(path.exists() for path in dead)
         assert not run.path.exists()
@@ -50,7 +50,7 @@ def test_a_link_in_place_of_a_session_leads_nowhere(tmp_path):
     kept = tmp_path / "elsewhere"
     (kept / "sockets").mkdir(parents=True)
     (tmp_path / "base" / "ray").mkdir(parents=True)
-    for day in range(SESSIONS_KEPT + 2):
+    for day in range(_SESSIONS_KEPT + 2):
         (tmp_path / "base" / "ray" / f"session_{day}").symlink_to(kept)
     RunFolder.create(tmp_path / "base", 8000).remove()
 

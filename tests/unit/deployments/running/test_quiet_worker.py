@@ -7,7 +7,7 @@ import pytest
 from ray.serve._private import controller
 
 from deployments.running import quiet_worker
-from deployments.running.quiet_worker import BUSY_CHECKS, NAP_S, RECENT, _Napping, sleep_while_idle, slow_down_later
+from deployments.running.quiet_worker import _BUSY_CHECKS, _NAP_S, _RECENT, _Napping, sleep_while_idle, slow_down_later
 
 LOOK_NS, CALL_NS = 60_000, 260_000
 
@@ -33,17 +33,17 @@ class Loop:
 
     def settle(self) -> None:
         """Turns until it rests."""
-        for _ in range(2 * BUSY_CHECKS):
+        for _ in range(2 * _BUSY_CHECKS):
             self.turn()
         assert self.turn() == 1
 
 
 def test_an_idle_thread_rests_at_each_look() -> None:
-    """Law: after a few looks without work each look rests once, for `NAP_S`."""
+    """Law: after a few looks without work each look rests once, for `_NAP_S`."""
     loop = Loop()
     loop.settle()
     assert [loop.turn() for _ in range(100)] == [1] * 100
-    assert set(loop.naps) == {NAP_S}
+    assert set(loop.naps) == {_NAP_S}
 
 
 def test_a_thread_with_work_doesn_t_rest() -> None:
@@ -51,7 +51,7 @@ def test_a_thread_with_work_doesn_t_rest() -> None:
     loop = Loop()
     loop.settle()
     assert loop.turn(CALL_NS) == 0
-    assert [loop.turn() for _ in range(BUSY_CHECKS + 1)] == [0] * (BUSY_CHECKS - 1) + [1] * 2
+    assert [loop.turn() for _ in range(_BUSY_CHECKS + 1)] == [0] * (_BUSY_CHECKS - 1) + [1] * 2
 
 
 @pytest.mark.parametrize("factor", [0.2, 1, 10])
@@ -60,7 +60,7 @@ def test_slow_and_fast_machines_are_measured_by_themselves(factor: float) -> Non
     loop = Loop()
     loop.settle()
     look_ns, call_ns = int(LOOK_NS * factor), int(LOOK_NS * factor) * 4 + 50_000
-    for _ in range(3 * RECENT):
+    for _ in range(3 * _RECENT):
         loop.turn(look_ns)
     assert loop.turn(look_ns) == 1
     assert loop.turn(call_ns) == 0
@@ -96,7 +96,7 @@ def test_the_controller_looks_less_often_after_the_start(monkeypatch: pytest.Mon
     monkeypatch.setattr(controller, "CONTROL_LOOP_INTERVAL_S", controller.CONTROL_LOOP_INTERVAL_S)
     begun = threading.Event()
     monkeypatch.setattr(quiet_worker, "_slow_down", lambda real=quiet_worker._slow_down: (real(), begun.set()))
-    assert controller.CONTROL_LOOP_INTERVAL_S < quiet_worker.CALM_S
+    assert controller.CONTROL_LOOP_INTERVAL_S < quiet_worker._CALM_S
     slow_down_later(0.0)
     assert begun.wait(30)
-    assert controller.CONTROL_LOOP_INTERVAL_S == quiet_worker.CALM_S
+    assert controller.CONTROL_LOOP_INTERVAL_S == quiet_worker._CALM_S

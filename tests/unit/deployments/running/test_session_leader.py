@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from deployments.running import session_leader
 from deployments.running.folder import RunFolder
-from deployments.running.session_leader import REFRESH_S, BoundedLog, _SessionLeader, drain, tail, wake_on_signals
+from deployments.running.session_leader import _REFRESH_S, _BoundedLog, _SessionLeader, drain, tail, wake_on_signals
 
 PATIENCE_S = 30.0
 
@@ -55,13 +55,13 @@ def test_all_is_as_before_afterwards(raised: type[Exception] | None) -> None:
 
 
 def test_a_run_s_files_look_used_by_wall_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: they are touched once `REFRESH_S` have passed on the wall clock, which goes on while the machine sleeps."""
+    """Law: they are touched once `_REFRESH_S` have passed on the wall clock, which goes on while the machine sleeps."""
     run = RunFolder.create(tmp_path / "ms", 8000)
     os.utime(run.path, (1, 1))
-    leader = _SessionLeader(run, 0, 0, BoundedLog(tmp_path / "log"))
+    leader = _SessionLeader(run, 0, 0, _BoundedLog(tmp_path / "log"))
     leader._refresh()
     assert run.path.stat().st_mtime == 1
-    monkeypatch.setattr(session_leader, "time", SimpleNamespace(time=lambda: time.time() + REFRESH_S))
+    monkeypatch.setattr(session_leader, "time", SimpleNamespace(time=lambda: time.time() + _REFRESH_S))
     leader._refresh()
     assert run.path.stat().st_mtime > 1
 
@@ -71,13 +71,13 @@ def test_a_run_s_files_look_used_by_wall_time(tmp_path: Path, monkeypatch: pytes
 def test_two_parts_hold_the_newest_and_no_more(tmp_path_factory, lines):
     """Each of the two is at most a part's size, and together they are the end of what was written."""
     folder = tmp_path_factory.mktemp("log")
-    before, session_leader.PART_BYTES_MAX = session_leader.PART_BYTES_MAX, 64
+    before, session_leader._PART_BYTES_MAX = session_leader._PART_BYTES_MAX, 64
     try:
-        log = BoundedLog(folder / "logs" / "x.log")
+        log = _BoundedLog(folder / "logs" / "x.log")
         for line in lines:
             log.write(line)
     finally:
-        session_leader.PART_BYTES_MAX = before
+        session_leader._PART_BYTES_MAX = before
     parts = [folder / "logs" / "x.log.1", folder / "logs" / "x.log"]
     held = b"".join(part.read_bytes() for part in parts if part.exists())
 
@@ -88,7 +88,7 @@ def test_two_parts_hold_the_newest_and_no_more(tmp_path_factory, lines):
 
 def test_only_its_owner_reads_it(tmp_path):
     """Requests' ids and sessions' digests stand in it."""
-    BoundedLog(tmp_path / "logs" / "x.log").write(b"x")
+    _BoundedLog(tmp_path / "logs" / "x.log").write(b"x")
 
     assert (tmp_path / "logs" / "x.log").stat().st_mode & 0o077 == 0
 
@@ -96,7 +96,7 @@ def test_only_its_owner_reads_it(tmp_path):
 def test_a_log_that_cant_be_written_ends_no_server(tmp_path):
     """It is a log."""
     (tmp_path / "logs").write_text("a file is in the way")
-    BoundedLog(tmp_path / "logs" / "x.log").write(b"x")
+    _BoundedLog(tmp_path / "logs" / "x.log").write(b"x")
 
     assert tail(tmp_path / "logs" / "x.log") == ""
 

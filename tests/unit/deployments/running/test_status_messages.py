@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.running.status_messages import (
-    WORDS_MAX,
+    _WORDS_MAX,
     RunStatus,
     ServerPlace,
     can_answer,
@@ -104,7 +104,7 @@ def test_a_failure_is_always_one_short_line(messages):
     """Whatever Serve says."""
     line = failure(messages)
 
-    assert 0 < len(line) <= WORDS_MAX
+    assert 0 < len(line) <= _WORDS_MAX
     assert len(line.splitlines()) == 1
 
 

@@ -13,7 +13,7 @@ from deployments.config.app_config import AppConfig, StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State, folder_of
-from deployments.state.link import CALL_S
+from deployments.state.link import _CALL_S
 from deployments.state.records import StateLimits, TurnItem
 from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.events import Order
@@ -211,7 +211,7 @@ async def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, tu
             await asyncio.sleep(0)
         asking.cancel()
         await asyncio.wait({asking})
-        await asyncio.sleep(CALL_S + 1)  # the call that hangs ends by its own time
+        await asyncio.sleep(_CALL_S + 1)  # the call that hangs ends by its own time
         near.open.set()
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.idempotent_answers import (
-    ALIVE_S,
-    KEPT_S,
+    _ALIVE_S,
+    _KEPT_S,
     KeptAnswers,
     KeptEnd,
     KeptItem,
@@ -64,11 +64,11 @@ def test_a_running_answer_is_followed_as_long_as_its_router_lives():
 
 
 def test_what_a_dead_router_ran_is_taken_over_once():
-    """Law: silent for `ALIVE_S`, its answer is the next asker's, and another one follows that one; what the dead one
+    """Law: silent for `_ALIVE_S`, its answer is the next asker's, and another one follows that one; what the dead one
     told late is passed over."""
     kept = begun(Text("one"))
     kept.hear("router", 10 * S)
-    now_ns = 10 * S + int(ALIVE_S * S)
+    now_ns = 10 * S + int(_ALIVE_S * S)
 
     assert kept.ask(question("b"), now_ns - 1).found is RepeatKind.FOLLOW
     assert kept.ask(question("b"), now_ns).found is RepeatKind.CONTINUE
@@ -178,7 +178,7 @@ def test_it_is_bounded_and_tells_what_it_was_told(drawn):
             else:
                 assert digest == str(body)
                 assert list(reply.pieces) == told[mine]
-                assert reply.found is not RepeatKind.REPLAY or now_ns - owners[name][2] < KEPT_S * S
+                assert reply.found is not RepeatKind.REPLAY or now_ns - owners[name][2] < _KEPT_S * S
             if reply.found is RepeatKind.CONTINUE:
                 owners[name], told[ticket] = (ticket, digest, now_ns), list(told[mine])
         elif mine:
@@ -195,7 +195,7 @@ def test_it_is_bounded_and_tells_what_it_was_told(drawn):
         assert len(kept) <= 4
         assert kept.size <= 3_000
         assert kept.size == sum(record.size for record in kept._records.values())
-    kept.hear("last", now_ns + int((KEPT_S + 1) * S))
+    kept.hear("last", now_ns + int((_KEPT_S + 1) * S))
     assert (len(kept), kept.size) == (0, 0)
 
 

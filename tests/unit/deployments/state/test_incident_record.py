@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.incident_record import (
-    EVIDENCE_BYTES_MAX,
-    RECORD_BYTES_MAX,
+    _EVIDENCE_BYTES_MAX,
+    _RECORD_BYTES_MAX,
     IncidentKind,
     _to_plain_json,
     cut,
@@ -25,8 +25,8 @@ def test_a_record_of_anything_is_bounded(value, evidence):
         IncidentKind.OPERATOR, at_s=AT_S, reason="isolate", evidence=evidence, model=value, session="\x00" * 9000
     )
 
-    assert len(orjson.dumps(one)) <= RECORD_BYTES_MAX
-    assert len(orjson.dumps(one["evidence"])) <= EVIDENCE_BYTES_MAX
+    assert len(orjson.dumps(one)) <= _RECORD_BYTES_MAX
+    assert len(orjson.dumps(one["evidence"])) <= _EVIDENCE_BYTES_MAX
     assert orjson.loads(orjson.dumps(one)) == one
     assert set(one) == FIELDS
 

@@ -256,7 +256,7 @@ def test_nothing_that_was_put_aside_is_overwritten(tmp_path):
 
 def test_a_locked_file_is_not_put_aside(tmp_path, monkeypatch):
     """A file that somebody else locks may be whole: that is an error, and the file stays."""
-    monkeypatch.setattr("deployments.state.journal.BUSY_S", 0.01)
+    monkeypatch.setattr("deployments.state.journal._BUSY_S", 0.01)
     Driver(life(tmp_path)).granted(ask())
     with sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None) as db:
         db.execute("BEGIN IMMEDIATE")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deployments.config.app_config import StateConfig
 from deployments.state import journal
 from deployments.state.history import History
-from deployments.state.journal import SIGN_OUT_SCHEMA, Journal, _SignOuts, open_journal
+from deployments.state.journal import _SIGN_OUT_SCHEMA, Journal, _SignOuts, open_journal
 from deployments.state.records import Query
 from tests.support.incarnations import ROOM, Driver, ask, done, life, settled, state_of
 
@@ -105,7 +105,7 @@ def test_the_file_gets_smaller(tmp_path):
 
 def test_events_are_bounded_by_snapshots(tmp_path, monkeypatch):
     """However many steps: the events since the snapshot stay near their bound."""
-    monkeypatch.setattr("deployments.state.actor.SNAPSHOT_EVENTS", 50)
+    monkeypatch.setattr("deployments.state.actor._SNAPSHOT_EVENTS", 50)
     driver = Driver(life(tmp_path))
     seen = []
     for _ in range(60):
@@ -127,9 +127,9 @@ def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
     """Whenever cookies are made and ended, and however few rows there may be; the rows never exceed their bound, and a
     cookie that is made later than all that were ended is good."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    db.executescript(SIGN_OUT_SCHEMA)
+    db.executescript(_SIGN_OUT_SCHEMA)
     ended, shelf = {}, _SignOuts(db)
-    before, journal.SIGN_OUTS_MAX = journal.SIGN_OUTS_MAX, rows_max
+    before, journal._SIGN_OUTS_MAX = journal._SIGN_OUTS_MAX, rows_max
     try:
         for number, now_s in enumerate(times):
             ended[f"n{number}"] = now_s + WEEK_S - number % 3
@@ -139,7 +139,7 @@ def test_what_was_ended_stays_so_until_it_would_have_expired(times, rows_max):
             assert db.execute("SELECT count(*) FROM signed_out").fetchone()[0] <= rows_max + 1
             assert not shelf.has("another", now_s + WEEK_S + 1)
     finally:
-        journal.SIGN_OUTS_MAX = before
+        journal._SIGN_OUTS_MAX = before
 
 
 PAGE_BYTES = 4096

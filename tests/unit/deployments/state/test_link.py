@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployments.state import link as links
-from deployments.state.link import CALL_S, Link, StateUnavailable
+from deployments.state.link import _CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, TurnItem
 from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
@@ -73,7 +73,7 @@ async def test_no_step_is_empty_but_a_beat(tmp_path):
 
 
 async def test_a_wait_is_no_longer_than_a_call(tmp_path):
-    """An actor that hangs fails a local ask after `CALL_S`, and every later one at once, until it answers again."""
+    """An actor that hangs fails a local ask after `_CALL_S`, and every later one at once, until it answers again."""
     async with playing(tmp_path) as near:
         loop = asyncio.get_running_loop()
         await near.link.admit(ask())
@@ -81,14 +81,14 @@ async def test_a_wait_is_no_longer_than_a_call(tmp_path):
         began_s = loop.time()
         with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
-        assert loop.time() - began_s <= CALL_S + 0.1
+        assert loop.time() - began_s <= _CALL_S + 0.1
         assert not near.link.up
         began_s = loop.time()
         with pytest.raises(StateUnavailable):
             await near.link.admit(ask())
         assert loop.time() == began_s
         near.open.set()
-        await asyncio.sleep(2 * CALL_S)
+        await asyncio.sleep(2 * _CALL_S)
         assert near.link.up
         assert isinstance((await near.link.admit(ask())).decision, Grant)
 
@@ -110,7 +110,7 @@ async def test_a_paid_ask_waits(tmp_path):
 
 
 async def test_one_search_at_a_time(tmp_path):
-    """A search for the actor that hangs blocks nobody for longer than `CALL_S`, and isn't begun a second time."""
+    """A search for the actor that hangs blocks nobody for longer than `_CALL_S`, and isn't begun a second time."""
     found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     near = NearActor(tmp_path)
 
@@ -122,7 +122,7 @@ async def test_one_search_at_a_time(tmp_path):
     await link.start(0.1)
     with pytest.raises(StateUnavailable):
         await link.admit(ask())
-    assert asyncio.get_running_loop().time() <= CALL_S + 1
+    assert asyncio.get_running_loop().time() <= _CALL_S + 1
     paid = asyncio.create_task(link.admit(ask(local=False)))
     await asyncio.sleep(60)
     assert near.finds == 1
@@ -133,7 +133,7 @@ async def test_one_search_at_a_time(tmp_path):
 
 async def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
     """While the actor is away no more than `ITEMS_MAX` items wait: reports go first, charges last; the log says so."""
-    monkeypatch.setattr(links, "ITEMS_MAX", 10)
+    monkeypatch.setattr(links, "_ITEMS_MAX", 10)
     async with playing(tmp_path) as near:
         answer = await near.link.admit(ask())
         near.away = True
@@ -156,8 +156,8 @@ async def test_the_queue_is_bounded(tmp_path, monkeypatch, caplog):
 
 async def test_long_queues_are_sent_in_parts(tmp_path, monkeypatch):
     """However much waits: a step has at most its share, and everything arrives in its order."""
-    monkeypatch.setattr(links, "ITEMS_PER_STEP", 7)
-    monkeypatch.setattr(links, "REQUESTS_PER_STEP", 3)
+    monkeypatch.setattr(links, "_ITEMS_PER_STEP", 7)
+    monkeypatch.setattr(links, "_REQUESTS_PER_STEP", 3)
     async with playing(tmp_path) as near:
         near.away = True
         near.link.put(done("first", incidents=1), flush=True)
@@ -220,7 +220,7 @@ async def test_closing_a_link_that_is_down_ends(tmp_path, caplog):
     await near.link.close()
     with pytest.raises(StateUnavailable):
         await paid
-    assert asyncio.get_running_loop().time() < 10 + 2 * CALL_S
+    assert asyncio.get_running_loop().time() < 10 + 2 * _CALL_S
     assert "state_items_left" in caplog.text
 
 

@@ -94,14 +94,14 @@ def test_a_full_journal_lets_responses_go(tmp_path):
 def test_a_walk_goes_back_a_bounded_way(tmp_path, monkeypatch):
     """One call brings so many rows and about so many bytes; the rest is asked for from where it ended. What was
     forgotten in the middle ends it there."""
-    monkeypatch.setattr(response_shelf, "WALK_ROWS", 3)
+    monkeypatch.setattr(response_shelf, "_WALK_ROWS", 3)
     actor = life(tmp_path, clock=HandClock())
     for i in range(5):
         actor.keep_response(make(f"r{i}", previous=f"r{i - 1}" if i else None))
 
     assert [each.id for each in actor.recall_responses("k", "r4")] == ["r4", "r3", "r2"]
     assert [each.id for each in actor.recall_responses("k", "r1")] == ["r1", "r0"]
-    monkeypatch.setattr(response_shelf, "WALK_BYTES", 5)
+    monkeypatch.setattr(response_shelf, "_WALK_BYTES", 5)
     assert [each.id for each in actor.recall_responses("k", "r4")] == ["r4"]
     monkeypatch.undo()
     actor.forget_response("k", "r2")

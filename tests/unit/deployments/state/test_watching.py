@@ -30,7 +30,7 @@ def test_routers_hear_that_somebody_looks_as_long_as_they_do(tmp_path, wait):
 
     driver.actor.look("a", None)
     assert driver.actor.step(beat).watched
-    wait(watching.LOOK_S)
+    wait(watching._LOOK_S)
     assert not driver.actor.step(beat).watched
 
 
@@ -41,8 +41,8 @@ def test_who_looks_sees_what_others_run(tmp_path, wait):
     actor.share_running("b", [{"request_id": str(number)} for number in range(1000)])
 
     seen = [row["request_id"] for row in actor.look("a", 0)["running"]]
-    assert seen == [str(number) for number in range(watching.SHARED_MAX)]
-    wait(watching.SHARE_S)
+    assert seen == [str(number) for number in range(watching._SHARED_MAX)]
+    wait(watching._SHARE_S)
     assert actor.look("a", 0)["running"] == []
 
 

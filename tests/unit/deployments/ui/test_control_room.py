@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from deployments.ui.page_context import ASSETS, POLICY
+from deployments.ui.page_context import _POLICY, ASSETS
 from tests.support.room_rig import Rig, attempt, browse
 
 EVIL = "<script>alert(1)</script>\"'&"
@@ -52,7 +52,7 @@ def test_a_page_holds_no_script_no_style_and_nothing_from_elsewhere(rig, path):
     seen.feed(answer.text)
 
     assert answer.status_code == (404 if "nothing" in path or "999" in path else 200)
-    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["content-security-policy"] == _POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert seen.inline == []
     assert [address for address in seen.fetched if not address.startswith("/ui/assets/")] == []
@@ -68,13 +68,13 @@ def test_every_file_is_sent_to_be_kept(rig):
             answer = client.get(f"{at[1]}/{name}")
             assert answer.headers["content-type"].startswith(media)
             assert "immutable" in answer.headers["cache-control"]
-            assert answer.headers["content-security-policy"] == POLICY  # a picture may be opened as a page
+            assert answer.headers["content-security-policy"] == _POLICY  # a picture may be opened as a page
             assert answer.content
         assert client.get(f"{at[1]}/nothing.js").status_code == 404
 
 
 def test_the_policy_lets_nothing_in():
     """No word of it opens a door for scripts or styles in the page, or for other hosts."""
-    assert "unsafe" not in POLICY
-    assert "http" not in POLICY
-    assert {part.split()[0]: part.split()[1:] for part in POLICY.split("; ")}["default-src"] == ["'none'"]
+    assert "unsafe" not in _POLICY
+    assert "http" not in _POLICY
+    assert {part.split()[0]: part.split()[1:] for part in _POLICY.split("; ")}["default-src"] == ["'none'"]

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from deployments.ui import live
-from deployments.ui.live import PIECES, _Live
+from deployments.ui.live import _PIECES, _Live
 
 NOW: dict[str, Any] = {"state_actor": "up", "memory": None, "tiers": [], "running": [], "finished": [], "at": 1.0}
 
@@ -52,7 +52,7 @@ async def test_a_page_gets_all_pieces_and_then_those_that_change():
     """The first frame has everything, so that a page that was away is whole again."""
     pages, overview = open_live()
     frames = pages.watch("", may)
-    assert set(await read(frames)) == set(PIECES)
+    assert set(await read(frames)) == set(_PIECES)
     overview.now["state_actor"] = "away"
     assert set(await read(frames)) == {"pulse"}
     await frames.aclose()
@@ -66,14 +66,14 @@ async def test_three_pages_are_drawn_for_once():
     assert overview.taken == 1
     for each in frames:
         await each.aclose()
-    await asyncio.sleep(10 * live.TICK_S)
+    await asyncio.sleep(10 * live._TICK_S)
     assert (overview.taken, pages._pages) == (1, 0)
 
 
 async def test_pages_are_bounded():
     """One too many is told to come back, in a stream that ends well; a place that is given up can be taken again."""
     pages, _ = open_live()
-    frames = [pages.watch("", may) for _ in range(live.PAGES_MAX)]
+    frames = [pages.watch("", may) for _ in range(live._PAGES_MAX)]
     for each in frames:
         await anext(each)
     assert [frame async for frame in pages.watch("", may)] == [b"retry: 10000\n\n"]
@@ -107,7 +107,7 @@ async def test_what_fails_once_is_drawn_the_next_time(caplog):
     await anext(frames)
     assert (await anext(frames)).startswith(b":")
     overview.now["tiers"] = []
-    assert set(await read(frames)) == set(PIECES)
+    assert set(await read(frames)) == set(_PIECES)
     await frames.aclose()
 
 

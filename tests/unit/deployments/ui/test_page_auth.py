@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deployments.api.access import ANYBODY, Access
 from deployments.api.api_keys import ApiKey, digest
-from deployments.ui.page_auth import COOKIE_S, _Cookie, _Seal
+from deployments.ui.page_auth import _COOKIE_S, _Cookie, _Seal
 from tests.support.room_rig import Rig, browse, find_token
 
 SEAL, OTHER = _Seal("a" * 64), _Seal("b" * 64)
@@ -31,8 +31,8 @@ def test_a_cookie_is_good_until_it_ends(name):
 
     assert cookie is not None
     assert cookie.name == name
-    assert read(value, now_s=NOW_S + COOKIE_S - 1) == cookie
-    assert read(value, now_s=NOW_S + COOKIE_S) is None
+    assert read(value, now_s=NOW_S + _COOKIE_S - 1) == cookie
+    assert read(value, now_s=NOW_S + _COOKIE_S) is None
 
 
 @given(NAMES, st.integers(0, 200), st.characters())

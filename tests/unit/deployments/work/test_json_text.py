@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.work.json_text import HALVES, has_more_values, join_arguments, read_json, write_json
+from deployments.work.json_text import _HALVES, has_more_values, join_arguments, read_json, write_json
 from reliability.surrogates import join_all
 
 texts = st.lists(st.sampled_from(["a", "é", "😀", "\ud83d", "\ude00", "\\", '"', "\n", "9" * 20]), max_size=6).map(
@@ -41,7 +41,7 @@ def test_what_is_read_is_what_was_written(value: Any, escaped: bool) -> None:
     notes: list[str] = []
     assert repr(read_json(text, notes=notes)) == repr(whole)
     assert bool(notes) is (repr(whole) != repr(json.loads(text.decode("utf-8", "surrogatepass"))))
-    assert set(notes) <= {HALVES}
+    assert set(notes) <= {_HALVES}
     assert repr(json.loads(write_json(value))) == repr(whole)
 
 
@@ -115,7 +115,7 @@ def test_the_arguments_of_past_calls_are_made_whole() -> None:
     )
     assert join_arguments(kept) == (kept, ())
     long = '{"a\\udc00":"\\ud83d","n":12345678901234567890123}'
-    assert join_arguments([message(long)]) == ((message('{"a�":"�","n":12345678901234567890123}'),), (HALVES,))
+    assert join_arguments([message(long)]) == ((message('{"a�":"�","n":12345678901234567890123}'),), (_HALVES,))
 
 
 JSON = st.recursive(
@@ -142,7 +142,7 @@ def test_values_are_told_from_the_bytes(value: object):
 @pytest.mark.parametrize("piece", [7, 8, 9, 64])
 def test_values_are_told_however_the_pieces_are_cut(piece: int, monkeypatch: pytest.MonkeyPatch):
     """Law: a cut through an escape or a text changes nothing."""
-    monkeypatch.setattr("deployments.work.json_text.PIECE_BYTES", piece)
+    monkeypatch.setattr("deployments.work.json_text._PIECE_BYTES", piece)
     value = [{"a\\": '\\",["', "b": ["\\\\", '"', "x" * 30]}, "\\" * 9, [1, 2]] * 5
     raw = orjson.dumps(value)
     assert has_more_values(raw, _values(value) - 1)

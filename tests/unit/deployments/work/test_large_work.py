@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from deployments.work.large_work import NEW_OBJECTS, QUIET_BYTES, large
+from deployments.work.large_work import _NEW_OBJECTS, QUIET_BYTES, large
 
 
 def _count(until_s: float) -> int:
@@ -95,4 +95,4 @@ def test_what_is_there_is_set_aside_and_new_cycles_are_still_found():
     that was made later once as many objects as its bound have come."""
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
 
-    assert ran.stdout.split() == ["True", str(NEW_OBJECTS), "True"]
+    assert ran.stdout.split() == ["True", str(_NEW_OBJECTS), "True"]

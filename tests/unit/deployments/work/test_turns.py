@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from deployments.work import turns as lines
-from deployments.work.turns import WAIT_S, Asker, Turns
+from deployments.work.turns import _WAIT_S, Asker, Turns
 from tests.sim.clock import run as play
 from tests.support.staging import staged
 
@@ -94,7 +94,7 @@ async def test_a_judgement_comes_before_the_parsing_of_new_requests() -> None:
 async def test_no_key_fills_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where all places are taken, the key that has most of them gives up its newest; where all have as many, the
     new one is refused."""
-    monkeypatch.setattr(lines, "WAITING_MAX", 4)
+    monkeypatch.setattr(lines, "_WAITING_MAX", 4)
     world = World()
     await world.ask(*[A] * 6)
     assert world.refused == [A]
@@ -110,7 +110,7 @@ async def test_no_key_fills_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_judgement_finds_a_place_among_new_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a key's own judgement takes the place of its newest request, never the other way round; of another key's
     jobs its requests go first."""
-    monkeypatch.setattr(lines, "WAITING_MAX", 3)
+    monkeypatch.setattr(lines, "_WAITING_MAX", 3)
     world = World()
     await world.ask(A, A, A, A, A_JUDGES)
     assert world.refused == [A]
@@ -124,7 +124,7 @@ async def test_a_judgement_finds_a_place_among_new_requests(monkeypatch: pytest.
 
 @in_virtual_time
 async def test_who_waits_too_long_is_refused_and_leaves_no_trace() -> None:
-    """Law: a wait ends after `WAIT_S`, and a caller that leaves, with a turn or without, keeps no worker from the
+    """Law: a wait ends after `_WAIT_S`, and a caller that leaves, with a turn or without, keeps no worker from the
     others."""
     world = World()
     await world.ask(A)
@@ -132,7 +132,7 @@ async def test_who_waits_too_long_is_refused_and_leaves_no_trace() -> None:
     gone.cancel()
     (late,) = await world.ask(B)
     await late
-    assert asyncio.get_running_loop().time() == pytest.approx(WAIT_S, abs=0.1)
+    assert asyncio.get_running_loop().time() == pytest.approx(_WAIT_S, abs=0.1)
     assert world.refused == [B]
     leaving, _ = await world.ask(B, A)
     world.turns.pass_on(A)

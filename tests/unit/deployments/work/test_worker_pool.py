@@ -106,7 +106,7 @@ async def test_only_its_own_computing_makes_a_job_too_long(workers, monkeypatch)
     is busy, never that its request is too large."""
     await workers.run(jobs.wait, 0.3)
     with monkeypatch.context() as patched:
-        patched.setattr(rooms, "DONE_S", 0.1)
+        patched.setattr(rooms, "_DONE_S", 0.1)
         with pytest.raises(Busy):
             await workers.run(jobs.wait, 10.0)
     assert await workers.run(jobs.join, "a", "b") == "a/b"
@@ -114,7 +114,7 @@ async def test_only_its_own_computing_makes_a_job_too_long(workers, monkeypatch)
 
 def test_no_more_wait_than_may(monkeypatch):
     """Who is one too many hears it at once; the others are served in their order."""
-    monkeypatch.setattr(turns, "WAITING_MAX", 3)
+    monkeypatch.setattr(turns, "_WAITING_MAX", 3)
 
     async def scenario(workers):
         asked = [asyncio.create_task(workers.run(jobs.join, str(i), "x")) for i in range(6)]
@@ -129,7 +129,7 @@ def test_no_more_wait_than_may(monkeypatch):
 async def test_a_worker_that_does_not_start_in_time_refuses_its_job(workers, monkeypatch):
     """Law: where no process is up in time, the client is told that the server is busy; the place is free again."""
     with monkeypatch.context() as patched:
-        patched.setattr(rooms, "START_S", 0.0)
+        patched.setattr(rooms, "_START_S", 0.0)
         with pytest.raises(Busy):
             await workers.run(jobs.join, "a", "b")
     assert await workers.run(jobs.join, "a", "b") == "a/b"
@@ -273,7 +273,7 @@ def test_a_busy_server_says_nothing_of_an_answer() -> None:
 
 def test_a_job_is_done_in_its_askers_turn(monkeypatch) -> None:
     """Law: with one worker, a key's third job waits for another key's first, and all turns are given back."""
-    monkeypatch.setattr(turns, "WAIT_S", 60.0)  # others, too, may want the cores
+    monkeypatch.setattr(turns, "_WAIT_S", 60.0)  # others, too, may want the cores
 
     async def scenario(workers):
         done: list[str] = []

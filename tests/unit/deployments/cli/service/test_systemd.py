@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deployments.cli.service.init_system import STOP_WITHIN_S, Finished, ServiceFault, read_config_of
 from deployments.cli.service.systemd import LINGER, NO_SANDBOX, UNIT, Systemd, _write_unit
 from deployments.running.session_leader import STOP_S
-from deployments.running.supervisor import KILL_S
+from deployments.running.supervisor import _KILL_S
 from tests.support.init_systems import Programs, make_plan_of
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="/") | st.just(" "), min_size=1)
@@ -95,7 +95,7 @@ def test_a_stop_has_the_time_that_the_supervisor_takes():
     """systemd kills nobody who is still at an orderly end."""
     unit = lines_of(_write_unit(make_plan_of(Path("/x")), backoff=True, sandbox=True))
 
-    assert int(unit["TimeoutStopSec"]) == STOP_WITHIN_S > STOP_S + KILL_S
+    assert int(unit["TimeoutStopSec"]) == STOP_WITHIN_S > STOP_S + _KILL_S
     assert unit["KillMode"] == "mixed"
 
 
