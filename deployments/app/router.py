@@ -89,7 +89,8 @@ class Router:
         self._live = LiveConfig(config, self._facts)
         app, names, plan = serve.get_replica_context().app_name, tuple(self._facts.tiers), plan_of(config)
         self._stopping = Stopping(KeepAwake(config.server.keep_awake))
-        self._watch = TierWatch(self._facts.tiers, self._facts.kinds, self._facts.contexts)
+        contexts = {name: tier.context_tokens for name, tier in config.tiers.items()}
+        self._watch = TierWatch(self._facts.tiers, self._facts.kinds, contexts)
         self._memory = None if plan is None else MemoryView(plan, app)  # None without leases
         self._state = State(ray_finder(app, config.state), self._live.state_limits())
         self._stored = StoredResponses(self._state, lambda: self._watch.context_tokens_max)
@@ -238,7 +239,7 @@ class Router:
             session=run.request.session_id,
             parent=run.request.parent,
             request_id=run.request.request_id,
-            window=run.expected.wants_window,
+            wants_window=run.expected.wants_window,
             complete=run.expected.complete,
             trail=call.trail,
         )

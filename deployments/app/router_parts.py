@@ -15,14 +15,13 @@ from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
 from deployments.api.openai_render import CHAT
 from deployments.api.openai_responses.response_events import COMPACT, RESPONSES
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
-from deployments.config.tier_config import DeferringTier, TierBase, Timeouts
+from deployments.config.tier_config import DeferringTier, TierBase
 from deployments.config.tier_cost import Price, cloud_tiers, price_of
 from deployments.graph.handle import HandleTier
 from deployments.graph.reconfigure import apply_change, patch_router
 from deployments.graph.scale_to_zero import make_cold_status
 from deployments.request.policy import limits_of, state_limits
 from deployments.state.records import StateLimits
-from reliability.escalation.decisions import RetryStep
 
 DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": CHAT,
@@ -41,10 +40,8 @@ class _TierFacts:
     """The tiers as the configuration had them at the start, by name: how to call each, and what is known of it."""
 
     tiers: Mapping[str, HandleTier]
+    configs: Mapping[str, TierBase]
     scalable: Mapping[str, TierBase]
-    timeouts: Mapping[str, Timeouts | None]
-    contexts: Mapping[str, int | None]
-    strategies: Mapping[str, tuple[RetryStep, ...]]
     kinds: Mapping[str, str]
     prices: Mapping[str, Price]
     cloud: frozenset[str]
@@ -57,10 +54,8 @@ def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) ->
     prices = {name: price_of(tier, fallback) for name, tier in config.tiers.items()}
     return _TierFacts(
         tiers={name: HandleTier(name, handles[name], make_cold_status(name, config)) for name in config.tiers},
+        configs=config.tiers,
         scalable={name: tier for name, tier in config.tiers.items() if tier.min_replicas == 0},
-        timeouts={name: tier.timeouts for name, tier in config.tiers.items()},
-        contexts={name: tier.context_tokens for name, tier in config.tiers.items()},
-        strategies={name: tier.retry_strategy for name, tier in config.tiers.items()},
         kinds={name: tier.kind for name, tier in config.tiers.items()},
         prices={name: price for name, price in prices.items() if price is not None},
         cloud=cloud_tiers(config.tiers),
@@ -87,8 +82,9 @@ class LiveConfig:
 
     def _adopt(self, config: RouterConfig) -> None:
         self.now = config
-        self.limits = limits_of(config, self._facts.strategies, self._facts.kinds)
-        self.waits = {name: own or config.server.timeouts for name, own in self._facts.timeouts.items()}
+        strategies = {name: tier.retry_strategy for name, tier in self._facts.configs.items()}
+        self.limits = limits_of(config, strategies, self._facts.kinds)
+        self.waits = {name: tier.timeouts or config.server.timeouts for name, tier in self._facts.configs.items()}
 
     def apply(self, user_config: Mapping[str, Any]) -> None:
         """Apply a changed `user_config`; see `deployments.graph.reconfigure`."""

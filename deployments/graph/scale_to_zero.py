@@ -32,19 +32,14 @@ def let_auto_sleep(config: AppConfig) -> AppConfig:
     says otherwise: a local one whose `auto` model isn't fetched then, which also gets time for a long prompt where
     nobody has set timeouts, and a hosted one that can send no request, as without its key."""
     patience = {} if "timeouts" in config.server.model_fields_set else {"timeouts": _PATIENT}
-    sleeping = {
-        name: tier.model_copy(update={"min_replicas": 0} | ({} if tier.timeouts else patience))
-        for name, tier in config.tiers.items()
-        if isinstance(tier, MlxTierConfig)
-        and "min_replicas" not in tier.model_fields_set
-        and choose_here(name, tier.model).fetch != "load"
-    }
-    powerless = {
-        name: tier.model_copy(update={"min_replicas": 0})
-        for name, tier in config.tiers.items()
-        if "min_replicas" not in tier.model_fields_set and _find_powerless(name, config)
-    }
-    changed = {**sleeping, **powerless}
+    changed: dict[str, TierBase] = {}
+    for name, tier in config.tiers.items():
+        if "min_replicas" in tier.model_fields_set:
+            continue
+        if isinstance(tier, MlxTierConfig) and choose_here(name, tier.model).fetch != "load":
+            changed[name] = tier.model_copy(update={"min_replicas": 0} | ({} if tier.timeouts else patience))
+        elif _find_powerless(name, config):
+            changed[name] = tier.model_copy(update={"min_replicas": 0})
     return config.model_copy(update={"tiers": {**config.tiers, **changed}}) if changed else config
 
 

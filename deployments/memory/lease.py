@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from deployments.memory import nodes
@@ -25,28 +26,26 @@ _ASK_EVERY_S = 0.5
 _BLIND_S = 30.0
 
 
+@dataclass(slots=True, eq=False)
 class ReplicaLease:
     """One replica's lease. `holder` is unique for this incarnation of the replica; `on_level` gets the node's level
     after each renewal. All methods belong to one event loop."""
 
-    def __init__(
-        self, plan: MemoryPlan, app: str, tier: str, holder: str, on_level: Callable[[Level], None] | None = None
-    ) -> None:
-        self._plan = plan
-        self._app = app
-        self._tier = tier
-        self._holder = holder
-        self._on_level = on_level
-        self._bytes = 0
-        self._handle: Any = None
-        self._task: asyncio.Task[None] | None = None
+    plan: MemoryPlan
+    app: str
+    tier: str
+    holder: str
+    on_level: Callable[[Level], None] = lambda _: None
+    _bytes: int = 0
+    _handle: Any = None
+    _task: asyncio.Task[None] | None = None
 
     async def hold(self, wanted_bytes: int | None) -> str:
         """Wait until these bytes are this replica's; None: not known, it only reports that it is there. Replaces what
         it held. Never raises; a text that isn't empty says why it will never be granted."""
         await self._stop_renewing()
         if wanted_bytes is None:
-            log_info("memory_need_unknown", tier=self._tier)
+            log_info("memory_need_unknown", tier=self.tier)
         refused = await self._wait(wanted_bytes or 0)
         self._bytes = 0 if refused else wanted_bytes or 0
         self._task = asyncio.get_running_loop().create_task(self._renew())
@@ -56,7 +55,7 @@ class ReplicaLease:
         """Give the bytes back. Never raises: what isn't given back expires."""
         await self._stop_renewing()
         with contextlib.suppress(Exception):
-            await self._send("release", self._holder)
+            await self._send("release", self.holder)
 
     async def _wait(self, wanted_bytes: int) -> str:
         answered_s = time.monotonic()
@@ -66,39 +65,37 @@ class ReplicaLease:
                 answer: LeaseAnswer = await self._call("acquire", wanted_bytes)
             except Exception as error:
                 if time.monotonic() - answered_s > _BLIND_S:
-                    log_error("memory_lease_blind", error, tier=self._tier, bytes=wanted_bytes)
+                    log_error("memory_lease_blind", error, tier=self.tier, bytes=wanted_bytes)
                     return ""
             else:
                 answered_s = time.monotonic()
                 if answer.granted:
                     return ""
                 if answer.never:
-                    log_info("memory_lease_refused", tier=self._tier, why=answer.why)
+                    log_info("memory_lease_refused", tier=self.tier, why=answer.why)
                     return answer.why
                 if answer.why != logged:
                     logged = answer.why
-                    log_info("memory_lease_waits", tier=self._tier, why=logged)
+                    log_info("memory_lease_waits", tier=self.tier, why=logged)
             await asyncio.sleep(_ASK_EVERY_S)
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._plan.settings.lease_s / 3)
+            await asyncio.sleep(self.plan.settings.lease_s / 3)
             try:
-                level: Level = await self._call("renew", self._bytes, read_footprint())
-                if self._on_level is not None:
-                    self._on_level(level)
+                self.on_level(await self._call("renew", self._bytes, read_footprint()))
             except Exception as error:  # the next renewal tells the monitor, or its successor, all the same
-                log_error("memory_lease_not_renewed", error, tier=self._tier)
+                log_error("memory_lease_not_renewed", error, tier=self.tier)
 
     async def _call(self, method: str, asked_bytes: int, *more: Any) -> Any:
-        return await self._send(method, self._holder, self._tier, asked_bytes, self._plan.needs, *more)
+        return await self._send(method, self.holder, self.tier, asked_bytes, self.plan.needs, *more)
 
     async def _send(self, method: str, *args: Any) -> Any:
         """Call this node's monitor, which is looked up anew after each failure."""
         handle, self._handle = self._handle, None
         async with asyncio.timeout(_ASK_TIMEOUT_S):
             if handle is None:
-                handle = await asyncio.to_thread(nodes.here, self._app, self._plan.settings)
+                handle = await asyncio.to_thread(nodes.here, self.app, self.plan.settings)
             answer = await call_actor(getattr(handle, method).remote, *args)
         self._handle = handle
         return answer

@@ -8,7 +8,6 @@ hold all minimums together, no tier asks, the log says so, and the leases alone 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +17,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.memory.monitor import MemoryPressure
 from deployments.memory.plan import MonitorSettings, TierNeed
-from deployments.running.actor_calls import call_actor
+from deployments.running.actor_calls import NAMESPACE, start_actor
 from deployments.telemetry import log_info
 
-_NAMESPACE = "mlx-stack-serve"
 # Counts up whenever the actor's methods or its reports change, so that old and new code never meet in one actor.
 _SCHEMA = 2
 
@@ -32,28 +30,14 @@ def here(app: str, settings: MonitorSettings) -> Any:
     name = f"{_begin_names(app)}{settings.digest}-{node_id}"
     # Found before made: `get_if_exists` alone leaves some functions behind in this process at each call.
     with contextlib.suppress(ValueError):
-        return ray.get_actor(name, namespace=_NAMESPACE)
-    options = {
-        "name": name,
-        "namespace": _NAMESPACE,
-        "lifetime": "detached",
-        "get_if_exists": True,
-        "num_cpus": 0,
-        "max_restarts": -1,
-        "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
-    }
-    return call_actor(_make_actor_class().options(**options).remote, settings)
+        return ray.get_actor(name, namespace=NAMESPACE)
+    options = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
+    return start_actor(MemoryPressure, name, options, settings)
 
 
 def _begin_names(app: str) -> str:
     """Return how the names of an application's monitors begin."""
     return f"MemoryPressure-v{_SCHEMA}-{app}-"
-
-
-@functools.cache
-def _make_actor_class() -> Any:
-    """Make Ray's class for the actor, once: each call of `ray.remote` makes a new one, which is never freed."""
-    return ray.remote(MemoryPressure)
 
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
@@ -66,9 +50,9 @@ def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for actor in list_named_actors(all_namespaces=True):
         name = actor["name"]
-        if actor["namespace"] == _NAMESPACE and name.startswith(prefix):
+        if actor["namespace"] == NAMESPACE and name.startswith(prefix):
             try:
-                found[name] = ray.get_actor(name, namespace=_NAMESPACE)
+                found[name] = ray.get_actor(name, namespace=NAMESPACE)
             except ValueError:  # it went between the two calls
                 continue
     return found

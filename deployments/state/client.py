@@ -10,7 +10,7 @@ import asyncio
 import functools
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, cast
 
@@ -20,7 +20,7 @@ from deployments import __version__
 from deployments.config.app_config import StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import state_folder
-from deployments.running.actor_calls import call_actor
+from deployments.running.actor_calls import call_actor, start_actor
 from deployments.state.actor import SessionState
 from deployments.state.idempotent_answers import KeptItem
 from deployments.state.journal import SCHEMA_VERSION
@@ -42,7 +42,6 @@ from reliability.loops import Window
 from reliability.sessions import Answered, Trail
 from reliability.types import Usage, Verdict
 
-_NAMESPACE = "mlx-stack-serve"
 _NS_PER_S = 1_000_000_000
 _RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
 _MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
@@ -117,46 +116,40 @@ class State(Link):
         await self.call("keep_response", shared)
 
 
+@dataclass(slots=True, eq=False)
 class RequestState:
-    """The `deployments.request.interfaces.Admission` of one request. `window`: bring the session's loop window with the
-    first grant, with the kept answers only where there are more than the `complete` ones that the request shows itself.
-    `trail`: the session isn't named and is to be found by it. `parent`: the session whose budget this one spends."""
+    """The `deployments.request.interfaces.Admission` of one request. `wants_window`: bring the session's loop window
+    with the first grant, with the kept answers only where there are more than the `complete` ones that the request
+    shows itself. `trail`: the session isn't named and is to be found by it. `parent`: the session whose budget this one
+    spends."""
 
-    def __init__(
-        self,
-        link: Link,
-        *,
-        key: str,
-        session: str,
-        request_id: str,
-        window: bool = False,
-        complete: int = 0,
-        trail: Trail | None = None,
-        parent: str = "",
-    ) -> None:
-        self.window: Window | None = None
-        self.session = session
-        self._link = link
-        self._key, self._request_id, self._parent = key, request_id, parent
-        self._wants_window, self._complete = window, complete
-        self._trail = self._unsearched = trail
-        self._ticket = "" if trail is None else uuid.uuid4().hex
+    link: Link
+    key: str
+    session: str
+    request_id: str
+    wants_window: bool = False
+    complete: int = 0
+    trail: Trail | None = None
+    parent: str = ""
+    window: Window | None = None
+    _searched: bool = False
+    _ticket: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
         """Admit. Raises `StateUnavailable` at once where the actor is away and the tier is local."""
-        answer = await self._link.admit(
+        answer = await self.link.admit(
             StepRequest(
-                admission=request if self._trail is None else replace(request, session=self.session),
-                window=self._wants_window,
-                trail=self._unsearched,
+                admission=request if self.trail is None else replace(request, session=self.session),
+                window=self.wants_window,
+                trail=None if self._searched else self.trail,
                 ticket=self._ticket,
-                complete=self._complete,
+                complete=self.complete,
             )
         )
         if answer.session is not None:
-            self.session, self._unsearched = answer.session, None
+            self.session, self._searched = answer.session, True
         if answer.window is not None:
-            self.window, self._wants_window = answer.window, False
+            self.window, self.wants_window = answer.window, False
         return answer.decision
 
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
@@ -164,20 +157,20 @@ class RequestState:
         # In this order `max` also makes nothing of what is no number.
         wait_s = min(max(0.0, retry_after_s or 0.0), _RETRY_AFTER_S_MAX)
         settlement = Settlement(grant.id, verdict, usage, retry_after_ns=int(wait_s * _NS_PER_S))
-        item = SettlementItem(settlement=settlement, request_id=self._request_id, session=self.session, key=self._key)
-        self._link.put(item, flush=verdict is Verdict.FAILURE)
+        item = SettlementItem(settlement=settlement, request_id=self.request_id, session=self.session, key=self.key)
+        self.link.put(item, flush=verdict is Verdict.FAILURE)
 
     def progress(self, grant: Grant, usage: Usage) -> None:
         """Hand over what a call has used so far."""
-        self._link.progress(Progress(grant.id, usage.total_tokens))
+        self.link.progress(Progress(grant.id, usage.total_tokens))
 
     def adopt(self, session: str) -> None:
         """Take the session of an earlier request, which is replayed: its conversation has been noted already."""
-        self.session, self._trail, self._unsearched = session, None, None
+        self.session, self.trail = session, None
 
     def charge(self, usage: Usage) -> None:
         """Hand over what a call without a grant has cost."""
-        self._link.put(Charge(self._key, self._parent or self.session, usage.total_tokens), flush=False)
+        self.link.put(Charge(self.key, self.parent or self.session, usage.total_tokens), flush=False)
 
     def finish(
         self,
@@ -188,14 +181,14 @@ class RequestState:
     ) -> None:
         """Hand over what an ended request leaves: report, incidents, its turn for the window, its answer for the
         trail."""
-        if self._trail is not None:
-            who = {"key": self._key, "session": self.session, "ticket": self._ticket}
-            left = AnswerItem(answered=answered, trail=self._unsearched, **who)
-            self._link.put(left, flush=False)
+        if self.trail is not None:
+            who = {"key": self.key, "session": self.session, "ticket": self._ticket}
+            left = AnswerItem(answered=answered, trail=None if self._searched else self.trail, **who)
+            self.link.put(left, flush=False)
         if turn is not None:
-            self._link.put(turn, flush=False)
-        item = ReportItem(key=self._key, session=self.session, report=report, incidents=tuple(incidents))
-        self._link.put(item, flush=True)
+            self.link.put(turn, flush=False)
+        item = ReportItem(key=self.key, session=self.session, report=report, incidents=tuple(incidents))
+        self.link.put(item, flush=True)
 
 
 # -- Ray -------------------------------------------------------------------------------------------------------
@@ -215,12 +208,6 @@ class _RayActor:
         """Do nothing: Ray keeps nothing open for it."""
 
 
-@functools.cache
-def _build_actor_class() -> Any:
-    """Build Ray's class for the actor, once: each call of `ray.remote` makes a new one, which is never freed."""
-    return ray.remote(SessionState)
-
-
 def _actor_name(app: str) -> str:
     """Return the actor's name in Ray. It carries the version: older code isn't found, and gives way."""
     return f"SessionState:{app}:{__version__}-{SCHEMA_VERSION}"
@@ -232,17 +219,8 @@ def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
     folder = folder_of(app, config)
 
     def find_or_make() -> Actor:
-        maker = _build_actor_class().options(
-            name=_actor_name(app),
-            namespace=_NAMESPACE,
-            lifetime="detached",
-            get_if_exists=True,
-            max_restarts=-1,
-            max_task_retries=0,
-            num_cpus=0,
-            resources=_HEAD,
-        )
-        made = call_actor(maker.remote, folder=str(folder), bounds=config)
+        options = {"max_task_retries": 0, "resources": _HEAD}
+        made = start_actor(SessionState, _actor_name(app), options, folder=str(folder), bounds=config)
         node, path = ray.get(call_actor(made.find_socket.remote), timeout=_MADE_S)
         here = path and node == ray.get_runtime_context().get_node_id()
         return SocketActor(_RayActor(made), path) if here else _RayActor(made)

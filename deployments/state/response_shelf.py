@@ -40,7 +40,7 @@ class ResponseShelf:
     def write(self, response: KeptResponse) -> None:
         """Keep one, and drop the oldest for it; the same one again replaces itself. One over the bound isn't kept."""
         with self._count_bytes() as held:
-            held[response.key] -= self._delete(response.key, response.id) or 0
+            self._delete(held, response.key, response.id)
             if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
                 self._db.execute(f"INSERT INTO responses ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
                 held[response.key] += len(response.record)
@@ -70,14 +70,13 @@ class ResponseShelf:
     def delete(self, key: str, response_id: str) -> bool:
         """Delete one; False where there is none."""
         with self._count_bytes() as held:
-            size = self._delete(key, response_id)
-            held[key] -= size or 0
-        return size is not None
+            return self._delete(held, key, response_id)
 
-    def _delete(self, key: str, response_id: str) -> int | None:
+    def _delete(self, held: Counter[str], key: str, response_id: str) -> bool:
         sql = "DELETE FROM responses WHERE key = ? AND id = ? RETURNING length(record)"
         row = self._db.execute(sql, (key, response_id)).fetchone()
-        return None if row is None else int(row[0])
+        held[key] -= row[0] if row else 0
+        return row is not None
 
     def trim(self, now_s: float) -> None:
         """Delete what is too old."""

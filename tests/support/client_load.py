@@ -17,7 +17,8 @@ import httpx
 import openai
 import psutil
 
-from deployments.state.client import _NAMESPACE, _actor_name
+from deployments.running.actor_calls import NAMESPACE
+from deployments.state.client import _actor_name
 from reliability.answer.estimate import prompt_bytes, tokens_max
 from tests.support.plays import SSE, Act, Head, Play, Seen, Wait, tail, words
 from tests.support.serving import Server
@@ -198,7 +199,7 @@ def state_actor(app: str) -> Any:
     """The handle of an app's state actor."""
     import ray
 
-    return ray.get_actor(_actor_name(app), _NAMESPACE)
+    return ray.get_actor(_actor_name(app), NAMESPACE)
 
 
 def state_pid(app: str) -> int:

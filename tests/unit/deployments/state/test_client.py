@@ -134,12 +134,12 @@ async def test_the_window_is_the_sessions(tmp_path):
         grant = await port.admit(ask())
         port.settle(grant, Verdict.SUCCESS, Usage(), None)
         port.finish(done().report, (), TurnItem(key="k", session=S0, turn=Turn(text="hello"), request="q"))
-        port = request(state, name="r2", window=True)
+        port = request(state, name="r2", wants_window=True)
         grants = [await port.admit(ask()), await port.admit(ask(extra=True))]
         assert [said.text for said in port.window.answers] == ["hello"]
         for grant in grants:
             port.settle(grant, Verdict.SUCCESS, Usage(), None)
-        other = request(state, S1, window=True)
+        other = request(state, S1, wants_window=True)
         other.settle(await other.admit(ask(S1)), Verdict.SUCCESS, Usage(), None)
         assert other.window.answers == ()
 
