@@ -51,10 +51,11 @@ def find_owners(host: str, port: int) -> set[int]:
     """Find the users whose processes a connection to this address of loopback may reach. Linux alone tells; elsewhere,
     and where nobody listens, none."""
     found: dict[bool, set[int]] = {True: set(), False: set()}
-    for address, user in _list_listeners(port):
+    for row in _list_sockets():
+        address = row.local.address
         exact = address.is_loopback if host == "localhost" else str(address) == host.strip("[]")
-        if exact or address.is_unspecified:
-            found[exact].add(user)
+        if row.state == _LISTEN and row.local.port == port and (exact or address.is_unspecified):
+            found[exact].add(row.user)
     return found[True] or found[False]  # the kernel prefers the exact address
 
 
@@ -76,12 +77,6 @@ def _find_accepted(ends: tuple[_Endpoint, ...]) -> set[int] | None:
     """Find the users who hold one end of a connection; none where it has ended, None while it waits to be accepted."""
     rows = [row for row in _list_sockets() if (row.local, row.remote) == ends]
     return None if any(row.inode == 0 for row in rows) else {row.user for row in rows}
-
-
-def _list_listeners(port: int) -> Iterator[tuple[_Address, int]]:
-    for row in _list_sockets():
-        if row.state == _LISTEN and row.local.port == port:
-            yield row.local.address, row.user
 
 
 class _Endpoint(NamedTuple):

@@ -155,10 +155,8 @@ def _find_factor(context: Any, delta: float) -> float:
 
 def _keep_newest(reports: list[NodeReport]) -> tuple[NodeReport, ...]:
     """Keep one report per node: after a redeploy two monitors may stand on it for a minute."""
-    by_node: dict[str, NodeReport] = {}
-    for report in sorted(reports, key=lambda r: r.started_unix_s):
-        by_node[report.node] = report
-    return tuple(by_node.values())
+    newest = {report.node: report for report in sorted(reports, key=lambda report: report.started_unix_s)}
+    return tuple(newest.values())
 
 
 def _poll(cell: _DemandCell) -> None:

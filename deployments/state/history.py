@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS report_facts (
 CREATE INDEX IF NOT EXISTS incidents_by_kind ON incidents (kind, at_s);
 """
 _Facts = tuple[Any, ...]
+# Fields of a report that mark it where they say something.
+_MARKS = {"escalated_from": "escalated", "retries": "retried", "repairs": "mended", "loop": "loop"}
 _SESSION_FIELDS = ("key", "session", "requests", *_TOKENS, "cost_usd", "last_request_id", "used_s")
 # Whose helper a session is stands in its last report.
 SELECT_SESSIONS = (
@@ -207,14 +209,7 @@ def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> _Facts:
 
 def _list_marks(report: Mapping[str, Any]) -> Iterator[str]:
     """List what happened to a request, in words; some may come twice."""
-    if report.get("escalated_from"):
-        yield "escalated"
-    if report.get("retries"):
-        yield "retried"
-    if report.get("repairs"):
-        yield "mended"
-    if report.get("loop"):
-        yield "loop"
+    yield from (mark for name, mark in _MARKS.items() if report.get(name))
     if report.get("budget"):
         yield "budget_warning"
     if report.get("escalation_reason"):

@@ -26,26 +26,16 @@ def main(number: int) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     os.nice(_NICENESS)
     gc.freeze()
-    with socket.socket(fileno=number) as peer, contextlib.suppress(ConnectionError):
+    with socket.socket(fileno=number) as peer, peer.makefile("rb") as calls, contextlib.suppress(ConnectionError):
         peer.sendall(b"+")
-        while head := _read(peer, HEAD.size):
+        while len(head := calls.read(HEAD.size)) == HEAD.size:
             seconds, size = HEAD.unpack(head)
-            message = _read(peer, size)
+            message = calls.read(size)
             signal.setitimer(signal.ITIMER_PROF, seconds)
             answer = do_job(message)
             signal.setitimer(signal.ITIMER_PROF, 0)
             peer.sendall(HEAD.pack(0, len(answer)))
             peer.sendall(answer)
-
-
-def _read(peer: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        part = peer.recv(min(size - len(found), 1 << 20))
-        if not part:
-            return b""
-        found += part
-    return bytes(found)
 
 
 if __name__ == "__main__":
