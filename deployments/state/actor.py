@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,18 +34,20 @@ from deployments.state.records import (
     StateStep,
     StepAnswer,
     StepRequest,
+    TurnItem,
 )
 from deployments.state.transaction import Transaction
 from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable, one_at_a_time
-from deployments.state.windows import Windows
 from deployments.work.large_work import settle_collector
 from reliability.admission import admit as admission
 from reliability.admission.admit import AdmissionConfig, Grant
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
-from reliability.loops import LoopConfig
+from reliability.admission.ledger import session_name
+from reliability.loops import LoopConfig, Window, keep_answer, observe
+from reliability.loops.answer_history import count_kept_chars
 from reliability.sessions import Conversations
 
 LOG = logging.getLogger("ray.serve")
@@ -52,6 +55,7 @@ _NS_PER_S = 1_000_000_000
 _TIDY_EVERY_NS = 10 * _NS_PER_S
 _SNAPSHOT_EVENTS = 4_000
 _IDLE_EXIT_S = 60.0
+_WINDOW_CHARS_MAX = 32_000_000
 
 
 class SessionState(Watchable):
@@ -71,7 +75,7 @@ class SessionState(Watchable):
         self._superseded = False
         self._incarnation = uuid.uuid4().hex[:12]
         self._clock_ns = clock_ns or time.monotonic_ns
-        self._windows = Windows(bounds.sessions_max)
+        self._windows = _Windows(bounds.sessions_max)
         self._kept = KeptAnswers()
         self._conversations = Conversations(bounds.sessions_max, int(bounds.session_ttl_s * _NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
@@ -326,3 +330,46 @@ class SessionState(Watchable):
 
         LOG.info("state actor: no Router has spoken for %g s; leaving", idle_exit_s)
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+
+class _Windows:
+    """The loop windows of all sessions: least recently used first to go, bounded in number and in characters."""
+
+    def __init__(self, windows_max: int, chars_max: int = _WINDOW_CHARS_MAX) -> None:
+        self._max, self._chars_max = windows_max, chars_max
+        self._windows: OrderedDict[str, tuple[Window, int]] = OrderedDict()
+        self.chars = 0  # kept in all of them
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def find(self, key: str, session: str, complete: int = 0) -> Window:
+        """Return a session's window; without the kept answers where they are no more than the `complete` ones that the
+        request shows."""
+        window, _ = self._windows.get(session_name(key, session), (Window(), 0))
+        answers = sum(not each.turn.continued for each in window.kept)
+        return replace(window, kept=()) if window.kept and answers <= complete else window
+
+    def take(self, item: TurnItem, config: LoopConfig) -> None:
+        """Add an answer to its session's window."""
+        name = session_name(item.key, item.session)
+        window = self._drop(name)
+        if item.request:
+            window, _ = observe(window, item.turn, config, item.request)
+        if item.shown is not None and config.enabled:
+            kept = keep_answer(window.kept, item.shown, item.turn, config)
+            window = replace(window, kept=kept, tools=window.tools or item.shown.tools)
+        chars = count_kept_chars(window.kept)
+        self._windows[name] = window, chars
+        self.chars += chars
+        while len(self._windows) > self._max or self.chars > self._chars_max:
+            self._drop(next(iter(self._windows)))
+
+    def forget(self, key: str, session: str) -> None:
+        """Forget a session's window."""
+        self._drop(session_name(key, session))
+
+    def _drop(self, name: str) -> Window:
+        window, chars = self._windows.pop(name, (Window(), 0))
+        self.chars -= chars
+        return window

@@ -14,30 +14,26 @@ from contextlib import suppress
 from typing import Any
 
 import orjson
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
-from deployments.api.exchange import EventStream
 from deployments.api.overview import Overview
 from deployments.telemetry import log_error
-from deployments.ui.page_auth import Visit, find_root
-from deployments.ui.page_context import GUARDED, PageContext, render, show_page
+from deployments.ui.page_context import render
 
 _TICK_S = 0.5
 _SILENCE_S = 10.0
 _PAGES_MAX = 32
 _FULL_MS = 10_000
-_UNBUFFERED = {"x-accel-buffering": "no"}  # a proxy that collects an answer would make a still of it
+UNBUFFERED = {"x-accel-buffering": "no"}  # a proxy that collects an answer would make a still of it
 _PIECES = ("pulse", "day", "chain", "running", "finished")
 _Pieces = Mapping[str, str]
 
 
-def _render_pieces(now: Mapping[str, Any], day: Mapping[str, Any], root: str) -> _Pieces:
+def render_pieces(now: Mapping[str, Any], day: Mapping[str, Any], root: str) -> _Pieces:
+    """Render the pieces of the page, by their names."""
     return {name: render(f"pieces/{name}.html", now=now, day=day, root=root) for name in _PIECES}
 
 
-class _Live:
+class LivePages:
     """The open pages of one Router replica, on its event loop."""
 
     def __init__(self, overview: Overview) -> None:
@@ -88,7 +84,7 @@ class _Live:
         while True:
             try:
                 now, day = await self._overview.take(), await self._overview.take_day()
-                drawn = {root: _render_pieces(now, day, root) for root in self._roots}
+                drawn = {root: render_pieces(now, day, root) for root in self._roots}
             except Exception as error:  # the pages stay as they are, and the next turn may be better
                 log_error("live_failed", error)
                 drawn = {}
@@ -96,23 +92,3 @@ class _Live:
                 self._drawn = drawn
                 self._turn.notify_all()
             await asyncio.sleep(_TICK_S)
-
-
-class NowPage:
-    """The page and its stream."""
-
-    def __init__(self, context: PageContext) -> None:
-        self._context = context
-        self._live = _Live(context.overview)
-
-    def routes(self) -> list[Route]:
-        return [Route("/events", self._context.look(self._stream))]
-
-    async def show(self, request: Request, visit: Visit) -> Response:
-        overview = self._context.overview
-        pieces = _render_pieces(await overview.take(), await overview.take_day(), find_root(request))
-        return show_page(request, visit, "now.html", pieces=pieces)
-
-    async def _stream(self, request: Request, _: Visit) -> Response:
-        frames = self._live.watch(find_root(request), lambda: self._context.visits.may_look(request))
-        return EventStream(frames, GUARDED | _UNBUFFERED)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from deployments.ui import live
-from deployments.ui.live import _PIECES, _Live
+from deployments.ui.live import _PIECES, LivePages
 
 NOW: dict[str, Any] = {"state_actor": "up", "memory": None, "tiers": [], "running": [], "finished": [], "at": 1.0}
 
@@ -31,9 +31,9 @@ class Overview:
         return {**dict.fromkeys((*names, "cached_tokens"), 0), "cost_usd": None, "incidents": {}, "tiers": []}
 
 
-def open_live() -> tuple[_Live, Overview]:
+def open_live() -> tuple[LivePages, Overview]:
     overview = Overview()
-    return _Live(overview), overview  # type: ignore[arg-type]
+    return LivePages(overview), overview  # type: ignore[arg-type]
 
 
 async def may() -> bool:

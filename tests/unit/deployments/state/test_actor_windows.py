@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from deployments.state.actor import _Windows
 from deployments.state.records import TurnItem
-from deployments.state.windows import Windows
 from reliability.loops import LoopConfig, SeenCall, ShownHistory, Turn
 
 CONFIG = LoopConfig()
@@ -19,7 +19,7 @@ def item(session: str, number: int, result: str = "ok") -> TurnItem:
 
 def test_what_was_kept_comes_only_where_it_is_more():
     """A request that shows all of it is sent nothing; one that shows less is sent all of it."""
-    windows = Windows(10)
+    windows = _Windows(10)
     for number in range(4):
         windows.take(item("s", number), CONFIG)
 
@@ -30,7 +30,7 @@ def test_what_was_kept_comes_only_where_it_is_more():
 
 def test_a_session_that_had_tools_has_them():
     """Law: one request that declares tools tells that the session is an agent's, whatever comes behind it."""
-    windows = Windows(10)
+    windows = _Windows(10)
     found = []
     for number, tools in enumerate((False, True, False, False)):
         one = item("s", number)
@@ -43,7 +43,7 @@ def test_a_session_that_had_tools_has_them():
 
 def test_windows_are_bounded_in_number_and_in_characters():
     """The least recently used goes first, and what goes is no longer counted."""
-    windows = Windows(3, chars_max=10_000)
+    windows = _Windows(3, chars_max=10_000)
     for number in range(6):
         windows.take(item(f"s{number}", 1), CONFIG)
     assert [bool(windows.find("k", f"s{number}").kept) for number in range(6)] == [False] * 3 + [True] * 3
@@ -57,7 +57,7 @@ def test_windows_are_bounded_in_number_and_in_characters():
 
 def test_a_detector_that_is_off_keeps_nothing():
     """Without loop detection nothing is kept of what was answered."""
-    windows = Windows(3)
+    windows = _Windows(3)
     windows.take(item("s", 1), LoopConfig(enabled=False))
 
     assert windows.find("k", "s").kept == ()

@@ -3,7 +3,7 @@
 import json
 from html.parser import HTMLParser
 
-from deployments.ui.try_page import _list_examples
+from deployments.ui.control_room import _list_examples
 from reliability.loops.thresholds import LoopConfig
 from tests.support.room_rig import Rig, browse, find_token
 from tests.unit.deployments.ui.test_page_auth import AGENT, KEYED, OWN, sign_in
