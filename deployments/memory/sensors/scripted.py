@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -31,16 +30,9 @@ _SOURCES: Mapping[str, Thresholds] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _ScriptedReading:
-    """What the sources say from `at_s` on."""
-
-    at_s: float
-    readings: tuple[Reading, ...]
-
-
-def _parse(text: str) -> list[_ScriptedReading]:
-    """Parse the steps, by time. Raises ValueError with the line that can't be read."""
+def _parse(text: str) -> list[tuple[float, tuple[Reading, ...]]]:
+    """Parse the steps, by time: from when on the sources say what. Raises ValueError with the line that can't be
+    read."""
     steps = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()
@@ -48,8 +40,8 @@ def _parse(text: str) -> list[_ScriptedReading]:
             continue
         at_s = _parse_seconds(words[0])
         values = words if at_s is None else words[1:]
-        steps.append(_ScriptedReading(at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
-    return sorted(steps, key=lambda step: step.at_s)
+        steps.append((at_s or 0.0, tuple(_parse_reading(word, line) for word in values)))
+    return sorted(steps, key=lambda step: step[0])
 
 
 class ScriptedSensor(Sensor):
@@ -71,11 +63,10 @@ class ScriptedSensor(Sensor):
         except (OSError, ValueError) as error:
             problem = f"{self._path.name}: {getattr(error, 'strerror', None) or error}"
         readings: tuple[Reading, ...] = ()
-        for step in steps:
-            if step.at_s <= (now_ns - began_ns) / NS_PER_S:
-                readings = step.readings
-        total_bytes, available_bytes = memory.total, memory.available
-        return Sample(readings=readings, total_bytes=total_bytes, available_bytes=available_bytes, problem=problem)
+        for at_s, said in steps:
+            if at_s <= (now_ns - began_ns) / NS_PER_S:
+                readings = said
+        return Sample(readings=readings, total_bytes=memory.total, available_bytes=memory.available, problem=problem)
 
 
 def _parse_seconds(word: str) -> float | None:

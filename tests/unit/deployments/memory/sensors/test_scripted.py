@@ -43,4 +43,4 @@ def test_a_line_is_read_or_refused(text: str):
         steps = _parse(text)
     except ValueError:
         return
-    assert steps == sorted(steps, key=lambda step: step.at_s)
+    assert steps == sorted(steps, key=lambda step: step[0])
