@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.hosted.missing_thoughts import Missing, fill_missing, find_missing
+from deployments.tiers.hosted.upstream_form import Missing, fill_missing, find_missing
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status
 from tests.support.tier_asking import answers, hosted_tier, text_of
