@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from deployments.api.forms.message_blocks import read_string
 from deployments.errors import refuse
 
 UNREADABLE = "[a text that another server has sealed]"
@@ -22,26 +23,18 @@ DETAILS = ("auto", "low", "high", "original")
 FILE_NAME_CHARS_MAX = 256
 
 
-def read_text(item: Mapping[str, Any], name: str, path: str) -> str:
-    """Read a field that is a text."""
-    text = item.get(name)
-    if not isinstance(text, str):
-        raise refuse(f"{path}.{name}", "a text is needed")
-    return text
-
-
 def read_part(part: Any, path: str, *, answer: bool = False) -> dict[str, Any]:
     """Read a part, of what the assistant has said (`answer`) or of what others have."""
     if not isinstance(part, Mapping):
         raise refuse(path, "an object with a type is needed")
     kind = part.get("type")
     if kind in TEXTS:
-        return {"type": "text", "text": read_text(part, "text", path)}
+        return {"type": "text", "text": read_string(part, "text", path)}
     if not answer and kind == "encrypted_content":  # what Codex seals is plain where this server's model wrote it
-        text = read_text(part, kind, path)
+        text = read_string(part, kind, path)
         return {"type": "text", "text": UNREADABLE if text.startswith(_SEALED_ELSEWHERE) else text}
     if answer and kind == "refusal":
-        return {"type": "refusal", "refusal": read_text(part, "refusal", path)}
+        return {"type": "refusal", "refusal": read_string(part, "refusal", path)}
     if not answer and kind == "input_image":
         return _read_image(part, path)
     if not answer and kind == "input_file":
