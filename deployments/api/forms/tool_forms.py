@@ -24,8 +24,12 @@ def leave_out_served(tools: Sequence[Tool]) -> tuple[list[tuple[int, Tool]], tup
     if served and len(served) == len(tools):
         raise refuse_kind(served[0], "tools.0")
     own = [(place, tool) for place, tool in enumerate(tools) if not _is_server_tool(tool)]
-    note = f"tools that this server doesn't have were kept from the model: {', '.join(served)}"
-    return own, (note,) if served else ()
+    return own, note_kept_out(served)
+
+
+def note_kept_out(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Make the note that names the tools which the model isn't shown, where there are any."""
+    return (f"tools that this server doesn't have were kept from the model: {', '.join(kinds)}",) if kinds else ()
 
 
 def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:

@@ -29,7 +29,6 @@ from deployments.api.openai_chat import (
     parse_object,
     read_body,
 )
-from deployments.api.openai_responses.compaction import list_user_items, order_summary, split_trigger
 from deployments.api.openai_responses.item_ids import make_tag
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
@@ -39,7 +38,10 @@ from deployments.api.openai_responses.stored_record import (
     add_chain,
     check_recalled,
     complete_items,
+    list_user_items,
+    order_summary,
     resolve_items,
+    split_trigger,
 )
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployments.api.forms.tool_forms import note_kept_out
 from deployments.errors import refuse
 from reliability.tools.schema.toolbox import FREE_TEXT
 
@@ -90,8 +91,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
                 raise refuse(f"{path}.type", "the kind of the tool is needed: function or custom", "invalid_tools")
             words = f"this server has no tool of type {kind[:64]!r}; function and custom are supported"
             raise refuse(f"{path}.type", words, "unsupported")
-    if kept_out:
-        notes.append(f"tools that this server doesn't have were kept from the model: {', '.join(kept_out)}")
+    notes += note_kept_out(kept_out)
     translated = [tool for _, tool in read]
     names = {tool["function"]["name"]: tool for tool in translated}
     return ToolsRead(
@@ -182,9 +182,8 @@ def _describe_grammar(form: Mapping[str, Any], path: str) -> str:
     if form.get("type") != "grammar":
         raise refuse(f"{path}.type", "text or grammar is needed", "invalid_tools")
     if not isinstance(definition, str) or len(definition) > GRAMMAR_CHARS_MAX:
-        raise refuse(
-            f"{path}.definition", f"a text of at most {GRAMMAR_CHARS_MAX} characters is needed", "invalid_tools"
-        )
+        words = f"a text of at most {GRAMMAR_CHARS_MAX} characters is needed"
+        raise refuse(f"{path}.definition", words, "invalid_tools")
     if syntax not in ("lark", "regex"):
         raise refuse(f"{path}.syntax", "lark or regex is needed", "invalid_tools")
     return f"\n\nThe input follows this {syntax} grammar:\n{definition}"
@@ -208,9 +207,8 @@ def _read_choice(
     if kind == "allowed_tools":
         return _read_allowed(choice, names, notes)
     if _is_kept_out(kind):
-        raise refuse(
-            "tool_choice.type", f"the tool {str(kind)[:64]!r} isn't had here, and can't be forced", "unsupported"
-        )
+        words = f"the tool {str(kind)[:64]!r} isn't had here, and can't be forced"
+        raise refuse("tool_choice.type", words, "unsupported")
     if not isinstance(kind, str):
         raise refuse("tool_choice.type", "function, custom or allowed_tools is needed")
     raise refuse("tool_choice.type", f"this server has no tool of type {kind[:64]!r}", "unsupported")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_responses import recall_budget
-from deployments.api.openai_responses.recall_budget import BYTES_MAX, KEY_BYTES_MAX, RecallBudget
+from deployments.api.openai_responses import stored_responses
+from deployments.api.openai_responses.stored_responses import KEY_BYTES_MAX, RECALLED_BYTES_MAX, RecallBudget
 from deployments.errors import ApiError
 
 MIB = 1024 * 1024
@@ -21,7 +21,7 @@ async def hold(budget: RecallBudget, key: str, size: int) -> None:
         async with budget.turn(key):
             await budget.reserve(key, size, ending)
         for _ in range(3):
-            assert budget.held_bytes <= BYTES_MAX
+            assert budget.held_bytes <= RECALLED_BYTES_MAX
             assert budget._held[key] <= KEY_BYTES_MAX
             await asyncio.sleep(0)
 
@@ -41,7 +41,7 @@ def test_all_are_served_within_the_budget(requests: list[tuple[str, int]]) -> No
 
 async def test_a_full_budget_refuses_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: a request that finds the budget of its key used up gets a 503 with the limits; another key is served."""
-    monkeypatch.setattr(recall_budget, "WAIT_S", 0.01)
+    monkeypatch.setattr(stored_responses, "WAIT_S", 0.01)
     budget = RecallBudget()
     with ExitStack() as first, ExitStack() as second:
         await budget.reserve("a", KEY_BYTES_MAX, first)
@@ -54,7 +54,7 @@ async def test_a_full_budget_refuses_in_time(monkeypatch: pytest.MonkeyPatch) ->
 async def test_a_request_waits_for_its_turn_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: however many requests of one key come at the same time, each is served or refused within twice `WAIT_S`: the
     places in the Router that they hold are everybody's. The turns come back."""
-    monkeypatch.setattr(recall_budget, "WAIT_S", 0.05)
+    monkeypatch.setattr(stored_responses, "WAIT_S", 0.05)
 
     async def ask(budget: RecallBudget, at_once: ExitStack) -> str:
         try:
