@@ -24,7 +24,7 @@ from reliability.answer.thoughts import pass_on
 from reliability.attempt import UNMEASURED, Attempt
 from reliability.confidence import TEXT_CHARS_MAX, Gauge
 from reliability.faults import TRAITS, Ran
-from reliability.loops import Kind, Loop
+from reliability.loops import Kind
 from reliability.prefix import LostPrefix
 from reliability.tools.turns import RESULT_ALONE
 from reliability.types import (
@@ -99,11 +99,6 @@ class AttemptState:
             self.scan.continue_text(begun)
             left = compute_bytes_max(plan.answer_cap or spending.output_cap) - len(begun.encode("utf-8", "replace"))
             self.bytes_max = min(self.bytes_max, max(0, left))
-
-    @property
-    def loop(self) -> Loop | None:
-        """The loop in which the answer was stopped."""
-        return self.scan.loop
 
     @property
     def prefilling(self) -> Prefilled | None:
@@ -370,7 +365,7 @@ def record_end(
 
 
 def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
-    judged, loop, who = state.judged, state.loop, f"tier {state.plan.tier}"
+    judged, loop, who = state.judged, state.scan.loop, f"tier {state.plan.tier}"
     if judged is not None and state.plan.expected.find_loads(judged) is not None:
         return None, f"{who} asked for the definitions of tools"
     # Stopped inside of a call that it wrote as text: then it is no text that can be cut.

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from deployments.request.drive import drive
+from deployments.request.drive import drive, drive_whole
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import NOTHING_YET, Run
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes
@@ -80,11 +80,8 @@ async def _summarize(run: Run, compaction: Compaction, ports: Ports) -> None:
     run.prompt_bytes = prompt_bytes(run.request.messages, request.tools)
     run.hold, run.limits = Hold.ALL, replace(run.limits, shorten=True)
     run.expected = replace(run.expected, tool_choice="none", form=None, forced=None)
-    written: list[str] = []
-    async with aclosing(drive(run, ports)) as events:
-        async for batch in events:
-            written += [event.text for event in batch if isinstance(event, Text)]
-    finish, text = run.finish, "".join(written).strip()
+    events = await drive_whole(run, ports)
+    finish, text = run.finish, "".join(event.text for event in events if isinstance(event, Text)).strip()
     run.request, (run.expected, run.hold, run.limits, run.prompt_bytes) = request, kept
     run.passed_over, run.whole, run.shortened, run.shortenings = len(run.attempts), (), 0, 0
     run.finish, run.refusal, run.judged, run.loop, run.loader, run.loaded = None, None, None, None, None, ()

@@ -53,6 +53,12 @@ def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     return walk(run, ports, _call, _accept)
 
 
+async def drive_whole(run: Run, ports: Ports) -> list[Event]:
+    """Answer as `drive` does, and return all events."""
+    async with aclosing(drive(run, ports)) as batches:
+        return [event async for batch in batches for event in batch]
+
+
 async def walk(
     run: Run,
     ports: Ports,
@@ -274,7 +280,7 @@ def _write_down(run: Run, state: AttemptState, grant: Grant | None, ports: Ports
     run.judgements.append(state.judged)
     run.judged = state.judged
     found = state.judged.loop if state.judged is not None else None
-    run.loop = found or state.loop or run.loop
+    run.loop = found or state.scan.loop or run.loop
     settle(attempt, grant, ports, run.attempts[:-1])
 
 

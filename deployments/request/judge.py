@@ -6,10 +6,9 @@ once, and no loop rule runs on its answer. Without an answer a firm note stands 
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from deployments.request.drive import drive
+from deployments.request.drive import drive_whole
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
@@ -27,7 +26,7 @@ from reliability.loops import (
     read_suggestion,
 )
 from reliability.tools import ToolBox
-from reliability.types import ChatRequest, Event, Hold, Reasoning, Text
+from reliability.types import ChatRequest, Hold, Reasoning, Text
 
 ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
 
@@ -91,10 +90,7 @@ async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run
         stays=run.stays,
         prompt_bytes=prompt_bytes(request.messages),
     )
-    events: list[Event] = []
-    async with aclosing(drive(own, ports)) as batches:
-        async for batch in batches:
-            events += batch
+    events = await drive_whole(own, ports)
     if not events and own.judged is not None:
         events = list(own.judged.events)  # reasoning alone is no answer to a client, but it is to us
     text = "".join(event.text for event in events if isinstance(event, Text))
