@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Access, Caller
-from deployments.api.overview import Overview, describe_tier
+from deployments.api.overview import Overview
 from deployments.api.responses import json_response
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 from deployments.state.client import State
 from deployments.state.history import RequestQuery, SessionQuery
 from deployments.state.link import StateUnavailable
@@ -88,11 +88,7 @@ class Insight:
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
         self._access().identify_admin(request)
-        health, watch = self._state.health, self._overview.watch
-        described = [
-            describe_tier(name, watch.known.get(name), health.get(name), watch.context_tokens.get(name))
-            for name in self._overview.tiers
-        ]
+        described = [self._overview.describe_tier(name) for name in self._overview.tiers]
         return json_response({"object": "list", "data": described})
 
     async def reset(self, request: Request) -> Response:
@@ -159,9 +155,8 @@ async def find_key(
     keys = await await_state(state.find_keys(kind, name))
     if len(keys) > 1:
         listed = ", ".join(f"?key={key}" for key in keys[:KEYS_SHOWN]) + (", ..." if len(keys) > KEYS_SHOWN else "")
-        raise ApiError(
-            "invalid_request", f"{len(keys)} API keys have a {kind} {name!r}: name one ({listed})", param="key"
-        )
+        words = f"{len(keys)} API keys have a {kind} {name!r}: name one ({listed})"
+        raise ApiError("invalid_request", words, param="key")
     return keys[0] if keys else None
 
 
@@ -171,13 +166,12 @@ def _read_query(kind: type[AnyQuery], params: Mapping[str, str], **own: Any) -> 
     known = {field.name.removesuffix("_s"): field.name for field in fields(kind)}
     for name in params:
         if name not in known:
-            raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
+            raise refuse(name, f"unknown; known: {', '.join(sorted(known))}")
     found: dict[str, Any] = {}
     for name, text in params.items():
-        number = _parse_number(name, text) if name in (*NUMBERS, "limit") else None
-        if number is None:
-            found[known[name]] = text
-        else:
+        found[known[name]] = text
+        if name in (*NUMBERS, "limit"):
+            number = _parse_number(name, text)
             found[known[name]] = number if known[name].endswith("_s") else int(number)
     found["limit"] = max(1, min(LIMIT_MAX, found.get("limit") or LIMIT))
     return kind(**found | own)
@@ -189,7 +183,7 @@ def _parse_number(name: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < 2**53:
-        raise ApiError("invalid_request", f"{name}: a number is needed (got {text[:40]!r})", param=name)
+        raise refuse(name, f"a number is needed (got {text[:40]!r})")
     return number
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from deployments.errors import ApiError
+from deployments.errors import refuse
 from deployments.listener.listening import is_request_id
 from deployments.work.json_text import write_json
 
@@ -39,8 +39,7 @@ def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
         return most_s
     asked_s = float(text) if SECONDS.fullmatch(text.strip()) else math.nan
     if not 0 < asked_s <= SECONDS_MAX:
-        words = f"{DEADLINE}: a positive number of seconds is needed, at most {SECONDS_MAX:,}"
-        raise ApiError("invalid_request", words, param=DEADLINE)
+        raise refuse(DEADLINE, f"a positive number of seconds is needed, at most {SECONDS_MAX:,}")
     return min(asked_s, most_s)
 
 
@@ -50,7 +49,7 @@ def is_local_only(headers: Mapping[str, str]) -> bool:
     given = [value for name, value in headers.items() if name.lower() == LOCAL_ONLY.lower()]
     said = {text.strip().lower() for value in given for text in value.split(",")}
     if not said <= TRUE | FALSE:
-        raise ApiError("invalid_request", f"{LOCAL_ONLY}: true or false is needed", param=LOCAL_ONLY)
+        raise refuse(LOCAL_ONLY, "true or false is needed")
     return bool(said & TRUE)
 
 
@@ -97,11 +96,6 @@ NOTHING = frozenset({"", "undefined", "null", "none", "nil", "nan", "[object obj
 # Claude Code names its session at the end of its user, or in an object there.
 IN_USER = re.compile(r"_session_([0-9A-Za-z-]{8,64})$")
 USER_CHARS_MAX = 4_096
-
-
-def read_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
-    """Read the session's name; None where the request has none."""
-    return find_session(headers, body)[0]
 
 
 def find_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[str | None, bool]:

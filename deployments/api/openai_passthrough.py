@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Unpack
 from pydantic import Field
 
 from deployments.api.dialect import Dialect
-from deployments.api.headers import name_beginning, read_session
+from deployments.api.headers import find_session, name_beginning
 from deployments.api.openai_chat import (
     MODEL_CHARS_MAX,
     STOPS_MAX,
@@ -125,8 +125,9 @@ def _build_call(
     terms: ParseTerms,
 ) -> ChatCall:
     given = fields["prompt"] if route == "/completions" else fields["input"]
+    session, _ = find_session(headers, fields)
     request = ChatRequest(
-        session_id=read_session(headers, fields) or name_beginning(headers, ({"role": "user", "content": given},)),
+        session_id=session or name_beginning(headers, ({"role": "user", "content": given},)),
         messages=({"role": "user", "content": text},),
         max_tokens=max_tokens,
         route=route,

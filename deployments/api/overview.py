@@ -22,7 +22,6 @@ from deployments.state.history import RequestQuery, TimeSpan
 from deployments.state.link import StateUnavailable
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
-from reliability.types import TierStatus
 
 FRESH_S = 0.2
 SHARE_S = 0.5
@@ -34,27 +33,6 @@ DAY_EVERY_S = 5.0
 FINISHED_MAX = 20
 RUNNING_MAX = 256
 CLOSED = Health(phase=Phase.CLOSED, isolated=False)
-
-
-def describe_tier(
-    name: str, status: TierStatus | None, health: Health | None, context_tokens: int | None
-) -> dict[str, Any]:
-    """Describe a tier: its own status, and its breaker."""
-    health = health or CLOSED
-    return {
-        "name": name,
-        "kind": status.kind if status else None,
-        "state": status.state.value if status else "unknown",
-        "reason": (status.reason or None) if status else None,
-        "degraded": health.degraded,
-        "breaker": health.phase.value,
-        "isolated": health.isolated,
-        "opens_in_s": round(health.until_s, 3) or None,
-        "context_length": context_tokens,
-        "model": status.model if status else None,
-        "source": status.source if status else None,
-        "revision": status.revision if status else None,
-    }
 
 
 def _sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,6 +109,24 @@ class Overview:
                 self._day_s = time.monotonic()
         return self._day
 
+    def describe_tier(self, name: str) -> dict[str, Any]:
+        """Describe a tier: its own status, and its breaker."""
+        status, health = self.watch.known.get(name), self.state.health.get(name) or CLOSED
+        return {
+            "name": name,
+            "kind": status.kind if status else None,
+            "state": status.state.value if status else "unknown",
+            "reason": (status.reason or None) if status else None,
+            "degraded": health.degraded,
+            "breaker": health.phase.value,
+            "isolated": health.isolated,
+            "opens_in_s": round(health.until_s, 3) or None,
+            "context_length": self.watch.context_tokens.get(name),
+            "model": status.model if status else None,
+            "source": status.source if status else None,
+            "revision": status.revision if status else None,
+        }
+
     async def _make(self) -> dict[str, Any]:
         others, up = await self._ask_state()
         running = sorted([*self._list_running(), *others], key=lambda row: row["at"])[:RUNNING_MAX]
@@ -189,8 +185,7 @@ class Overview:
         hour = self._hour.get(name, {})
         prompts = hour.get("prompt_tokens") or 0
         status = self.watch.known.get(name)
-        described = describe_tier(name, status, self.state.health.get(name), self.watch.context_tokens.get(name))
-        return described | {
+        return self.describe_tier(name) | {
             "warning": status.warning if status else None,
             "download_bytes": status.download_bytes if status else None,
             "place": places.get(name),

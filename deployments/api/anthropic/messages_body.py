@@ -131,9 +131,11 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
     """Parse one body; raises what `deployments.api.openai_chat.parse_chat` does."""
     changed: list[str] = []
     fields = parse_object(raw, changed)
-    body = _validate(fields)
-    messages, dropped = drop_compacted(body.messages)
-    tools = read_message_tools(body.tools, messages, dropped)
+    body = read_body(MessagesBody, fields)
+    for name, why in REFUSED.items():
+        if getattr(body, name):
+            raise refuse(name, why, "unsupported")
+    tools = read_message_tools(body.tools, *drop_compacted(body.messages))
     edits, compaction = read_edits(body.context_management)
     if body.compaction is not None:
         if body.context_management is not None:
@@ -174,14 +176,6 @@ def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:
         return error
     message = param + error.message[len(error.param or "") :] if error.message.startswith(error.param or "") else ""
     return ApiError(error.code, message or error.message, param=param, retry_after_s=error.retry_after_s)
-
-
-def _validate(fields: dict[str, Any]) -> MessagesBody:
-    body = read_body(MessagesBody, fields)
-    for name, why in REFUSED.items():
-        if getattr(body, name):
-            raise refuse(name, why, "unsupported")
-    return body
 
 
 def _translate(body: MessagesBody, tools: MessageTools) -> dict[str, Any]:

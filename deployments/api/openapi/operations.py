@@ -7,7 +7,7 @@ so neither has one that the other lacks, and another sends the examples.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from deployments.api.openai_passthrough import CompletionBody, EmbeddingBody
 from deployments.api.openai_responses.response_body import ResponseBody
 from deployments.api.openai_responses.response_events import STATUSES
 from deployments.errors import TABLE
+from deployments.state.history import RequestQuery, SessionQuery
+from deployments.state.records import Query
 
 NONE: frozenset[str] = frozenset()
 # Errors that any route may answer with.
@@ -122,22 +124,30 @@ SERVING = (
     _get_open("/docs/{asset}", "Page", PAGE_FILE, frozenset({"not_found"}), media="*/*"),
 )
 AT = "/v1/reliability"
-ONLY = "only those of this one"
-WHOSE = {"key": "whose session, where several keys have this name"}
-WHEN = {"since": "seconds since the epoch", "until": "seconds since the epoch"}
-PAGE = {"before": "the `next` of the page before", "limit": "how many, 1 to 500"}
-OWN = {"key": "whose, for an admin"} | PAGE
-INCIDENTS = dict.fromkeys(("kind", "tier", "session", "key", "request_id"), ONLY) | WHEN | PAGE
-REQUESTS = (
-    dict.fromkeys(("session", "tier", "outcome", "mark"), ONLY) | OWN | WHEN | {"after": "only those behind this id"}
-)
+_FILTERS = {
+    "since": "seconds since the epoch",
+    "until": "seconds since the epoch",
+    "key": "whose, for an admin",
+    "before": "the `next` of the page before",
+    "after": "only those behind this id",
+    "limit": "how many, 1 to 500",
+}
+
+
+def _list_filters(query: type[Query | RequestQuery | SessionQuery]) -> dict[str, str]:
+    """List the filters of a list, which are the fields of its query, in words."""
+    names = [field.name.removesuffix("_s") for field in fields(query)]
+    return {name: _FILTERS.get(name, "only those of this one") for name in names}
+
+
+REQUESTS, SESSIONS, INCIDENTS = map(_list_filters, (RequestQuery, SessionQuery, Query))
 LIVE = "Read the server at this moment: tiers, what runs, what has just finished, memory"
 SESSION = "Read what a session of one's own has asked for, spent and reserved"
 REPORT_KEY = {"key": "whose request, for an admin, where several keys have this id"}
-SESSION_KEY = {"key": "whose session, for an admin, where several keys have this name"}
+WHOSE = {"key": "whose session, for an admin, where several keys have this name"}
 RELIABILITY = (
     _get(f"{AT}/requests", "List", "List finished requests of one's own, the newest first", LISTED, query=REQUESTS),
-    _get(f"{AT}/sessions", "List", "List sessions of one's own, the one that was used last first", LISTED, query=OWN),
+    _get(f"{AT}/sessions", "List", "List sessions of one's own, the last used first", LISTED, query=SESSIONS),
     _get_admin(f"{AT}/live", "Live", LIVE),
     _get(
         f"{AT}/requests/{{request_id}}",
@@ -146,7 +156,7 @@ RELIABILITY = (
         NAMED,
         query=REPORT_KEY,
     ),
-    _get(f"{AT}/sessions/{{session}}", "Session", SESSION, NAMED, query=SESSION_KEY),
+    _get(f"{AT}/sessions/{{session}}", "Session", SESSION, NAMED, query=WHOSE),
     _post_admin(f"{AT}/sessions/{{session}}/reset", "Done", "Forget what a session has spent", NAMED, query=WHOSE),
     _get_admin(
         f"{AT}/incidents", "List", "List what went wrong, or was repaired, the newest first", LISTED, query=INCIDENTS
