@@ -32,9 +32,9 @@ ORDERS = {
     "restore": ("restored", State.restore),
     "close": ("closed", State.close_breaker),
 }
-NUMBERS = ("since", "until", "before", "after")
+_NUMBERS = ("since", "until", "before", "after")
 LIMIT_MAX = 500
-KEYS_SHOWN = 20
+_KEYS_SHOWN = 20
 LIMIT = 50
 BACK_S = 2.0
 T = TypeVar("T")
@@ -154,7 +154,7 @@ async def find_key(
         return params["key"] if caller.admin else caller.name
     keys = await await_state(state.find_keys(kind, name))
     if len(keys) > 1:
-        listed = ", ".join(f"?key={key}" for key in keys[:KEYS_SHOWN]) + (", ..." if len(keys) > KEYS_SHOWN else "")
+        listed = ", ".join(f"?key={key}" for key in keys[:_KEYS_SHOWN]) + (", ..." if len(keys) > _KEYS_SHOWN else "")
         words = f"{len(keys)} API keys have a {kind} {name!r}: name one ({listed})"
         raise ApiError("invalid_request", words, param="key")
     return keys[0] if keys else None
@@ -170,7 +170,7 @@ def _read_query(kind: type[AnyQuery], params: Mapping[str, str], **own: Any) -> 
     found: dict[str, Any] = {}
     for name, text in params.items():
         found[known[name]] = text
-        if name in (*NUMBERS, "limit"):
+        if name in (*_NUMBERS, "limit"):
             number = _parse_number(name, text)
             found[known[name]] = number if known[name].endswith("_s") else int(number)
     found["limit"] = max(1, min(LIMIT_MAX, found.get("limit") or LIMIT))

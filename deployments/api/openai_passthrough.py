@@ -32,15 +32,15 @@ from deployments.work.json_text import read_json
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Event, Finish, Passed, Prefilled
 
-INPUTS_MAX = 2_048
-BEST_OF_MAX = 20
-TOKENS_DEFAULT = 16  # as OpenAI's
-TOKEN_BYTES = 2  # a token counts as so much text (`reliability.answer.estimate`)
-FINISHED = b'"finish_reason":"'  # a quote in a text would be escaped
+_INPUTS_MAX = 2_048
+_BEST_OF_MAX = 20
+_TOKENS_DEFAULT = 16  # as OpenAI's
+_TOKEN_BYTES = 2  # a token counts as so much text (`reliability.answer.estimate`)
+_FINISHED = b'"finish_reason":"'  # a quote in a text would be escaped
 
 TokenIds = Annotated[list[int], Field(min_length=1)]
-Inputs = Annotated[list[str], Field(min_length=1, max_length=INPUTS_MAX)]
-TokenLists = Annotated[list[TokenIds], Field(min_length=1, max_length=INPUTS_MAX)]
+Inputs = Annotated[list[str], Field(min_length=1, max_length=_INPUTS_MAX)]
+TokenLists = Annotated[list[TokenIds], Field(min_length=1, max_length=_INPUTS_MAX)]
 
 
 class CompletionBody(Strict):
@@ -53,7 +53,7 @@ class CompletionBody(Strict):
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
     n: int | None = None
-    best_of: int | None = Field(default=None, ge=1, le=BEST_OF_MAX)
+    best_of: int | None = Field(default=None, ge=1, le=_BEST_OF_MAX)
     echo: bool | None = None
     logprobs: int | None = Field(default=None, ge=0)
     stop: Text | Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
@@ -79,7 +79,7 @@ def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Pa
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     answers = body.best_of or 1
-    asked = TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
+    asked = _TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
     most = min(asked, terms["tokens_max"] // answers) * answers
     return _build_call("/completions", body.model, fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
 
@@ -110,7 +110,7 @@ def _read_input(given: Any) -> str:
     texts: list[str] = []
     for each in given:
         ids = len(each) if isinstance(each, list) else 1
-        texts.append(each if isinstance(each, str) else "0" * TOKEN_BYTES * ids)
+        texts.append(each if isinstance(each, str) else "0" * _TOKEN_BYTES * ids)
     return "".join(texts)
 
 
@@ -169,7 +169,7 @@ class _PassedWriter:
         for event in events:
             if not isinstance(event, Passed):
                 continue
-            if self.held or FINISHED in event.data:
+            if self.held or _FINISHED in event.data:
                 self.held.append(event.data)
             else:
                 out += _frame(event.data)

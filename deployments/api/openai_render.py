@@ -35,7 +35,7 @@ from reliability.types import (
 KEEP_ALIVE = b": keep-alive\n\n"
 COMMENTS_PER_EVENT = 6
 DONE = b"data: [DONE]\n\n"
-FIELDS: dict[type[Event], str] = {Text: "content", Reasoning: "reasoning_content", Refusal: "refusal"}
+_FIELDS: dict[type[Event], str] = {Text: "content", Reasoning: "reasoning_content", Refusal: "refusal"}
 
 
 def sse(value: Any) -> bytes:
@@ -202,7 +202,7 @@ def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str
     for event in events:
         if isinstance(event, Logprobs):
             continue  # they stand beside a delta, not in one
-        kind = FIELDS.get(type(event), "")
+        kind = _FIELDS.get(type(event), "")
         if kind != key and pending:
             yield {key: pending}
             pending = ""

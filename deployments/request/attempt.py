@@ -50,8 +50,8 @@ Question = Callable[[], Judged]
 # Looking at what a model wrote takes so many times as long as reading what a client sent; where it may have to be
 # looked at again, to settle whether it is a call, even more.
 WEIGHT = 4
-OPEN_WEIGHT = 16
-HEAD_CHARS = 64
+_OPEN_WEIGHT = 16
+_HEAD_CHARS = 64
 # Before a replica has taken the request: nothing is known of its queue.
 NOT_TAKEN = Prefilled(tokens=0, of_tokens=0, left_s=0.0, waits_behind=0)
 
@@ -153,7 +153,7 @@ class AttemptState:
 
     def size_with(self, batch: Sequence[Event]) -> int:
         """Estimate how many characters are looked at when this batch is taken: its own, and what the gate holds."""
-        return OPEN_WEIGHT * self.delivery.gate.open_chars + WEIGHT * sum(map(count_chars, batch))
+        return _OPEN_WEIGHT * self.delivery.gate.open_chars + WEIGHT * sum(map(count_chars, batch))
 
     @property
     def size(self) -> int:
@@ -185,8 +185,8 @@ class AttemptState:
         if self.ttft_ns is None:
             self.ttft_ns = now_ns - self.plan.started_ns
         self.spending.write(event)
-        if len(self.head) < HEAD_CHARS and isinstance(event, Text):
-            self.head += event.text[:HEAD_CHARS]
+        if len(self.head) < _HEAD_CHARS and isinstance(event, Text):
+            self.head += event.text[:_HEAD_CHARS]
             if self.plan.expected.toolbox.tools and not self.plan.begun and RESULT_ALONE.match(self.head):
                 self.end = Finish(reason=FinishReason.STOP)  # behind a result that it gives itself all is made up
         if isinstance(event, CallDelta):

@@ -21,8 +21,8 @@ from reliability.context_edits import Compaction, complete_summary, replace_hist
 from reliability.escalation.refusals import figure
 from reliability.types import Event, Finish, FinishReason, Hold, RefuseCode, Text
 
-CONTEXT_SHARE = 0.75
-SUMMARY_TOKENS = 4096
+_CONTEXT_SHARE = 0.75
+_SUMMARY_TOKENS = 4096
 
 
 async def drive_compacted(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
@@ -55,7 +55,7 @@ def _is_due(run: Run, compaction: Compaction, ports: Ports) -> bool:
     contexts = [ports.context_tokens.get(tier) for tier in open_tiers]
     known = [context for context in contexts if context is not None]
     if known and len(known) == len(contexts):
-        limit = min(limit, int(max(known) * CONTEXT_SHARE) * BYTES_PER_TOKEN_USUAL)
+        limit = min(limit, int(max(known) * _CONTEXT_SHARE) * BYTES_PER_TOKEN_USUAL)
     # Where the tools and the system's words fill the prompt, a summary makes no room.
     talk = [message for message in run.request.messages if message.get("role") not in ("system", "developer")]
     answered = any(message.get("role") == "assistant" for message in talk)
@@ -70,7 +70,7 @@ async def _summarize(run: Run, compaction: Compaction, ports: Ports) -> None:
         request,
         messages=(*request.messages, order),
         added=request.added + 1,
-        max_tokens=max(request.max_tokens, SUMMARY_TOKENS),
+        max_tokens=max(request.max_tokens, _SUMMARY_TOKENS),
         tool_choice="none" if request.tools else None,
         parallel_tool_calls=None,
         response_format=None,

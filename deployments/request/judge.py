@@ -28,7 +28,7 @@ from reliability.loops import (
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold, Reasoning, Text
 
-ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
+_ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run
         ),
         expected=expect(request.messages, ToolBox(), id_seed="judge"),
         chain=(request.tier,),
-        limits=ONE_CALL,
+        limits=_ONE_CALL,
         deadline_ns=min(run.deadline_ns, ports.clock.now_ns() + int(request.timeout_s * NS_PER_S)),
         key=run.key,
         hold=Hold.ALL,

@@ -27,8 +27,8 @@ from reliability.context_edits import (
 )
 
 BLOCK = "compaction"
-EDITS_MAX = 16
-COMPACT_TOKENS = 150_000
+_EDITS_MAX = 16
+_COMPACT_TOKENS = 150_000
 
 
 class _Part(BaseModel):
@@ -89,7 +89,7 @@ class _Compact(_Part):
     instructions: str | None = None
 
     def rule(self) -> Compaction:
-        tokens = self.trigger.value if self.trigger else COMPACT_TOKENS
+        tokens = self.trigger.value if self.trigger else _COMPACT_TOKENS
         order = self.instructions if self.instructions and self.instructions.strip() else SUMMARY_ORDER
         pauses = self.pause_after_compaction is True
         return Compaction(bytes_over=tokens * BYTES_PER_TOKEN_USUAL, order=order, pauses=pauses)
@@ -108,8 +108,8 @@ def read_edits(management: Mapping[str, Any] | None) -> tuple[tuple[Edit, ...] |
     if management is None:
         return None, None
     edits = management.get("edits") or []
-    if not isinstance(edits, list) or len(edits) > EDITS_MAX:
-        raise refuse("context_management.edits", f"a list of at most {EDITS_MAX} edits is needed")
+    if not isinstance(edits, list) or len(edits) > _EDITS_MAX:
+        raise refuse("context_management.edits", f"a list of at most {_EDITS_MAX} edits is needed")
     found = [_read_edit(edit, f"context_management.edits.{at}") for at, edit in enumerate(edits)]
     compaction = next((rule for rule in found if isinstance(rule, Compaction)), None)
     return tuple(rule for rule in found if isinstance(rule, Edit)), compaction

@@ -28,15 +28,15 @@ from reliability.answer.estimate import tokens_about
 from reliability.surrogates import may_hold_halves
 from reliability.types import CallDelta, Event, Finish, FinishReason, Prefilled, Reasoning, Refusal, Text, Usage
 
-STOP_REASONS = {
+_STOP_REASONS = {
     FinishReason.STOP: "end_turn",
     FinishReason.LENGTH: "max_tokens",
     FinishReason.TOOL_CALLS: "tool_use",
     FinishReason.CONTENT_FILTER: "refusal",
 }
-UNSIGNED = "mlx-stack-serve"
+_UNSIGNED = "mlx-stack-serve"
 # Of other statuses it is `invalid_request_error`.
-TYPES = {
+_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -48,17 +48,17 @@ TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-LEAVE_OUT = frozenset({"unsupported", "context_length_exceeded"})
-TOO_LONG = "prompt is too long: "
+_LEAVE_OUT = frozenset({"unsupported", "context_length_exceeded"})
+_TOO_LONG = "prompt is too long: "
 # At these words the tool runner of Anthropic's SDK sends the whole history, without `thread`.
-NO_THREAD = {"error_code": "thread_unsupported_request"}
+_NO_THREAD = {"error_code": "thread_unsupported_request"}
 
 
 def _frame(event: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
 
 
-PING = _frame({"type": "ping"})
+_PING = _frame({"type": "ping"})
 
 
 @dataclass(kw_only=True)
@@ -87,7 +87,7 @@ class _MessageCollector(_MessageAnswer, CollectedAnswer):
         if self.run.summary:
             content.append({"type": "compaction", "content": self.run.summary})
         if self.thinking and self.reasoning:
-            content.append({"type": "thinking", "thinking": "".join(self.reasoning), "signature": UNSIGNED})
+            content.append({"type": "thinking", "thinking": "".join(self.reasoning), "signature": _UNSIGNED})
         if text := "".join(each.text for each in self.said):
             content.append({"type": "text", "text": text})
         for call in self.list_calls():
@@ -147,7 +147,7 @@ class _MessageWriter(_MessageAnswer):
         """Write a ping."""
         if prefill is not None:
             return _frame({"type": "ping", "mlx_stack": {"prefill": prefill_json(prefill)}})
-        return PING if self.begun else KEEP_ALIVE
+        return _PING if self.begun else KEEP_ALIVE
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write the end of the message."""
@@ -202,7 +202,7 @@ class _MessageWriter(_MessageAnswer):
             return []
         index, out = self.count - 1, []
         if self.open == "thinking":
-            delta = {"type": "signature_delta", "signature": UNSIGNED}
+            delta = {"type": "signature_delta", "signature": _UNSIGNED}
             out.append(_frame({"type": "content_block_delta", "index": index, "delta": delta}))
         self.open = ""
         return [*out, _frame({"type": "content_block_stop", "index": index})]
@@ -225,7 +225,7 @@ def _make_message(answer_id: str, model: str, usage: dict[str, Any]) -> dict[str
 
 def _make_end(run: Run, finish: Finish, *, refused: bool) -> dict[str, Any]:
     """Make what says why it ended; not every server tells which stop sequence it was, and some tell other things."""
-    reason = "refusal" if refused and finish.reason is FinishReason.STOP else STOP_REASONS[finish.reason]
+    reason = "refusal" if refused and finish.reason is FinishReason.STOP else _STOP_REASONS[finish.reason]
     if run.summary and run.compaction is not None and run.compaction.pauses:
         reason = "compaction"
     stop = finish.stop if finish.reason is FinishReason.STOP and finish.stop in run.request.stop else None
@@ -267,11 +267,11 @@ def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
     """Build the JSON object that the client gets."""
     described: dict[str, Any] = rename(error).body()["error"]
     if error.code == "context_length_exceeded":
-        described["message"] = TOO_LONG + described["message"]
+        described["message"] = _TOO_LONG + described["message"]
     if error.code == "unsupported" and error.param == "thread":
-        described["details"] = NO_THREAD
-    stays = error.row.refusal is not None and not error.row.retry and error.code not in LEAVE_OUT
-    kind = "billing_error" if stays else TYPES.get(error.status, "invalid_request_error")
+        described["details"] = _NO_THREAD
+    stays = error.row.refusal is not None and not error.row.retry and error.code not in _LEAVE_OUT
+    kind = "billing_error" if stays else _TYPES.get(error.status, "invalid_request_error")
     return {"type": "error", "error": described | {"type": kind}, "request_id": request_id}
 
 

@@ -12,7 +12,7 @@ from reliability.tools.schema.toolbox import SCHEMA_KEYS, find_schema_key
 Tool = Mapping[str, Any]
 
 # Anthropic's and OpenAI's servers run these, whatever version stands behind.
-SERVER_TOOLS = ("web_search", "web_fetch_", "code_execution_", "tool_search_tool_", "image_generation")
+_SERVER_TOOLS = ("web_search", "web_fetch_", "code_execution_", "tool_search_tool_", "image_generation")
 CHOICE_WORDS = {"auto": "auto", "any": "required", "none": "none"}
 _OF_A_FUNCTION = ("name", "description", "strict")
 
@@ -52,7 +52,7 @@ def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, 
 
 
 def _is_server_tool(tool: Tool) -> bool:
-    return str(tool.get("type")).startswith(SERVER_TOOLS)
+    return str(tool.get("type")).startswith(_SERVER_TOOLS)
 
 
 def refuse_kind(kind: str, path: str) -> ApiError:

@@ -26,13 +26,13 @@ from reliability.context_edits import SUMMARY_HEAD
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
 # Codex has sent the item by the other names, too.
-COMPACTED = ("compaction", "compaction_summary", "context_compaction")
+_COMPACTED = ("compaction", "compaction_summary", "context_compaction")
 # Calls that OpenAI's own server ran, in a conversation that began there: their results stand in none of these items.
-HOSTED_CALLS = frozenset({
+_HOSTED_CALLS = frozenset({
     "web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "tool_search_call",
     "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
 })  # fmt: skip
-CALL_ID_CHARS_MAX = 256
+_CALL_ID_CHARS_MAX = 256
 
 
 @dataclass(slots=True)
@@ -113,9 +113,9 @@ class ItemHistory:
             case "additional_tools":
                 tools = _read_declared(item, path)
                 self.declared |= {(str(tool.get("type")), str(tool.get("name"))): tool for tool in tools}
-            case str() if kind in COMPACTED:
+            case str() if kind in _COMPACTED:
                 self._add_summary(item)
-            case str() if kind in HOSTED_CALLS:
+            case str() if kind in _HOSTED_CALLS:
                 self.notes[f"items of tools that another server has run ({kind}) were left out"] = None
             case str():
                 words = f"items of type {kind[:64]!r} can't be read here; known are message, reasoning, function_call, "
@@ -208,8 +208,8 @@ def _read_declared(item: Mapping[str, Any], path: str) -> list[Mapping[str, Any]
 
 def _read_call_id(item: Mapping[str, Any], path: str) -> str:
     call_id = item.get("call_id")
-    if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_CHARS_MAX:
-        raise refuse(f"{path}.call_id", f"a text of 1 to {CALL_ID_CHARS_MAX} characters is needed")
+    if not isinstance(call_id, str) or not 0 < len(call_id) <= _CALL_ID_CHARS_MAX:
+        raise refuse(f"{path}.call_id", f"a text of 1 to {_CALL_ID_CHARS_MAX} characters is needed")
     return call_id
 
 

@@ -23,8 +23,8 @@ from reliability.context_edits import SUMMARY_ORDER
 
 # Of one response: its own input, its output and what it echoes.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
-ID_CHARS_MAX = 128
-WITH_STATUS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_ID_CHARS_MAX = 128
+_WITH_STATUS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 
 
 class NeedsRecall(Exception):
@@ -74,7 +74,7 @@ def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[d
     completed: list[dict[str, Any]] = []
     for place, item in enumerate(items):
         name = item.get("id")
-        if not isinstance(name, str) or not 0 < len(name) <= ID_CHARS_MAX or name in names:
+        if not isinstance(name, str) or not 0 < len(name) <= _ID_CHARS_MAX or name in names:
             name = f"in_{tag}_{place}"
         names.add(name)
         completed.append(_complete_item(item) | {"id": name})
@@ -84,7 +84,7 @@ def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[d
 def _complete_item(item: Mapping[str, Any]) -> dict[str, Any]:
     kind = item.get("type") or "message"
     complete = {**item, "type": kind}
-    if kind in WITH_STATUS:
+    if kind in _WITH_STATUS:
         complete["status"] = item.get("status") or "completed"
     if kind == "message":
         answer, content = item.get("role") == "assistant", item["content"]
@@ -104,7 +104,7 @@ def _complete_part(part: Mapping[str, Any], *, answer: bool) -> Mapping[str, Any
     return part
 
 
-REFERENCES_MAX = 256
+_REFERENCES_MAX = 256
 
 
 def check_recalled(previous: str | None, given: str | Sequence[Any] | None, recalled: Recalled | None) -> Recalled:
@@ -113,8 +113,8 @@ def check_recalled(previous: str | None, given: str | Sequence[Any] | None, reca
     if recalled is not None:
         return recalled
     names = {} if given is None or isinstance(given, str) else dict(_list_references(given))
-    if len(names) > REFERENCES_MAX:
-        raise refuse("input", f"there may be at most {REFERENCES_MAX} references to items")
+    if len(names) > _REFERENCES_MAX:
+        raise refuse("input", f"there may be at most {_REFERENCES_MAX} references to items")
     if previous is None and not names:
         return Recalled()
     if previous is not None and not is_response_id(previous):
@@ -186,7 +186,7 @@ def add_chain(history: ItemHistory, recalled: Recalled) -> None:
 
 # A client asks for a summary, which stands for the conversation from then on, by `POST /v1/responses/compact` or by a
 # last item of this type. Both are answered with a `compaction` item, whose `encrypted_content` is the sealed summary.
-TRIGGER = "compaction_trigger"
+_TRIGGER = "compaction_trigger"
 
 
 def split_trigger(given: str | Sequence[Any]) -> tuple[str | Sequence[Any], bool]:
@@ -195,9 +195,9 @@ def split_trigger(given: str | Sequence[Any]) -> tuple[str | Sequence[Any], bool
     if isinstance(given, str):
         return given, False
     for place, item in enumerate(given):
-        if isinstance(item, Mapping) and item.get("type") == TRIGGER:
+        if isinstance(item, Mapping) and item.get("type") == _TRIGGER:
             if place < len(given) - 1:
-                raise refuse(f"input.{place}.type", f"{TRIGGER} must be the last item")
+                raise refuse(f"input.{place}.type", f"{_TRIGGER} must be the last item")
             return given[:-1], True
     return given, False
 

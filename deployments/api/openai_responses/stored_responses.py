@@ -5,7 +5,7 @@ Handing over delays no answer: packing runs next to the event loop, and an actor
 may still be on its way from another Router is asked for again for a moment. What OpenAI's API has beside these routes
 (`NOT_OFFERED`) is a 404 that says so.
 Invariants: no response with `store: false` is kept; no API key finds another's; a Router replica holds at most
-`RECALLED_BYTES_MAX` of recalled conversations, an API key `KEY_BYTES_MAX` and `RECALLS_MAX` recalls at a time.
+`RECALLED_BYTES_MAX` of recalled conversations, an API key `KEY_BYTES_MAX` and `_RECALLS_MAX` recalls at a time.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from deployments.work.large_work import QUIET_BYTES, large
 # name a conversation of 16 MiB.
 RECALLED_BYTES_MAX = 64 * 1024 * 1024
 KEY_BYTES_MAX = RECALLED_BYTES_MAX // 2
-RECALLS_MAX = 4
+_RECALLS_MAX = 4
 WAIT_S = 10.0
 CHAIN_MAX = 1_000
-CHAIN_BYTES_MAX = 16 * 1024 * 1024
+_CHAIN_BYTES_MAX = 16 * 1024 * 1024
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 PATIENCE_S = 60.0
 RETRY_S = 0.5
 CLOSE_S = 2.0
 # As long as a response may take, and how often one that must be there is looked for.
-YOUNG_S = 3_600.0
-LOOKS, LOOK_S = 5, 0.1
+_YOUNG_S = 3_600.0
+_LOOKS, LOOK_S = 5, 0.1
 # Tokenizers differ: a conversation is surely too long for a tier where another one counted twice its context.
-CONTEXTS_MAX = 2
+_CONTEXTS_MAX = 2
 AT = "/v1/responses/{response_id}"
-LIMIT, LIMIT_MAX = 20, 100
+_LIMIT, _LIMIT_MAX = 20, 100
 NOT_OFFERED = {
     f"{AT}/cancel": "canceling isn't offered here: responses aren't made in the background; hang up to end one",
 }
@@ -77,7 +77,7 @@ class RecallBudget:
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
         self._freed = asyncio.Event()
-        self._recalls: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(RECALLS_MAX))
+        self._recalls: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_RECALLS_MAX))
 
     @property
     def held_bytes(self) -> int:
@@ -241,14 +241,14 @@ class StoredResponses:
         if limit is None:
             return
         used = await large(newest.size, count_used_tokens, newest.record)
-        if used > CONTEXTS_MAX * limit:
+        if used > _CONTEXTS_MAX * limit:
             words = f"The stored conversation has {used:,} tokens; the largest context of a tier is {limit:,} tokens."
             raise ApiError("context_length_exceeded", words, param="previous_response_id")
 
     async def _walk(self, key: str, response_id: str) -> list[KeptResponse]:
         if not is_response_id(response_id):
             return []
-        looks = LOOKS if has_just_begun(response_id, YOUNG_S) else 1
+        looks = _LOOKS if has_just_begun(response_id, _YOUNG_S) else 1
         for look in range(looks):
             if look:
                 await asyncio.sleep(LOOK_S)
@@ -304,8 +304,8 @@ class StoredResponses:
 
 
 def _check_size(found: Sequence[KeptResponse], path: str) -> None:
-    if len(found) > CHAIN_MAX or sum(each.size for each in found) > CHAIN_BYTES_MAX:
-        words = f"the stored conversation is longer than {CHAIN_MAX} responses, or {CHAIN_BYTES_MAX >> 20} MiB"
+    if len(found) > CHAIN_MAX or sum(each.size for each in found) > _CHAIN_BYTES_MAX:
+        words = f"the stored conversation is longer than {CHAIN_MAX} responses, or {_CHAIN_BYTES_MAX >> 20} MiB"
         raise refuse(path, words)
 
 
@@ -372,7 +372,7 @@ def _deny(response_id: str) -> ApiError:
 
 def _read_limit(text: str | None) -> int:
     if text is None:
-        return LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= LIMIT_MAX):
-        raise refuse("limit", f"a number from 1 to {LIMIT_MAX} is needed")
+        return _LIMIT
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _LIMIT_MAX):
+        raise refuse("limit", f"a number from 1 to {_LIMIT_MAX} is needed")
     return int(text)

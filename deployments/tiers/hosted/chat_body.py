@@ -25,12 +25,12 @@ _OURS = frozenset({
     "model", "models", "fallbacks", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n",
     "functions", "function_call",
 })  # fmt: skip
-AS_WRITTEN = UpstreamForm()
+_AS_WRITTEN = UpstreamForm()
 _OPTIONAL = ("response_format", "seed", "temperature", "top_p")
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")  # refused by OpenAI where there are none
 
 
-def chat_body(request: ChatRequest, model: str, form: UpstreamForm = AS_WRITTEN) -> bytes:
+def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN) -> bytes:
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     request = form.shape(request)
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}

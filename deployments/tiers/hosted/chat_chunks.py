@@ -47,7 +47,7 @@ _REASONING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_deta
 _NO_TEXT = _REASONING_FIELDS | {"tool_calls", "function_call", "refusal"}
 # No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
 COUNT_MAX = 10**12
-MODEL_CHARS_MAX, REASON_CHARS_MAX = 200, 80
+_MODEL_CHARS_MAX, _REASON_CHARS_MAX = 200, 80
 _TEXT_PARTS = frozenset({"text", "output_text"})
 _PARTS = _TEXT_PARTS | {"thinking", "reasoning", "refusal"}
 # A chunk of these alone keeps the connection open.
@@ -89,7 +89,7 @@ class ChunkReader:
             return []
         model = chunk.get("model")
         if model != self.model and isinstance(model, str) and model:
-            self.model = join_surrogates(model[:MODEL_CHARS_MAX])
+            self.model = join_surrogates(model[:_MODEL_CHARS_MAX])
         choices = chunk.get("choices")
         choice = self._find_choice(choices) if isinstance(choices, list) and choices else None
         events: list[Event] = []
@@ -172,7 +172,7 @@ class ChunkReader:
         self._answered = self._answered or any(isinstance(event, Text | CallDelta | Refusal) for event in events)
         reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
         if isinstance(reason, str) and reason:
-            if isinstance(native, str) and _WROTE_NO_CALL.search(native[:REASON_CHARS_MAX]):
+            if isinstance(native, str) and _WROTE_NO_CALL.search(native[:_REASON_CHARS_MAX]):
                 reason = native
             self._take_reason(reason)
             stop = choice.get("stop_reason")  # vLLM says here which stop sequence it was
@@ -182,15 +182,15 @@ class ChunkReader:
     def _take_reason(self, reason: str) -> None:
         """Take how the answer ended. A reason that nothing is known of is no proof that it broke off, but noted. A call
         that the upstream can't read is what the model wrote, where that is all."""
-        words = reason[:REASON_CHARS_MAX].lower().removeprefix("finish_reason_").replace("-", "_")
+        words = reason[:_REASON_CHARS_MAX].lower().removeprefix("finish_reason_").replace("-", "_")
         found = next((end for pattern, end in _ENDS if pattern.search(words)), _UNKNOWN)
         if found is None and not self._answered and _WROTE_NO_CALL.search(words):
             found = FinishReason.TOOL_CALLS
             self._calls.read([{"function": {}}] if self._named else [])  # the check of calls says that it has no name
         if found is None and self.complaint is None:
-            self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:REASON_CHARS_MAX]}")
+            self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:_REASON_CHARS_MAX]}")
         if found is _UNKNOWN:
-            self.unknown_reason = join_surrogates(reason[:REASON_CHARS_MAX])
+            self.unknown_reason = join_surrogates(reason[:_REASON_CHARS_MAX])
         self.finish = found if isinstance(found, FinishReason) else FinishReason.STOP
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:

@@ -41,12 +41,12 @@ from deployments.tiers.hosted.upstream_form import UpstreamForm
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
-NO_ROUTE = frozenset({404, 405, 501})
+_NO_ROUTE = frozenset({404, 405, 501})
 WINDOW_S = 0.04  # what comes within it after a list leaves as one list: a list costs more than the words in it
 TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
-END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
-ERROR_BODY_BYTES_MAX = 64 * 1024
-ERROR_BODY_S = 5.0
+_END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
+_ERROR_BODY_BYTES_MAX = 64 * 1024
+_ERROR_BODY_S = 5.0
 
 
 # The preset `openrouter`; a person's own settings go over it.
@@ -269,7 +269,7 @@ class HostedTier:
                         yield part
                     not_before = now_s() + WINDOW_S
         finally:
-            await inbox.close(END_GRACE_S if reader.over else 0.0)
+            await inbox.close(_END_GRACE_S if reader.over else 0.0)
 
     async def _next(
         self, inbox: Inbox, reader: ChatReader | PassedReader, deadline: float, not_before: float
@@ -325,7 +325,7 @@ class HostedTier:
 
 def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
     """Explain that an upstream has no such route. It isn't unwell: it may answer chats."""
-    if not request.route or failed.status not in NO_ROUTE:
+    if not request.route or failed.status not in _NO_ROUTE:
         return failed
     words = f"{failed.message}: its API has no {request.route}, or not for this model"
     return replace(failed, fault=Fault.UNSUPPORTED, message=words, param="model")
@@ -351,12 +351,12 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     """Read the beginning of an error's body: as much as comes in time and is worth reading."""
     body = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError):  # the status alone says enough
-        async with asyncio.timeout(ERROR_BODY_S):
+        async with asyncio.timeout(_ERROR_BODY_S):
             async for data in response.content.iter_any():
                 body += data
-                if len(body) >= ERROR_BODY_BYTES_MAX:
+                if len(body) >= _ERROR_BODY_BYTES_MAX:
                     break
-    return bytes(body[:ERROR_BODY_BYTES_MAX])
+    return bytes(body[:_ERROR_BODY_BYTES_MAX])
 
 
 def _has_passed(deadline: float) -> bool:
