@@ -67,17 +67,11 @@ class Insight:
 
     async def report(self, request: Request) -> Response:
         """Answer with the report of one finished request."""
-        caller = self._access().identify(request)
-        request_id = request.path_params["request_id"]
-        key = await find_key(self._state, caller, request.query_params, "request", request_id)
-        report = None if key is None else await await_state(self._state.report(key, request_id))
-        if report is None:
-            raise ApiError("not_found", f"there is no report of request {request_id!r}")
-        return json_response(report)
+        return json_response(await self._find(request, self._access().identify(request), "request"))
 
     async def session(self, request: Request) -> Response:
         """Answer what one session has done, spent and reserved."""
-        return json_response(await self._find_session(request, self._access().identify(request)))
+        return json_response(await self._find(request, self._access().identify(request), "session"))
 
     async def incidents(self, request: Request) -> Response:
         """List the newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
@@ -94,17 +88,20 @@ class Insight:
     async def reset(self, request: Request) -> Response:
         """Forget what one session has spent."""
         caller, name = self._access().identify_admin(request), request.path_params["session"]
-        found = await self._find_session(request, caller)
+        found = await self._find(request, caller, "session")
         await await_state(self._state.reset(found["key"], name))
         log_info("session_reset", by=caller.name or None)
         return json_response({"session": name, "key": found["key"], "reset": True})
 
-    async def _find_session(self, request: Request, caller: Caller) -> dict[str, Any]:
-        name = request.path_params["session"]
-        key = await find_key(self._state, caller, request.query_params, "session", name)
-        found = None if key is None else await await_state(self._state.session(key, name))
+    async def _find(self, request: Request, caller: Caller, kind: Literal["request", "session"]) -> dict[str, Any]:
+        """Find the report of the request, or the session, that the path names."""
+        (name,) = request.path_params.values()
+        key = await find_key(self._state, caller, request.query_params, kind, name)
+        ask = self._state.report if kind == "request" else self._state.session
+        found = None if key is None else await await_state(ask(key, name))
         if found is None:
-            raise ApiError("not_found", f"there is no session {name!r}")
+            what = "report of request" if kind == "request" else "session"
+            raise ApiError("not_found", f"there is no {what} {name!r}")
         return found
 
     async def _order(self, order: Callable[[State, str], Awaitable[None]], word: str, request: Request) -> Response:

@@ -81,7 +81,7 @@ def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Pa
     answers = body.best_of or 1
     asked = _TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
     most = min(asked, terms["tokens_max"] // answers) * answers
-    return _build_call("/completions", body.model, fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
+    return _build_call("/completions", fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
 
 
 def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
@@ -90,7 +90,7 @@ def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Par
     fields = parse_object(raw)
     body = read_body(EmbeddingBody, fields)
     fields.pop("stream", None)
-    return _build_call("/embeddings", body.model, fields, headers, _read_input(body.input), 0, len(raw), terms)
+    return _build_call("/embeddings", fields, headers, _read_input(body.input), 0, len(raw), terms)
 
 
 def _read_prompt(prompt: Any) -> str:
@@ -116,7 +116,6 @@ def _read_input(given: Any) -> str:
 
 def _build_call(
     route: str,
-    model: str,
     fields: dict[str, Any],
     headers: Mapping[str, str],
     text: str,
@@ -136,9 +135,8 @@ def _build_call(
         timeout_s=terms["timeout_s"],
         body_bytes=body_bytes,
     )
-    return ChatCall(
-        model=model, stream=bool(fields.get("stream")), request=request, toolbox=ToolBox(), trail=None, wanted=None
-    )
+    model, stream = fields.get("model", "auto"), bool(fields.get("stream"))
+    return ChatCall(model=model, stream=stream, request=request, toolbox=ToolBox(), trail=None, wanted=None)
 
 
 @dataclass(slots=True)

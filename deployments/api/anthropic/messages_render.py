@@ -215,10 +215,7 @@ def _make_message(answer_id: str, model: str, usage: dict[str, Any]) -> dict[str
         "role": "assistant",
         "model": model,
         "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "stop_details": None,
-        "container": None,
+        **dict.fromkeys(("stop_reason", "stop_sequence", "stop_details", "container")),
         "usage": usage,
     }
 

@@ -69,7 +69,7 @@ NOT_OFFERED = {
 }
 
 
-class RecallBudget:
+class _RecallBudget:
     """The bytes that the requests of one Router replica have recalled, by API key. They are reserved before the
     conversation is parsed, until the last byte of the answer (`MiddlewareApp`). No request waits for longer than 2 *
     `WAIT_S`, since each holds a place in the Router."""
@@ -146,7 +146,7 @@ class StoredResponses:
 
     def __init__(self, state: State, context_tokens: Callable[[], int | None] = lambda: None) -> None:
         self._state, self._context_tokens = state, context_tokens
-        self._budget = RecallBudget()
+        self._budget = _RecallBudget()
         self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None

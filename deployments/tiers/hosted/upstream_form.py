@@ -89,7 +89,7 @@ class UpstreamForm:
     ) -> UpstreamForm:
         """Return the form that a refusal of this one asks for, which may be the same. `request`: as `shape` returns it;
         `lowers`: the tokens of its answer weren't lowered yet."""
-        if (missing := find_missing(complaint.message)) is not None:
+        if (missing := _find_missing(complaint.message)) is not None:
             return replace(self, missing=self.missing | {missing})
         if (softer := wants_softer(status, complaint)) is not None:
             refused = {Missing.THOUGHT} if softer is HistoryForm.NO_THOUGHTS else set()
@@ -165,7 +165,7 @@ def _write(value: Any) -> str:
     return json.dumps(value, default=str)[:_VALUE_CHARS_MAX]
 
 
-def find_missing(refusal: str) -> Missing | None:
+def _find_missing(refusal: str) -> Missing | None:
     """Return what this refusal asks for; None where it is about something else."""
     return next((one for one in Missing if one.value.search(refusal)), None)
 
