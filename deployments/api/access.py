@@ -34,7 +34,7 @@ class Caller:
     tokens_per_hour: int | None = None
 
 
-SAFE = ("GET", "HEAD", "OPTIONS")  # no route changes anything by these
+_SAFE = ("GET", "HEAD", "OPTIONS")  # no route changes anything by these
 ANYBODY = Caller(name="", admin=True, allow_cloud=True)
 
 
@@ -127,7 +127,7 @@ class Access:
         form, or a text that a page may send unasked. With keys it brings none, so there is nothing to refuse. A page
         that `lets_read` lets in may also change something: one at http://localhost:3000 is of another site than
         http://127.0.0.1:8000. Raises `ApiError`: `forbidden`."""
-        if self._callers or method in SAFE or headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        if self._callers or method in _SAFE or headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return
         if not self.lets_read(headers.get("origin", "")):
             raise ApiError("forbidden", "a page of another site may change nothing here: see server.cors_origins")

@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Access, Caller
-from deployments.api.overview import Overview, describe_tier
+from deployments.api.overview import Overview
 from deployments.api.responses import json_response
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 from deployments.state.client import State
 from deployments.state.history import RequestQuery, SessionQuery
 from deployments.state.link import StateUnavailable
@@ -29,9 +29,9 @@ from deployments.telemetry import log_error, log_info
 from reliability.admission.events import Order, OrderKind
 
 ORDERS: dict[OrderKind, str] = {"isolate": "isolated", "restore": "restored", "close": "closed"}
-NUMBERS = ("since", "until", "before", "after")
+_NUMBERS = ("since", "until", "before", "after")
 LIMIT_MAX = 500
-KEYS_SHOWN = 20
+_KEYS_SHOWN = 20
 LIMIT = 50
 BACK_S = 2.0
 T = TypeVar("T")
@@ -64,17 +64,11 @@ class Insight:
 
     async def report(self, request: Request) -> Response:
         """Answer with the report of one finished request."""
-        caller = self._access().identify(request)
-        request_id = request.path_params["request_id"]
-        key = await find_key(self._state, caller, request.query_params, "request", request_id)
-        report = None if key is None else await await_state(self._state.report(key, request_id))
-        if report is None:
-            raise ApiError("not_found", f"there is no report of request {request_id!r}")
-        return json_response(report)
+        return json_response(await self._find(request, self._access().identify(request), "request"))
 
     async def session(self, request: Request) -> Response:
         """Answer what one session has done, spent and reserved."""
-        return json_response(await self._find_session(request, self._access().identify(request)))
+        return json_response(await self._find(request, self._access().identify(request), "session"))
 
     async def incidents(self, request: Request) -> Response:
         """List the newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
@@ -85,27 +79,26 @@ class Insight:
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
         self._access().identify_admin(request)
-        health, watch = self._state.health, self._overview.watch
-        described = [
-            describe_tier(name, watch.known.get(name), health.get(name), watch.context_tokens.get(name))
-            for name in self._overview.tiers
-        ]
+        described = [self._overview.describe_tier(name) for name in self._overview.tiers]
         return json_response({"object": "list", "data": described})
 
     async def reset(self, request: Request) -> Response:
         """Forget what one session has spent."""
         caller, name = self._access().identify_admin(request), request.path_params["session"]
-        found = await self._find_session(request, caller)
+        found = await self._find(request, caller, "session")
         await await_state(self._state.reset(found["key"], name))
         log_info("session_reset", by=caller.name or None)
         return json_response({"session": name, "key": found["key"], "reset": True})
 
-    async def _find_session(self, request: Request, caller: Caller) -> dict[str, Any]:
-        name = request.path_params["session"]
-        key = await find_key(self._state, caller, request.query_params, "session", name)
-        found = None if key is None else await await_state(self._state.session(key, name))
+    async def _find(self, request: Request, caller: Caller, kind: Literal["request", "session"]) -> dict[str, Any]:
+        """Find the report of the request, or the session, that the path names."""
+        (name,) = request.path_params.values()
+        key = await find_key(self._state, caller, request.query_params, kind, name)
+        ask = self._state.report if kind == "request" else self._state.session
+        found = None if key is None else await await_state(ask(key, name))
         if found is None:
-            raise ApiError("not_found", f"there is no session {name!r}")
+            what = "report of request" if kind == "request" else "session"
+            raise ApiError("not_found", f"there is no {what} {name!r}")
         return found
 
     async def _order(self, kind: OrderKind, word: str, request: Request) -> Response:
@@ -155,10 +148,9 @@ async def find_key(
         return params["key"] if caller.admin else caller.name
     keys = await await_state(state.find_keys(kind, name))
     if len(keys) > 1:
-        listed = ", ".join(f"?key={key}" for key in keys[:KEYS_SHOWN]) + (", ..." if len(keys) > KEYS_SHOWN else "")
-        raise ApiError(
-            "invalid_request", f"{len(keys)} API keys have a {kind} {name!r}: name one ({listed})", param="key"
-        )
+        listed = ", ".join(f"?key={key}" for key in keys[:_KEYS_SHOWN]) + (", ..." if len(keys) > _KEYS_SHOWN else "")
+        words = f"{len(keys)} API keys have a {kind} {name!r}: name one ({listed})"
+        raise ApiError("invalid_request", words, param="key")
     return keys[0] if keys else None
 
 
@@ -168,13 +160,12 @@ def _read_query(kind: type[AnyQuery], params: Mapping[str, str], **own: Any) -> 
     known = {field.name.removesuffix("_s"): field.name for field in fields(kind)}
     for name in params:
         if name not in known:
-            raise ApiError("invalid_request", f"{name}: unknown; known: {', '.join(sorted(known))}", param=name)
+            raise refuse(name, f"unknown; known: {', '.join(sorted(known))}")
     found: dict[str, Any] = {}
     for name, text in params.items():
-        number = _parse_number(name, text) if name in (*NUMBERS, "limit") else None
-        if number is None:
-            found[known[name]] = text
-        else:
+        found[known[name]] = text
+        if name in (*_NUMBERS, "limit"):
+            number = _parse_number(name, text)
             found[known[name]] = number if known[name].endswith("_s") else int(number)
     found["limit"] = max(1, min(LIMIT_MAX, found.get("limit") or LIMIT))
     return kind(**found | own)
@@ -186,7 +177,7 @@ def _parse_number(name: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < 2**53:
-        raise ApiError("invalid_request", f"{name}: a number is needed (got {text[:40]!r})", param=name)
+        raise refuse(name, f"a number is needed (got {text[:40]!r})")
     return number
 
 

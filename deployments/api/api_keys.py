@@ -28,15 +28,15 @@ from reliability.config import Section
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # What every key of `new_key` begins with: clients expect `sk-`, and what looks for leaked keys knows it.
-PREFIX = "sk-mss-"
-KEY_BYTES = 32
-KEY_CHARS_MIN = 24
+_PREFIX = "sk-mss-"
+_KEY_BYTES = 32
+_KEY_CHARS_MIN = 24
 # The characters of a bearer token (RFC 6750), so that neither `,` nor `:` can stand in a key.
-KEY = re.compile(rf"[A-Za-z0-9._~+/=-]{{{KEY_CHARS_MIN},256}}")
-KEYS_MAX = 1000
+KEY = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_KEY_CHARS_MIN},256}}")
+_KEYS_MAX = 1000
 FILE_BYTES_MAX = 1_048_576
 MAKE_ONE = "make one: mlx-stack-serve key NAME"
-FLAGS = ("admin", "local-only")
+_FLAGS = ("admin", "local-only")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class _Entry(Section):
 
 def new_key() -> str:
     """Make a new random key."""
-    return PREFIX + secrets.token_urlsafe(KEY_BYTES)
+    return _PREFIX + secrets.token_urlsafe(_KEY_BYTES)
 
 
 def digest(key: str) -> bytes:
@@ -155,9 +155,9 @@ def _parse_words(entry: str, at: str) -> ApiKey:
         raise ConfigError(f"{at}: the name must have 1 to 64 letters, digits, dots, underscores or dashes")
     _refuse_key_as_name(name, at)
     if not KEY.fullmatch(key):
-        raise ConfigError(f"{at}: the key must have {KEY_CHARS_MIN} to 256 letters, digits or -._~+/=; {MAKE_ONE}")
-    if len(set(flags)) != len(flags) or not set(flags) <= set(FLAGS):
-        raise ConfigError(f"{at}: unknown or repeated flag after the key; allowed here: {', '.join(FLAGS)}")
+        raise ConfigError(f"{at}: the key must have {_KEY_CHARS_MIN} to 256 letters, digits or -._~+/=; {MAKE_ONE}")
+    if len(set(flags)) != len(flags) or not set(flags) <= set(_FLAGS):
+        raise ConfigError(f"{at}: unknown or repeated flag after the key; allowed here: {', '.join(_FLAGS)}")
     return ApiKey(name=name, sha256=digest(key), admin="admin" in flags, allow_cloud="local-only" not in flags, at=at)
 
 
@@ -167,8 +167,8 @@ def _refuse_key_as_name(name: str, at: str) -> None:
 
 
 def _check_keys(keys: Sequence[ApiKey]) -> tuple[ApiKey, ...]:
-    if len(keys) > KEYS_MAX:
-        raise ConfigError(f"{keys[KEYS_MAX].at}: over {KEYS_MAX} keys")
+    if len(keys) > _KEYS_MAX:
+        raise ConfigError(f"{keys[_KEYS_MAX].at}: over {_KEYS_MAX} keys")
     names: dict[str, str] = {}
     digests: dict[bytes, str] = {}
     for key in keys:

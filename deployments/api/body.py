@@ -1,6 +1,6 @@
 """The body of a request: read within its bytes and within its time, and parsed here or in a worker process.
 
-A body has `first_s` seconds, and one more for each `RATE_BYTES` that have come; no `first_s` without a byte. Above
+A body has `first_s` seconds, and one more for each `_RATE_BYTES` that have come; no `first_s` without a byte. Above
 `readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408, which closes
 the connection. The large bodies of one API key hold at most half of the bytes that there are for them. Behind HAProxy,
 what fits into its buffer has come before the Router hears of it.
@@ -26,11 +26,11 @@ from deployments.work.worker_pool import STEPS_INLINE, STEPS_LARGE, JobTooLong, 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
 
-RATE_BYTES = 32_768
+_RATE_BYTES = 32_768
 # A replica holds so many bytes of bodies beyond the first `SMALL_BYTES` of each, and of one API key at most the
-# share `KEY_SHARE` of them, unless that is one body. A small body always finds room.
+# share `_KEY_SHARE` of them, unless that is one body. A small body always finds room.
 HELD_BYTES_MAX, SMALL_BYTES = 128 * 1024 * 1024, 512 * 1024
-KEY_SHARE = 0.5
+_KEY_SHARE = 0.5
 YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
 
 
@@ -44,13 +44,13 @@ class _IncomingBody:
 
     def slowness(self, now_s: float) -> float:
         """Return the seconds for each byte; one that has just begun isn't slow."""
-        return (now_s - self.begun_s) / (self.size + RATE_BYTES)
+        return (now_s - self.begun_s) / (self.size + _RATE_BYTES)
 
     def more(self, size: int, first_s: float, now_s: float) -> None:
         """Count `size` bytes that have come, and move its end on. An end that the crowd has set stays."""
         self.size += size
         if (self.clock.when() or 0.0) > now_s:
-            self.clock.reschedule(min(self.begun_s + first_s + self.size / RATE_BYTES, now_s + first_s))
+            self.clock.reschedule(min(self.begun_s + first_s + self.size / _RATE_BYTES, now_s + first_s))
 
 
 class Bodies:
@@ -86,14 +86,14 @@ class Bodies:
         except TimeoutError:
             words = (
                 f"the body came too slowly: it may take {first_s:g} s (server.body_s) and one more for each "
-                f"{RATE_BYTES} bytes, without a pause; where many come at once, the slowest ends first"
+                f"{_RATE_BYTES} bytes, without a pause; where many come at once, the slowest ends first"
             )
             raise ApiError("request_timeout", words) from None
 
     def _hold(self, key: str, body: _IncomingBody, size: int, ending: ExitStack) -> None:
         if size <= 0:
             return
-        held, key_max = self._held.total(), int(HELD_BYTES_MAX * KEY_SHARE)
+        held, key_max = self._held.total(), int(HELD_BYTES_MAX * _KEY_SHARE)
         if held + size > HELD_BYTES_MAX:
             words = f"large bodies of {held >> 20} MiB are in use, and {HELD_BYTES_MAX >> 20} MiB may be"
             raise ApiError("overloaded", words)

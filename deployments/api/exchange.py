@@ -123,8 +123,8 @@ class EventStream(StreamingResponse):
 
 # A stream says after so much silence how far the prompt is read, where its tier reports that.
 PROGRESS_S = 2.0
-REPLAYED = {"Idempotent-Replayed": "true"}
-SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
+_REPLAYED = {"Idempotent-Replayed": "true"}
+_SEAM = b": continued by tier %s at character %d\n\n"  # a comment: clients pass over it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class Exchange:
                     plan = None if run.current is None else run.current.plan
                     if plan is not None and plan.seam is not None and plan.number != seam:
                         seam = plan.number
-                        yield SEAM % (plan.tier.encode(), plan.seam)
+                        yield _SEAM % (plan.tier.encode(), plan.seam)
                     yield writer.chunks(run.tier or "", batch)
             report = self.report()
             if run.finish is not None:
@@ -241,7 +241,7 @@ class Exchange:
             self.kept.note_sent()
 
     def _own_headers(self) -> dict[str, str]:
-        replayed = REPLAYED if self.kept is not None and self.kept.replays else {}
+        replayed = _REPLAYED if self.kept is not None and self.kept.replays else {}
         return {**self.dialect.id_headers(self.run.request.request_id), **replayed}
 
 

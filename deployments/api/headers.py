@@ -18,17 +18,17 @@ from typing import Any
 
 import orjson
 
-from deployments.errors import ApiError
+from deployments.errors import refuse
 from deployments.listener.listening import is_request_id
 from deployments.work.json_text import write_json
 
 DEADLINE = "X-MLX-Stack-Deadline"
 LOCAL_ONLY = "X-MLX-Stack-Local-Only"
-TRUE = frozenset({"true", "1", "yes"})
-FALSE = frozenset({"false", "0", "no", ""})
+_TRUE = frozenset({"true", "1", "yes"})
+_FALSE = frozenset({"false", "0", "no", ""})
 # A number as a person or a program writes one: `float` takes `inf`, `1_0` and digits without end, too.
 SECONDS = re.compile(r"\+?([0-9]{1,12}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,2})?")
-SECONDS_MAX = 31_536_000  # a year: what is longer is a mistake
+_SECONDS_MAX = 31_536_000  # a year: what is longer is a mistake
 
 
 def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
@@ -38,9 +38,8 @@ def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
     if text is None:
         return most_s
     asked_s = float(text) if SECONDS.fullmatch(text.strip()) else math.nan
-    if not 0 < asked_s <= SECONDS_MAX:
-        words = f"{DEADLINE}: a positive number of seconds is needed, at most {SECONDS_MAX:,}"
-        raise ApiError("invalid_request", words, param=DEADLINE)
+    if not 0 < asked_s <= _SECONDS_MAX:
+        raise refuse(DEADLINE, f"a positive number of seconds is needed, at most {_SECONDS_MAX:,}")
     return min(asked_s, most_s)
 
 
@@ -49,9 +48,9 @@ def is_local_only(headers: Mapping[str, str]) -> bool:
     it is neither true nor false. A typing error must not send a private prompt away."""
     given = [value for name, value in headers.items() if name.lower() == LOCAL_ONLY.lower()]
     said = {text.strip().lower() for value in given for text in value.split(",")}
-    if not said <= TRUE | FALSE:
-        raise ApiError("invalid_request", f"{LOCAL_ONLY}: true or false is needed", param=LOCAL_ONLY)
-    return bool(said & TRUE)
+    if not said <= _TRUE | _FALSE:
+        raise refuse(LOCAL_ONLY, "true or false is needed")
+    return bool(said & _TRUE)
 
 
 def request_id_of(headers: Mapping[str, str]) -> str:
@@ -92,16 +91,11 @@ SESSION_HEADERS = (
     "helicone-session-id",
 )
 RANKS = {name: rank for rank, name in enumerate(SESSION_HEADERS)}
-METADATA = ("thread_id", "conversation_id", "session_id")
+_METADATA = ("thread_id", "conversation_id", "session_id")
 NOTHING = frozenset({"", "undefined", "null", "none", "nil", "nan", "[object object]"})
 # Claude Code names its session at the end of its user, or in an object there.
-IN_USER = re.compile(r"_session_([0-9A-Za-z-]{8,64})$")
-USER_CHARS_MAX = 4_096
-
-
-def read_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
-    """Read the session's name; None where the request has none."""
-    return find_session(headers, body)[0]
+_IN_USER = re.compile(r"_session_([0-9A-Za-z-]{8,64})$")
+_USER_CHARS_MAX = 4_096
 
 
 def find_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[str | None, bool]:
@@ -146,7 +140,7 @@ def _list_carried(body: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
     metadata = metadata if isinstance(metadata, Mapping) else {}
     conversation = body.get("conversation")
     yield conversation.get("id") if isinstance(conversation, Mapping) else conversation, False
-    yield from ((metadata.get(name), False) for name in METADATA)
+    yield from ((metadata.get(name), False) for name in _METADATA)
     yield body.get("prompt_cache_key"), True
     user = metadata.get("user_id")
     named = _read_user(user)
@@ -156,7 +150,7 @@ def _list_carried(body: Mapping[str, Any]) -> Iterator[tuple[Any, bool]]:
 
 def _read_user(user: Any) -> Any:
     """Read the session that Anthropic's `metadata.user_id` names in it, else all of it."""
-    if not isinstance(user, str) or len(user) > USER_CHARS_MAX:
+    if not isinstance(user, str) or len(user) > _USER_CHARS_MAX:
         return user
     if user.startswith("{"):
         try:
@@ -164,7 +158,7 @@ def _read_user(user: Any) -> Any:
         except orjson.JSONDecodeError:
             return user
         return fields.get("session_id") or user if isinstance(fields, dict) else user
-    found = IN_USER.search(user)
+    found = _IN_USER.search(user)
     return user if found is None else found[1]
 
 

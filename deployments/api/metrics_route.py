@@ -1,8 +1,9 @@
 """`GET /metrics` for Prometheus: what was counted on every node, and gauges of this moment.
 
 Prometheus asks here, whichever Router answers, and is told of Ray's endpoints of all nodes; one that doesn't answer
-within `ASK_S` is counted in `mlx_stack_nodes_silent`. With API keys it needs an admin's. Invariants: no label is a name
-that a client chose; no family stands twice; the route answers where the state actor is away.
+within `_ASK_S` is counted in `mlx_stack_nodes_silent`. With API keys it needs an admin's.
+Invariants: no label is a name that a client chose; no family stands twice; the route answers where the state actor is
+away.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from deployments.telemetry import log_error
 from reliability.admission.breaker import Phase
 from reliability.types import TierState
 
-MEDIA = "text/plain; version=0.0.4; charset=utf-8"
-ASK_S = 5.0
-BYTES_MAX = 32 * 1024 * 1024
-OURS = re.compile(r"ray_mlx_stack_\w+")
+_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+_ASK_S = 5.0
+_BYTES_MAX = 32 * 1024 * 1024
+_OURS = re.compile(r"ray_mlx_stack_\w+")
 STATES = (*TierState, "unknown")
-LEVELS = {"unknown": -1, "normal": 0, "warn": 1, "critical": 2}
+_LEVELS = {"unknown": -1, "normal": 0, "warn": 1, "critical": 2}
 Gauge = tuple[str, str, Sequence[tuple[Mapping[str, str], float]]]
 
 
@@ -51,7 +52,7 @@ class MetricsRoute:
         hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
         lines = [*_merge_families(text for text in texts if text), *_write_gauges(now, hour, silent)]
-        return Response("\n".join(lines) + "\n", media_type=MEDIA)
+        return Response("\n".join(lines) + "\n", media_type=_MEDIA)
 
     async def _find_hour(self) -> Mapping[str, Mapping[str, int]]:
         """Find how full the windows are that all sessions share; none where the state actor is away, which a gauge of
@@ -63,7 +64,7 @@ class MetricsRoute:
 
     async def _ask_nodes(self) -> list[str | None]:
         endpoints = await asyncio.to_thread(self._endpoints)
-        async with httpx.AsyncClient(timeout=ASK_S, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=_ASK_S, trust_env=False) as client:
             return await asyncio.gather(*(_ask_node(client, endpoint) for endpoint in endpoints))
 
 
@@ -74,7 +75,7 @@ async def _ask_node(client: httpx.AsyncClient, endpoint: str) -> str | None:
     except httpx.HTTPError as error:
         log_error("metrics_of_a_node", error)
         return None
-    return answer.text[:BYTES_MAX]
+    return answer.text[:_BYTES_MAX]
 
 
 def find_endpoints() -> list[str]:
@@ -97,7 +98,7 @@ def _merge_families(texts: Iterable[str]) -> list[str]:
         for line in text.splitlines():
             if line.startswith("#"):
                 family = line.split(" ", 3)[2] if line.count(" ") >= 2 else ""
-                head = heads.setdefault(family, []) if OURS.fullmatch(family) else None
+                head = heads.setdefault(family, []) if _OURS.fullmatch(family) else None
                 if head is not None and line not in head and len(head) < 2:
                     head.append(line)
             elif family in heads:
@@ -141,7 +142,7 @@ def _list_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]
     yield (
         "memory_level",
         "Memory pressure of a machine: -1 unknown, 0 normal, 1 warn, 2 critical.",
-        [({"node": name}, LEVELS.get(node["level"], -1)) for name, node in nodes.items()],
+        [({"node": name}, _LEVELS.get(node["level"], -1)) for name, node in nodes.items()],
     )
     for name, words in (("leased", "leased by replicas"), ("budget", "that replicas may lease together")):
         values = [({"node": at}, float(node[f"{name}_bytes"] or 0)) for at, node in nodes.items()]

@@ -32,10 +32,10 @@ EXPOSED = (
     "retry-after",
 )
 # A page asks for the headers that it will send; any may come (`Authorization`, the openai client's `x-stainless-*`).
-ASKED_MAX, ASKED_CHARS_MAX = 64, 4096
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-TWICE = "/v1/v1/"
-PREFLIGHT_MAX_AGE_S = 600
+_ASKED_MAX, _ASKED_CHARS_MAX = 64, 4096
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TWICE = "/v1/v1/"
+_PREFLIGHT_MAX_AGE_S = 600
 
 
 class MiddlewareApp(Starlette):
@@ -95,11 +95,11 @@ class MiddlewareApp(Starlette):
         allowed = {
             "access-control-allow-origin": origin,
             "access-control-allow-methods": ", ".join(methods),
-            "access-control-max-age": str(PREFLIGHT_MAX_AGE_S),
+            "access-control-max-age": str(_PREFLIGHT_MAX_AGE_S),
             "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
         }
-        asked = headers.get("access-control-request-headers", "")[:ASKED_CHARS_MAX].split(",")[:ASKED_MAX]
-        if names := [name.strip() for name in asked if TOKEN.fullmatch(name.strip())]:
+        asked = headers.get("access-control-request-headers", "")[:_ASKED_CHARS_MAX].split(",")[:_ASKED_MAX]
+        if names := [name.strip() for name in asked if _TOKEN.fullmatch(name.strip())]:
             allowed["access-control-allow-headers"] = ", ".join(names)
         if headers.get("access-control-request-private-network") == "true":
             allowed["access-control-allow-private-network"] = "true"
@@ -107,9 +107,9 @@ class MiddlewareApp(Starlette):
 
     def _tidy_path(self, scope: MutableMapping[str, Any]) -> None:
         path = find_inner_path(scope)
-        if path.startswith(TWICE):
+        if path.startswith(_TWICE):
             at = scope["path"].rindex(path)
-            scope["path"] = scope["path"][:at] + path[len(TWICE) - len("/v1/") :]
+            scope["path"] = scope["path"][:at] + path[len(_TWICE) - len("/v1/") :]
             path = find_inner_path(scope)
         if path.endswith("/") and any(self._is_route(route, path[:-1]) for route in self.routes):
             scope["path"] = scope["path"][:-1]

@@ -22,11 +22,11 @@ from reliability.types import ChatRequest, TierState, TierStatus
 if TYPE_CHECKING:
     from deployments.graph.handle import HandleTier
 
-OF_STATUS = (
+_OF_STATUS = (
     *("model", "source", "revision", "sha256", "quantization", "adapter"),
     *("batched_as_alone", "warning", "mlx_peak_bytes"),
 )
-ADMINS_ONLY = ("memory", "refused_user_config")
+_ADMINS_ONLY = ("memory", "refused_user_config")
 
 
 def readiness(
@@ -59,7 +59,7 @@ def filter_for(body: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]
     the tiers too, an admin all: memory, the nodes' names and the configuration's mistakes."""
     if caller is None:
         return {"ready": body["ready"]}
-    return {name: value for name, value in body.items() if caller.admin or name not in ADMINS_ONLY}
+    return {name: value for name, value in body.items() if caller.admin or name not in _ADMINS_ONLY}
 
 
 def is_held_off(health: Health | None) -> bool:
@@ -131,18 +131,18 @@ def _make_entry(model_id: str, status: TierStatus, created_s: int, health: Healt
         "reason": known["reason"],
         "context_length": status.context_tokens,
         "versions": dict(status.versions) or None,
-        **{name: getattr(status, name) for name in OF_STATUS},
+        **{name: getattr(status, name) for name in _OF_STATUS},
     }
 
 
-COUNT_S = 10.0
+_COUNT_S = 10.0
 
 
 async def count_prompt(tier: HandleTier, request: ChatRequest) -> dict[str, Any]:
     """Count the prompt, or estimate it. `exact` says which."""
     counted: int | None = None
     try:
-        async with asyncio.timeout(COUNT_S):
+        async with asyncio.timeout(_COUNT_S):
             counted = await tier.count_tokens(request)
     except Exception as error:
         log_error("count_failed", error, tier=tier.name, request_id=request.request_id)

@@ -32,14 +32,14 @@ from reliability.types import ChatRequest
 MESSAGES_MAX = 10_000
 TOOLS_MAX = 512
 STOPS_MAX = 16
-TOP_LOGPROBS_MAX = 20
+_TOP_LOGPROBS_MAX = 20
 MODEL_CHARS_MAX = 256
 # A top_p of 0 asks for the most likely token, as a very small one does; mlx-lm takes 0 for "off", vLLM for a mistake.
-TOP_P_MIN = 1e-6
+_TOP_P_MIN = 1e-6
 # Of objects and lists in one another. Whoever visits, encodes or dumps the body further in has bounds of their own, the
 # nearest at about 250, and would break in the middle of the work.
 DEPTH_MAX = 100
-TOO_LARGE = "the schemas are larger than this server takes"
+_TOO_LARGE = "the schemas are larger than this server takes"
 
 Text = Annotated[str, Field(min_length=1)]
 # A token cap of this size is no cap; larger numbers are refused before they meet C code.
@@ -88,7 +88,7 @@ class ChatBody(Strict):
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
     n: int | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(default=None, ge=0, le=TOP_LOGPROBS_MAX)
+    top_logprobs: int | None = Field(default=None, ge=0, le=_TOP_LOGPROBS_MAX)
     stop: Text | Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
     tool_choice: str | dict[str, Any] | None = None
@@ -99,7 +99,7 @@ class ChatBody(Strict):
 
 
 # What pydantic puts into the path for a choice of a union, beside names such as `constrained-str` or `list[dict]`.
-CHOICES = frozenset({"str", "dict", "list", "int", "float"})
+_CHOICES = frozenset({"str", "dict", "list", "int", "float"})
 # Fields that `ChatRequest` has under its own name, or that end at the HTTP boundary.
 READ_HERE = frozenset(ChatBody.model_fields)
 
@@ -213,7 +213,7 @@ def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
         "stop": (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         "seed": body.seed,
         "temperature": body.temperature,
-        "top_p": None if body.top_p is None else max(body.top_p, TOP_P_MIN),
+        "top_p": None if body.top_p is None else max(body.top_p, _TOP_P_MIN),
         "top_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         "streamed": bool(body.stream),
     }
@@ -282,7 +282,7 @@ def _make_field_error(error: ValidationError) -> ApiError:
 
 def _is_choice(part: str | int) -> bool:
     """Tell whether a part of a path is the name of a union's choice, and no key of the body."""
-    return isinstance(part, str) and not (part.isidentifier() and part.islower() and part not in CHOICES)
+    return isinstance(part, str) and not (part.isidentifier() and part.islower() and part not in _CHOICES)
 
 
 def _check_response_format(body: ChatBody) -> Mapping[str, Any] | None:
@@ -309,7 +309,7 @@ def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> Wante
     except OutOfSteps:
         if not steps.final:
             raise
-        found = BadSchema("", TOO_LARGE)
+        found = BadSchema("", _TOO_LARGE)
     if isinstance(found, BadSchema):
         bad = BadTools("/response_format/json_schema/schema" + found.path, found.message)
         raise _make_tools_error("invalid_request", bad)
@@ -344,7 +344,7 @@ def _read_tools(
     except OutOfSteps:
         if not steps.final:
             raise
-        toolbox = BadTools("/tools", TOO_LARGE)
+        toolbox = BadTools("/tools", _TOO_LARGE)
     if isinstance(toolbox, BadTools):
         places = [str(place) for place, _ in own]
         path = re.sub(r"^/tools/(\d+)", lambda found: f"/tools/{places[int(found[1])]}", toolbox.path)

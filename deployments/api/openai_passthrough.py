@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Unpack
 from pydantic import Field
 
 from deployments.api.dialect import Dialect
-from deployments.api.headers import name_beginning, read_session
+from deployments.api.headers import find_session, name_beginning
 from deployments.api.openai_chat import (
     MODEL_CHARS_MAX,
     STOPS_MAX,
@@ -32,15 +32,15 @@ from deployments.work.json_text import read_json
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Event, Finish, Passed, Prefilled
 
-INPUTS_MAX = 2_048
-BEST_OF_MAX = 20
-TOKENS_DEFAULT = 16  # as OpenAI's
-TOKEN_BYTES = 2  # a token counts as so much text (`reliability.answer.estimate`)
-FINISHED = b'"finish_reason":"'  # a quote in a text would be escaped
+_INPUTS_MAX = 2_048
+_BEST_OF_MAX = 20
+_TOKENS_DEFAULT = 16  # as OpenAI's
+_TOKEN_BYTES = 2  # a token counts as so much text (`reliability.answer.estimate`)
+_FINISHED = b'"finish_reason":"'  # a quote in a text would be escaped
 
 TokenIds = Annotated[list[int], Field(min_length=1)]
-Inputs = Annotated[list[str], Field(min_length=1, max_length=INPUTS_MAX)]
-TokenLists = Annotated[list[TokenIds], Field(min_length=1, max_length=INPUTS_MAX)]
+Inputs = Annotated[list[str], Field(min_length=1, max_length=_INPUTS_MAX)]
+TokenLists = Annotated[list[TokenIds], Field(min_length=1, max_length=_INPUTS_MAX)]
 
 
 class CompletionBody(Strict):
@@ -53,7 +53,7 @@ class CompletionBody(Strict):
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
     n: int | None = None
-    best_of: int | None = Field(default=None, ge=1, le=BEST_OF_MAX)
+    best_of: int | None = Field(default=None, ge=1, le=_BEST_OF_MAX)
     echo: bool | None = None
     logprobs: int | None = Field(default=None, ge=0)
     stop: Text | Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
@@ -79,9 +79,9 @@ def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Pa
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     answers = body.best_of or 1
-    asked = TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
+    asked = _TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
     most = min(asked, terms["tokens_max"] // answers) * answers
-    return _build_call("/completions", body.model, fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
+    return _build_call("/completions", fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
 
 
 def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
@@ -90,7 +90,7 @@ def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Par
     fields = parse_object(raw)
     body = read_body(EmbeddingBody, fields)
     fields.pop("stream", None)
-    return _build_call("/embeddings", body.model, fields, headers, _read_input(body.input), 0, len(raw), terms)
+    return _build_call("/embeddings", fields, headers, _read_input(body.input), 0, len(raw), terms)
 
 
 def _read_prompt(prompt: Any) -> str:
@@ -110,13 +110,12 @@ def _read_input(given: Any) -> str:
     texts: list[str] = []
     for each in given:
         ids = len(each) if isinstance(each, list) else 1
-        texts.append(each if isinstance(each, str) else "0" * TOKEN_BYTES * ids)
+        texts.append(each if isinstance(each, str) else "0" * _TOKEN_BYTES * ids)
     return "".join(texts)
 
 
 def _build_call(
     route: str,
-    model: str,
     fields: dict[str, Any],
     headers: Mapping[str, str],
     text: str,
@@ -125,8 +124,9 @@ def _build_call(
     terms: ParseTerms,
 ) -> ChatCall:
     given = fields["prompt"] if route == "/completions" else fields["input"]
+    session, _ = find_session(headers, fields)
     request = ChatRequest(
-        session_id=read_session(headers, fields) or name_beginning(headers, ({"role": "user", "content": given},)),
+        session_id=session or name_beginning(headers, ({"role": "user", "content": given},)),
         messages=({"role": "user", "content": text},),
         max_tokens=max_tokens,
         route=route,
@@ -135,9 +135,8 @@ def _build_call(
         timeout_s=terms["timeout_s"],
         body_bytes=body_bytes,
     )
-    return ChatCall(
-        model=model, stream=bool(fields.get("stream")), request=request, toolbox=ToolBox(), trail=None, wanted=None
-    )
+    model, stream = fields.get("model", "auto"), bool(fields.get("stream"))
+    return ChatCall(model=model, stream=stream, request=request, toolbox=ToolBox(), trail=None, wanted=None)
 
 
 @dataclass(slots=True)
@@ -168,7 +167,7 @@ class _PassedWriter:
         for event in events:
             if not isinstance(event, Passed):
                 continue
-            if self.held or FINISHED in event.data:
+            if self.held or _FINISHED in event.data:
                 self.held.append(event.data)
             else:
                 out += _frame(event.data)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from deployments.api.dialect import Dialect
-from deployments.api.openai_chat import ChatCall, parse_chat
+from deployments.api.openai_chat import parse_chat
 from deployments.errors import ApiError
 from deployments.reports.report import prefill_json, usage_json, write_prefill
 from deployments.work.json_text import write_json
@@ -35,7 +35,7 @@ from reliability.types import (
 KEEP_ALIVE = b": keep-alive\n\n"
 COMMENTS_PER_EVENT = 6
 DONE = b"data: [DONE]\n\n"
-FIELDS: dict[type[Event], str] = {Text: "content", Reasoning: "reasoning_content", Refusal: "refusal"}
+_FIELDS: dict[type[Event], str] = {Text: "content", Reasoning: "reasoning_content", Refusal: "refusal"}
 
 
 def sse(value: Any) -> bytes:
@@ -43,16 +43,12 @@ def sse(value: Any) -> bytes:
     return b"data: " + write_json(value) + b"\n\n"
 
 
-@dataclass(slots=True, kw_only=True)
-class _AnswerCollector:
-    """Collects the events of an answer that isn't streamed."""
+@dataclass(kw_only=True)
+class CollectedAnswer:
+    """The events of an answer that isn't streamed, collected. `said`: its texts and refusals, in their order."""
 
-    answer_id: str
-    created_s: int
-    legacy_functions: bool
-    texts: list[str] = field(default_factory=list)
+    said: list[Text | Refusal] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)
     tokens: list[TokenLogprob] = field(default_factory=list)
 
@@ -60,16 +56,40 @@ class _AnswerCollector:
         """Add a batch of events."""
         for event in events:
             match event:
-                case Text(text=text):
-                    self.texts.append(text)
+                case Text() | Refusal():
+                    self.said.append(event)
                 case Reasoning(text=text):
                     self.reasoning.append(text)
-                case Refusal(text=text):
-                    self.refusals.append(text)
                 case CallDelta():
                     add_call(self.calls, event)
                 case Logprobs(tokens=tokens):
                     self.tokens += tokens
+
+    def list_calls(self) -> list[dict[str, Any]]:
+        """List its calls, in the form of a chat completion's."""
+        return [self.calls[index] for index in sorted(self.calls)]
+
+
+@dataclass(kw_only=True)
+class _ChatAnswer:
+    """What a chat completion and the chunks of one have in common."""
+
+    wanted: Any
+    answer_id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
+    created_s: int = field(default_factory=lambda: int(time.time()))
+
+    def _make_body(self, kind: str, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"id": self.answer_id, "object": kind, "created": self.created_s, "model": model, "choices": choices}
+
+    def _choose_finish_reason(self, finish: Finish) -> str:
+        if self.wanted.legacy_functions and finish.reason is FinishReason.TOOL_CALLS:
+            return "function_call"
+        return finish.reason.value
+
+
+@dataclass(kw_only=True)
+class _AnswerCollector(_ChatAnswer, CollectedAnswer):
+    """Writes an answer that isn't streamed."""
 
     def body(self, model: str, finish: Finish) -> bytes:
         """Write the complete chat completion."""
@@ -77,27 +97,20 @@ class _AnswerCollector:
             "index": 0,
             "message": self._make_message(),
             "logprobs": _render_logprobs(self.tokens),
-            "finish_reason": _choose_finish_reason(finish, legacy=self.legacy_functions),
+            "finish_reason": self._choose_finish_reason(finish),
         }
-        return orjson.dumps(
-            {
-                "id": self.answer_id,
-                "object": "chat.completion",
-                "created": self.created_s,
-                "model": model,
-                "choices": [choice],
-                "usage": usage_json(finish.usage or Usage(exact=False)),
-            }
-        )
+        usage = usage_json(finish.usage or Usage(exact=False))
+        return orjson.dumps(self._make_body("chat.completion", model, [choice]) | {"usage": usage})
 
     def _make_message(self) -> dict[str, Any]:
-        text, refusal = "".join(self.texts), "".join(self.refusals) or None
+        text = "".join(each.text for each in self.said if isinstance(each, Text))
+        refusal = "".join(each.text for each in self.said if isinstance(each, Refusal)) or None
         content = text or (None if self.calls or refusal else "")
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
         if self.reasoning:
             message["reasoning_content"] = "".join(self.reasoning)
-        calls = [self.calls[index] for index in sorted(self.calls)]
-        if calls and self.legacy_functions:
+        calls = self.list_calls()
+        if calls and self.wanted.legacy_functions:
             message["function_call"] = calls[0]["function"]
         elif calls:
             message["tool_calls"] = calls
@@ -130,20 +143,10 @@ def _render_token(raw: bytes, logprob: float) -> dict[str, Any]:
     return {"token": raw.decode(errors="replace"), "logprob": logprob, "bytes": list(raw)}
 
 
-def _choose_finish_reason(finish: Finish, *, legacy: bool) -> str:
-    if legacy and finish.reason is FinishReason.TOOL_CALLS:
-        return "function_call"
-    return finish.reason.value
-
-
-@dataclass(slots=True, kw_only=True)
-class _ChunkWriter:
+@dataclass(kw_only=True)
+class _ChunkWriter(_ChatAnswer):
     """Writes the chunks of a stream. The first chunk names the role, as OpenAI's does."""
 
-    answer_id: str
-    created_s: int
-    legacy_functions: bool
-    include_usage: bool = False
     role_sent: bool = False
     silences: int = 0
 
@@ -153,11 +156,11 @@ class _ChunkWriter:
         batch = list(events)
         logprobs = _render_logprobs([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
         out: list[bytes] = []
-        for delta in _merge_deltas(batch, legacy=self.legacy_functions):
-            out.append(self._make_chunk(model, delta, logprobs if "content" in delta else None))
+        for delta in _merge_deltas(batch, legacy=self.wanted.legacy_functions):
+            out.append(sse(self._make_chunk(model, delta, logprobs if "content" in delta else None)))
             logprobs = None if "content" in delta else logprobs
         if logprobs is not None:
-            out.append(self._make_chunk(model, {"content": ""}, logprobs))
+            out.append(sse(self._make_chunk(model, {"content": ""}, logprobs)))
         return b"".join(out)
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
@@ -165,7 +168,7 @@ class _ChunkWriter:
         if prefill is not None:
             return f": {write_prefill(prefill_json(prefill))}\n\n".encode()
         self.silences += 1
-        return KEEP_ALIVE if self.silences % COMMENTS_PER_EVENT else self._make_chunk(model, {"content": ""}, None)
+        return KEEP_ALIVE if self.silences % COMMENTS_PER_EVENT else sse(self._make_chunk(model, {"content": ""}))
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
         """Write the error's object as a frame; no `[DONE]` follows it."""
@@ -173,29 +176,19 @@ class _ChunkWriter:
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write the finish reason, the usage where it was asked for, the report on the last of them, and `[DONE]`."""
-        reason = _choose_finish_reason(finish, legacy=self.legacy_functions)
-        end = self._make_body(
-            model, [{"index": 0, "delta": self._add_role({}), "logprobs": None, "finish_reason": reason}]
-        )
-        if not self.include_usage:
+        end = self._make_chunk(model, {}, reason=self._choose_finish_reason(finish))
+        if not self.wanted.include_usage:
             return sse(end | {"mlx_stack": report}) + DONE
-        usage = self._make_body(model, [])
-        usage["usage"] = usage_json(finish.usage or Usage(exact=False))
-        return sse(end) + sse(usage | {"mlx_stack": report}) + DONE
+        usage = self._make_body("chat.completion.chunk", model, [])
+        usage |= {"usage": usage_json(finish.usage or Usage(exact=False)), "mlx_stack": report}
+        return sse(end) + sse(usage) + DONE
 
-    def _make_chunk(self, model: str, delta: dict[str, Any], logprobs: dict[str, Any] | None) -> bytes:
-        choice = {"index": 0, "delta": self._add_role(delta), "logprobs": logprobs, "finish_reason": None}
-        return sse(self._make_body(model, [choice]))
-
-    def _make_body(self, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        body = {
-            "id": self.answer_id,
-            "object": "chat.completion.chunk",
-            "created": self.created_s,
-            "model": model,
-            "choices": choices,
-        }
-        return body | {"usage": None} if self.include_usage else body
+    def _make_chunk(
+        self, model: str, delta: dict[str, Any], logprobs: Any = None, reason: str | None = None
+    ) -> dict[str, Any]:
+        choice = {"index": 0, "delta": self._add_role(delta), "logprobs": logprobs, "finish_reason": reason}
+        chunk = self._make_body("chat.completion.chunk", model, [choice])
+        return chunk | {"usage": None} if self.wanted.include_usage else chunk
 
     def _add_role(self, delta: dict[str, Any]) -> dict[str, Any]:
         if self.role_sent:
@@ -209,7 +202,7 @@ def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str
     for event in events:
         if isinstance(event, Logprobs):
             continue  # they stand beside a delta, not in one
-        kind = FIELDS.get(type(event), "")
+        kind = _FIELDS.get(type(event), "")
         if kind != key and pending:
             yield {key: pending}
             pending = ""
@@ -234,15 +227,10 @@ def _render_call_delta(event: CallDelta, *, legacy: bool) -> dict[str, Any]:
     return {"tool_calls": [call]}
 
 
-def _begin_answer(call: ChatCall) -> dict[str, Any]:
-    answer_id = f"chatcmpl-{uuid.uuid4().hex}"
-    return {"answer_id": answer_id, "created_s": int(time.time()), "legacy_functions": call.wanted.legacy_functions}
-
-
 CHAT = Dialect(
     name="chat",
     parse=parse_chat,
-    collector=lambda call, _: _AnswerCollector(**_begin_answer(call)),
-    writer=lambda call, _: _ChunkWriter(**_begin_answer(call), include_usage=call.wanted.include_usage),
+    collector=lambda call, _: _AnswerCollector(wanted=call.wanted),
+    writer=lambda call, _: _ChunkWriter(wanted=call.wanted),
     error_body=lambda error, _: error.body(),
 )

@@ -1,7 +1,7 @@
 """The server at this moment, as JSON: what the control room shows and `GET /v1/reliability/live` answers.
 
-It is made when it is asked for, once within `FRESH_S` for all; `share_on` shows the other Routers what this one runs
-only while somebody looks. `tokens_s` is what a tier wrote over the last `RATE_S`, `cached_share` how much of its
+It is made when it is asked for, once within `_FRESH_S` for all; `share_on` shows the other Routers what this one runs
+only while somebody looks. `tokens_s` is what a tier wrote over the last `_RATE_S`, `cached_share` how much of its
 prompts the cache gave in the last hour. Invariants: no word of a conversation; each list has a bound.
 """
 
@@ -22,39 +22,17 @@ from deployments.state.history import RequestQuery, TimeSpan
 from deployments.state.link import StateUnavailable
 from deployments.state.records import Health
 from reliability.admission.breaker import Phase
-from reliability.types import TierStatus
 
-FRESH_S = 0.2
+_FRESH_S = 0.2
 SHARE_S = 0.5
-RATE_S = 10.0
-HOUR_S = 3600.0
-HOUR_EVERY_S = 5.0
-DAY_S = 86_400.0
-DAY_EVERY_S = 5.0
+_RATE_S = 10.0
+_HOUR_S = 3600.0
+_HOUR_EVERY_S = 5.0
+_DAY_S = 86_400.0
+_DAY_EVERY_S = 5.0
 FINISHED_MAX = 20
-RUNNING_MAX = 256
-CLOSED = Health(phase=Phase.CLOSED, isolated=False)
-
-
-def describe_tier(
-    name: str, status: TierStatus | None, health: Health | None, context_tokens: int | None
-) -> dict[str, Any]:
-    """Describe a tier: its own status, and its breaker."""
-    health = health or CLOSED
-    return {
-        "name": name,
-        "kind": status.kind if status else None,
-        "state": status.state.value if status else "unknown",
-        "reason": (status.reason or None) if status else None,
-        "degraded": health.degraded,
-        "breaker": health.phase.value,
-        "isolated": health.isolated,
-        "opens_in_s": round(health.until_s, 3) or None,
-        "context_length": context_tokens,
-        "model": status.model if status else None,
-        "source": status.source if status else None,
-        "revision": status.revision if status else None,
-    }
+_RUNNING_MAX = 256
+_CLOSED = Health(phase=Phase.CLOSED, isolated=False)
 
 
 def _sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +91,7 @@ class Overview:
         """Return the server at this moment. Where the state actor is away, what it knows is missing, and `state_actor`
         says so."""
         async with self._turn:
-            if time.monotonic() - self._taken_s >= FRESH_S:
+            if time.monotonic() - self._taken_s >= _FRESH_S:
                 self._taken = await self._make()
                 self._taken_s = time.monotonic()
             return self._taken
@@ -124,16 +102,34 @@ class Overview:
 
     async def take_day(self) -> dict[str, Any]:
         """Return the sums of the last day; where the state actor is away, the last that are known."""
-        if time.monotonic() - self._day_s >= DAY_EVERY_S:
+        if time.monotonic() - self._day_s >= _DAY_EVERY_S:
             with suppress(StateUnavailable):
                 now_s = time.time()
-                self._day = _sum_up(await self.state.summarize(TimeSpan(since_s=now_s - DAY_S, until_s=now_s + 1)))
+                self._day = _sum_up(await self.state.summarize(TimeSpan(since_s=now_s - _DAY_S, until_s=now_s + 1)))
                 self._day_s = time.monotonic()
         return self._day
 
+    def describe_tier(self, name: str) -> dict[str, Any]:
+        """Describe a tier: its own status, and its breaker."""
+        status, health = self.watch.known.get(name), self.state.health.get(name) or _CLOSED
+        return {
+            "name": name,
+            "kind": status.kind if status else None,
+            "state": status.state.value if status else "unknown",
+            "reason": (status.reason or None) if status else None,
+            "degraded": health.degraded,
+            "breaker": health.phase.value,
+            "isolated": health.isolated,
+            "opens_in_s": round(health.until_s, 3) or None,
+            "context_length": self.watch.context_tokens.get(name),
+            "model": status.model if status else None,
+            "source": status.source if status else None,
+            "revision": status.revision if status else None,
+        }
+
     async def _make(self) -> dict[str, Any]:
         others, up = await self._ask_state()
-        running = sorted([*self._list_running(), *others], key=lambda row: row["at"])[:RUNNING_MAX]
+        running = sorted([*self._list_running(), *others], key=lambda row: row["at"])[:_RUNNING_MAX]
         rates = self._count_rates(running)
         memory = None if self.memory is None else self.memory.summary()
         places = {name: at for at, name in enumerate(self.config().reliability.escalation.chain)}
@@ -158,8 +154,8 @@ class Overview:
                     self._ended[attempt["tier"]] += (attempt["usage"] or {}).get("completion_tokens", 0)
             self._finished.extendleft(reversed(ended))
             self._newest = seen["newest"]
-            if time.monotonic() - self._hour_s >= HOUR_EVERY_S:
-                hour = await self.state.summarize(TimeSpan(since_s=time.time() - HOUR_S, until_s=time.time() + 1))
+            if time.monotonic() - self._hour_s >= _HOUR_EVERY_S:
+                hour = await self.state.summarize(TimeSpan(since_s=time.time() - _HOUR_S, until_s=time.time() + 1))
                 self._hour = {row["tier"]: row for row in hour["tiers"]}
                 self._hour_s = time.monotonic()
         except StateUnavailable:
@@ -170,7 +166,7 @@ class Overview:
         now_s, tokens = time.monotonic(), Counter(self._ended)
         for row in running:
             tokens[row["tier"] or ""] += row["tokens"]
-        while self._written and now_s - self._written[0][0] > RATE_S:
+        while self._written and now_s - self._written[0][0] > _RATE_S:
             self._written.popleft()
         self._written.append((now_s, tokens))
         first_s, before = self._written[0]
@@ -189,8 +185,7 @@ class Overview:
         hour = self._hour.get(name, {})
         prompts = hour.get("prompt_tokens") or 0
         status = self.watch.known.get(name)
-        described = describe_tier(name, status, self.state.health.get(name), self.watch.context_tokens.get(name))
-        return described | {
+        return self.describe_tier(name) | {
             "warning": status.warning if status else None,
             "download_bytes": status.download_bytes if status else None,
             "place": places.get(name),

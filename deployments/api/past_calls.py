@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Message = dict[str, Any]
-RESULT = frozenset({"tool", "function"})
+_RESULT = frozenset({"tool", "function"})
 Open = list[tuple[str, str, str]]  # of each call that has no result: the id that the client gave it, its id, its name
 
 
@@ -23,7 +23,7 @@ def name_past_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     waiting: Open = []
     for at, message in enumerate(messages):
         named = message
-        if message.get("role") in RESULT:
+        if message.get("role") in _RESULT:
             named = _name_result(message, waiting)
         elif message.get("role") == "assistant":
             named, waiting = _name_calls(message, at)
@@ -33,7 +33,7 @@ def name_past_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def _is_loose(message: Message) -> bool:
     """Return whether something in it can't be told by its id."""
-    if message.get("role") in RESULT:
+    if message.get("role") in _RESULT:
         return message["role"] == "function" or not message.get("tool_call_id")
     calls = message.get("tool_calls")
     if calls and len(set(_list_ids(message))) < len(calls):

@@ -17,10 +17,7 @@ from deployments.telemetry import log_error
 from deployments.work.json_text import write_json
 
 # What a client asks for whose base URL has one `/v1` too few.
-BASE_HINTS = dict.fromkeys(
-    ("/chat/completions", "/responses", "/completions", "/embeddings", "/messages", "/models"),
-    "the base URL of an OpenAI client ends in /v1",
-)
+_WITHOUT_V1 = ("/chat/completions", "/responses", "/completions", "/embeddings", "/messages", "/models")
 
 
 def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -69,12 +66,9 @@ def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
             spoken = next((d for d in dialects.values() if d.sign and d.sign in request.headers), None)
         return error_response(error, spoken=spoken, request_id=request_id_of(request.headers))
 
-    async def handle_api_error(request: Request, error: Exception) -> Response:
-        if not isinstance(error, ApiError):
-            raise error
-        return answer(request, error)
-
-    async def handle_http_error(request: Request, error: Exception) -> Response:
+    async def handle(request: Request, error: Exception) -> Response:
+        if isinstance(error, ApiError):
+            return answer(request, error)
         response = answer(request, _read_http_error(request, error))
         if response.status_code == 405:
             response.headers["allow"] = ", ".join(find_methods(request.app.routes, find_inner_path(request.scope)))
@@ -84,14 +78,14 @@ def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
         log_error("bug", error, request_id=request_id_of(request.headers))
         return answer(request, ApiError("internal_error", "an error inside the server"))
 
-    return {ApiError: handle_api_error, HTTPException: handle_http_error, Exception: handle_bug}
+    return {ApiError: handle, HTTPException: handle, Exception: handle_bug}
 
 
 def _read_http_error(request: Request, error: Exception) -> ApiError:
     status = getattr(error, "status_code", 500)
     if status == 404:
-        path = find_inner_path(request.scope)
-        hint = next((f"; {words}" for start, words in BASE_HINTS.items() if path.startswith(start)), "")
+        lacks_v1 = find_inner_path(request.scope).startswith(_WITHOUT_V1)
+        hint = "; the base URL of an OpenAI client ends in /v1" if lacks_v1 else ""
         return ApiError("not_found", f"there is no route {request.url.path}{hint}")
     if status == 405:
         methods = ", ".join(find_methods(request.app.routes, find_inner_path(request.scope)))

@@ -14,7 +14,7 @@ from typing import Any
 from reliability.thinking import least
 
 EFFORT_TOKENS: Mapping[str, int] = MappingProxyType({"minimal": 512, "low": 2048, "medium": 8192, "high": 24576})
-EFFORT_NONE = "none"
+_EFFORT_NONE = "none"
 TOKENS_MAX = 100_000_000
 
 
@@ -42,7 +42,7 @@ def read_thinking_wish(fields: Mapping[str, Any]) -> ThinkingWish:
 def build_thinking_wish(efforts: Sequence[Any], numbers: Sequence[Any], *, off: bool = False) -> ThinkingWish:
     """Build it from levels of effort and numbers of tokens; None among them says nothing."""
     given = [number for number in numbers if type(number) is int and 0 <= number <= TOKENS_MAX]
-    if off or EFFORT_NONE in efforts or 0 in given:
+    if off or _EFFORT_NONE in efforts or 0 in given:
         return ThinkingWish(asked=False)
     levels = [EFFORT_TOKENS[effort] for effort in efforts if isinstance(effort, str) and effort in EFFORT_TOKENS]
     return ThinkingWish(tokens_max=least(*given, *levels))

@@ -27,21 +27,21 @@ from reliability.answer.estimate import (
 from reliability.faults import TRAITS, Ran
 from reliability.types import WRITTEN, CallDelta, Counted, Event, Failed, Finish, Passed, Usage
 
-CALL_BYTES = 64  # a tool call's name and the markers around it
-NOTHING_SPENT = Usage()
+_CALL_BYTES = 64  # a tool call's name and the markers around it
+_NOTHING_SPENT = Usage()
 # A prompt that was estimated at so much more or less than is counted now is reported at once, not
 # with the first text.
-PROMPT_ERROR_TOKENS = 2 * PROGRESS_TOKENS
+_PROMPT_ERROR_TOKENS = 2 * PROGRESS_TOKENS
 # What an answer of so many tokens can't be longer than: SmolLM2's tokenizer has 10 bytes a token in formal English, 11
 # in deeply indented code, and an answer of a few tokens may be a few long words. A prompt may hold lines of blanks.
 TOKEN_BYTES_MOST, OVERRUN_BYTES = 16, 256
-PROMPT_TOKEN_BYTES_MOST, PROMPT_FREE_BYTES = 64, 4_096
+_PROMPT_TOKEN_BYTES_MOST, _PROMPT_FREE_BYTES = 64, 4_096
 # What an upstream reads beside the request: the instructions for tools are some hundred tokens at the known providers,
 # hidden system prompts and pages of a search some thousand.
 HIDDEN_TOKENS_MAX = 8_192
 # Beyond `max_tokens`: the longest thinking that providers who count so allow by default.
 REASONING_TOKENS_MAX = 65_536
-ENDS_TOKENS_MAX = 64  # delimiters around an answer and its calls, which no text shows
+_ENDS_TOKENS_MAX = 64  # delimiters around an answer and its calls, which no text shows
 # The longest answer that is read at all, whatever cap a request or the configuration names: a quarter of a million
 # tokens, more than any model writes.
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -112,8 +112,8 @@ class Accounting:
         if reported is None and self.counted is not None and self.counted.exact:
             reported = self.counted
         if reported is None:
-            return (NOTHING_SPENT if self._cost_nothing(end, accepted) else self._estimate), None
-        if self.trusted or (isinstance(end, Failed) and reported == NOTHING_SPENT):
+            return (_NOTHING_SPENT if self._cost_nothing(end, accepted) else self._estimate), None
+        if self.trusted or (isinstance(end, Failed) and reported == _NOTHING_SPENT):
             return reported, None
         usage, lie = self._verify_usage(reported)
         return usage, reported if lie else None
@@ -141,7 +141,7 @@ class Accounting:
         size = self.prompt_bytes
         if tokens <= 0:
             return size <= 0, False
-        if tokens < (size - PROMPT_FREE_BYTES) // PROMPT_TOKEN_BYTES_MOST:
+        if tokens < (size - _PROMPT_FREE_BYTES) // _PROMPT_TOKEN_BYTES_MOST:
             return False, True
         holds = tokens <= size + HIDDEN_TOKENS_MAX or tokens <= self.prompt_most() + HIDDEN_TOKENS_MAX
         return holds, not holds
@@ -150,7 +150,7 @@ class Accounting:
         tokens, written = reported.completion_tokens, self.written_bytes
         if tokens <= 0:
             return written <= 0, False
-        most = max(self.output_cap, written) + ENDS_TOKENS_MAX
+        most = max(self.output_cap, written) + _ENDS_TOKENS_MAX
         most += REASONING_TOKENS_MAX if reported.reasoning_tokens > 0 else 0
         holds = (written - OVERRUN_BYTES) // TOKEN_BYTES_MOST <= tokens <= most
         return holds, not holds
@@ -165,7 +165,7 @@ class Accounting:
         """Whether the tier has counted the prompt, and the estimate that was reserved is far from it."""
         if self.counted is None or not self.counted.exact:
             return False
-        return abs(self.counted.prompt_tokens - tokens_max(self.prompt_bytes)) > PROMPT_ERROR_TOKENS
+        return abs(self.counted.prompt_tokens - tokens_max(self.prompt_bytes)) > _PROMPT_ERROR_TOKENS
 
     @property
     def _near(self) -> int:
@@ -182,7 +182,7 @@ def _count_bytes(event: Event) -> int:
     if isinstance(event, WRITTEN):
         return text_bytes(event.text)
     if isinstance(event, CallDelta):
-        return text_bytes(event.arguments) + (CALL_BYTES if event.name else 0)
+        return text_bytes(event.arguments) + (_CALL_BYTES if event.name else 0)
     return event.text_bytes if isinstance(event, Passed) else 0
 
 

@@ -24,7 +24,7 @@ from reliability.answer.thoughts import pass_on
 from reliability.attempt import UNMEASURED, Attempt
 from reliability.confidence import TEXT_CHARS_MAX, Gauge
 from reliability.faults import TRAITS, Ran
-from reliability.loops import Kind, Loop
+from reliability.loops import Kind
 from reliability.prefix import LostPrefix
 from reliability.tools.turns import RESULT_ALONE
 from reliability.types import (
@@ -50,8 +50,8 @@ Question = Callable[[], Judged]
 # Looking at what a model wrote takes so many times as long as reading what a client sent; where it may have to be
 # looked at again, to settle whether it is a call, even more.
 WEIGHT = 4
-OPEN_WEIGHT = 16
-HEAD_CHARS = 64
+_OPEN_WEIGHT = 16
+_HEAD_CHARS = 64
 # Before a replica has taken the request: nothing is known of its queue.
 NOT_TAKEN = Prefilled(tokens=0, of_tokens=0, left_s=0.0, waits_behind=0)
 
@@ -99,11 +99,6 @@ class AttemptState:
             self.scan.continue_text(begun)
             left = compute_bytes_max(plan.answer_cap or spending.output_cap) - len(begun.encode("utf-8", "replace"))
             self.bytes_max = min(self.bytes_max, max(0, left))
-
-    @property
-    def loop(self) -> Loop | None:
-        """The loop in which the answer was stopped."""
-        return self.scan.loop
 
     @property
     def prefilling(self) -> Prefilled | None:
@@ -158,7 +153,7 @@ class AttemptState:
 
     def size_with(self, batch: Sequence[Event]) -> int:
         """Estimate how many characters are looked at when this batch is taken: its own, and what the gate holds."""
-        return OPEN_WEIGHT * self.delivery.gate.open_chars + WEIGHT * sum(map(count_chars, batch))
+        return _OPEN_WEIGHT * self.delivery.gate.open_chars + WEIGHT * sum(map(count_chars, batch))
 
     @property
     def size(self) -> int:
@@ -190,8 +185,8 @@ class AttemptState:
         if self.ttft_ns is None:
             self.ttft_ns = now_ns - self.plan.started_ns
         self.spending.write(event)
-        if len(self.head) < HEAD_CHARS and isinstance(event, Text):
-            self.head += event.text[:HEAD_CHARS]
+        if len(self.head) < _HEAD_CHARS and isinstance(event, Text):
+            self.head += event.text[:_HEAD_CHARS]
             if self.plan.expected.toolbox.tools and not self.plan.begun and RESULT_ALONE.match(self.head):
                 self.end = Finish(reason=FinishReason.STOP)  # behind a result that it gives itself all is made up
         if isinstance(event, CallDelta):
@@ -370,7 +365,7 @@ def record_end(
 
 
 def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
-    judged, loop, who = state.judged, state.loop, f"tier {state.plan.tier}"
+    judged, loop, who = state.judged, state.scan.loop, f"tier {state.plan.tier}"
     if judged is not None and state.plan.expected.find_loads(judged) is not None:
         return None, f"{who} asked for the definitions of tools"
     # Stopped inside of a call that it wrote as text: then it is no text that can be cut.

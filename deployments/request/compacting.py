@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from deployments.request.drive import drive
+from deployments.request.drive import drive, drive_whole
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import NOTHING_YET, Run
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes
@@ -21,8 +21,8 @@ from reliability.context_edits import Compaction, complete_summary, replace_hist
 from reliability.escalation.refusals import figure
 from reliability.types import Event, Finish, FinishReason, Hold, RefuseCode, Text
 
-CONTEXT_SHARE = 0.75
-SUMMARY_TOKENS = 4096
+_CONTEXT_SHARE = 0.75
+_SUMMARY_TOKENS = 4096
 
 
 async def drive_compacted(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
@@ -55,7 +55,7 @@ def _is_due(run: Run, compaction: Compaction, ports: Ports) -> bool:
     contexts = [ports.context_tokens.get(tier) for tier in open_tiers]
     known = [context for context in contexts if context is not None]
     if known and len(known) == len(contexts):
-        limit = min(limit, int(max(known) * CONTEXT_SHARE) * BYTES_PER_TOKEN_USUAL)
+        limit = min(limit, int(max(known) * _CONTEXT_SHARE) * BYTES_PER_TOKEN_USUAL)
     # Where the tools and the system's words fill the prompt, a summary makes no room.
     talk = [message for message in run.request.messages if message.get("role") not in ("system", "developer")]
     answered = any(message.get("role") == "assistant" for message in talk)
@@ -70,7 +70,7 @@ async def _summarize(run: Run, compaction: Compaction, ports: Ports) -> None:
         request,
         messages=(*request.messages, order),
         added=request.added + 1,
-        max_tokens=max(request.max_tokens, SUMMARY_TOKENS),
+        max_tokens=max(request.max_tokens, _SUMMARY_TOKENS),
         tool_choice="none" if request.tools else None,
         parallel_tool_calls=None,
         response_format=None,
@@ -80,11 +80,8 @@ async def _summarize(run: Run, compaction: Compaction, ports: Ports) -> None:
     run.prompt_bytes = prompt_bytes(run.request.messages, request.tools)
     run.hold, run.limits = Hold.ALL, replace(run.limits, shorten=True)
     run.expected = replace(run.expected, tool_choice="none", form=None, forced=None)
-    written: list[str] = []
-    async with aclosing(drive(run, ports)) as events:
-        async for batch in events:
-            written += [event.text for event in batch if isinstance(event, Text)]
-    finish, text = run.finish, "".join(written).strip()
+    events = await drive_whole(run, ports)
+    finish, text = run.finish, "".join(event.text for event in events if isinstance(event, Text)).strip()
     run.request, (run.expected, run.hold, run.limits, run.prompt_bytes) = request, kept
     run.passed_over, run.whole, run.shortened, run.shortenings = len(run.attempts), (), 0, 0
     run.finish, run.refusal, run.judged, run.loop, run.loader, run.loaded = None, None, None, None, None, ()

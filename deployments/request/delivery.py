@@ -101,7 +101,7 @@ class Delivery:
         return replace(judged, events=tuple(events))
 
 
-REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversation are compared by
+_REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversation are compared by
 _WHOLE = "the answer repeats itself ({times} times or more), and its tier ended it by itself: it is delivered whole"
 
 
@@ -157,7 +157,7 @@ class AnswerScan:
             self.text, self.loop = self._step(self.text, event.text)
         elif isinstance(event, Reasoning):
             self.reasoning, self.loop = self._step(self.reasoning, event.text)
-            self.reasoned = (self.reasoned + event.text)[:REASONED_CHARS]
+            self.reasoned = (self.reasoned + event.text)[:_REASONED_CHARS]
         elif isinstance(event, CallDelta):
             self.calls, self.loop = step_calls(self.calls, event.index, event.name or "", event.arguments)
 

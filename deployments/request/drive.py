@@ -37,20 +37,26 @@ from reliability.escalation.refusals import duration, figure, record_rejection, 
 from reliability.loops import keep_continued, truncate
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
-SETTLE_GRACE_NS = 10 * NS_PER_S
+_SETTLE_GRACE_NS = 10 * NS_PER_S
 # Without an answer of the admission within so many seconds a local tier is called, and one in the cloud is not.
-ADMIT_S, CLOUD_ADMIT_S = 2.0, 10.0
-CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
-WORDS_TOOLS_MAX = 8
-BYTES_A_TOKEN = (4, 2)
-ANSWER_SHARE = 4  # of the context, at most, is left for the answer
-SILENT_RETRY_S = 2.0  # a state actor that died is back by then
+ADMIT_S, _CLOUD_ADMIT_S = 2.0, 10.0
+_CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
+_WORDS_TOOLS_MAX = 8
+_BYTES_A_TOKEN = (4, 2)
+_ANSWER_SHARE = 4  # of the context, at most, is left for the answer
+_SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
 def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`. The events are `Text`,
     `Reasoning`, `Refusal` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults."""
     return walk(run, ports, _call, _accept)
+
+
+async def drive_whole(run: Run, ports: Ports) -> list[Event]:
+    """Answer as `drive` does, and return all events."""
+    async with aclosing(drive(run, ports)) as batches:
+        return [event async for batch in batches for event in batch]
 
 
 async def walk(
@@ -110,9 +116,9 @@ def _shorten(run: Run, contexts: dict[str, int]) -> bool:
     request = run.request
     run.whole = run.whole or request.messages
     tools_bytes = prompt_bytes((), request.tools)
-    room = context - min(request.max_tokens, context // ANSWER_SHARE)
-    while run.shortenings < len(BYTES_A_TOKEN):
-        size = room * BYTES_A_TOKEN[run.shortenings]
+    room = context - min(request.max_tokens, context // _ANSWER_SHARE)
+    while run.shortenings < len(_BYTES_A_TOKEN):
+        size = room * _BYTES_A_TOKEN[run.shortenings]
         run.shortenings += 1
         rule = ClearResults(bytes_over=size, bytes_left=size // 2, keep=1)
         cleared = clear_results(run.whole, rule, tools_bytes)
@@ -146,7 +152,7 @@ async def _accept(run: Run, number: int, ports: Ports) -> list[Event]:
     number += run.passed_over if number >= 0 else 0
     judged = run.judgements[number]
     size = len(judged.raw_text) if judged is not None else 0
-    return await ports.large(CUT_WEIGHT * size, _deliver, run, number)
+    return await ports.large(_CUT_WEIGHT * size, _deliver, run, number)
 
 
 def _deliver(run: Run, number: int) -> list[Event]:
@@ -179,7 +185,7 @@ def _deliver(run: Run, number: int) -> list[Event]:
 
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
     """Make one admitted call. The attempt is written down and the grant settled whatever happens, once."""
-    resumed = CUT_WEIGHT * run.delivered_chars if call.resume else 0
+    resumed = _CUT_WEIGHT * run.delivered_chars if call.resume else 0
     request = await ports.large(resumed, _build_request, run, call, ports)
     # A long history is not read again where nothing was added behind it.
     known = request.messages is run.request.messages
@@ -245,7 +251,7 @@ def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
         least = 0.0
     asked = bool(texts) and messages[-1].get("role") == "user"
     # Whether a tool is wanted at all was measured on requests that begin a conversation and have a choice of few.
-    free = run.request.tool_choice in (None, "auto") and len(run.request.tools) <= WORDS_TOOLS_MAX
+    free = run.request.tool_choice in (None, "auto") and len(run.request.tools) <= _WORDS_TOOLS_MAX
     begins = asked and not any(message.get("role") in ("assistant", "tool") for message in messages)
     return Gauge(
         calibration=ports.calibration(tier),
@@ -274,7 +280,7 @@ def _write_down(run: Run, state: AttemptState, grant: Grant | None, ports: Ports
     run.judgements.append(state.judged)
     run.judged = state.judged
     found = state.judged.loop if state.judged is not None else None
-    run.loop = found or state.loop or run.loop
+    run.loop = found or state.scan.loop or run.loop
     settle(attempt, grant, ports, run.attempts[:-1])
 
 
@@ -336,14 +342,14 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
     cloud = tier in ports.cloud
     admission_request = _build_admission_request(run, tier, size, ports)
     try:
-        async with asyncio.timeout(CLOUD_ADMIT_S if cloud else ADMIT_S):
+        async with asyncio.timeout(_CLOUD_ADMIT_S if cloud else ADMIT_S):
             answer = await ports.admission.admit(admission_request)
     except Exception:
         run.silent = True
         if not cloud:
             return None
-        detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(SILENT_RETRY_S)}"
-        return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=SILENT_RETRY_S)
+        detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(_SILENT_RETRY_S)}"
+        return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=_SILENT_RETRY_S)
     if ports.admission.session not in (None, run.request.session_id):
         run.request = replace(run.request, session_id=ports.admission.session)
     if isinstance(answer, Rejection):
@@ -377,5 +383,5 @@ def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> Ad
         level=level,
         sustained_ns=sustained_ns,
         # A settle at the very deadline must still find its grant open.
-        hold_ns=max(NS_PER_S, run.deadline_ns - ports.clock.now_ns()) + SETTLE_GRACE_NS,
+        hold_ns=max(NS_PER_S, run.deadline_ns - ports.clock.now_ns()) + _SETTLE_GRACE_NS,
     )

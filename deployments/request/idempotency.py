@@ -2,7 +2,7 @@
 
 A request is named by `Idempotency-Key`, or by `x-stainless-retry-count` (the SDKs': 0 runs anew and keeps the answer
 under the digest of its body, more continue it if the client has left or its Router has died). Pieces go to the state
-every `KEEP_EVERY_S`, the end in the same step as the report. What had stopped is continued like a text that broke off.
+every `_KEEP_EVERY_S`, the end in the same step as the report. What had stopped is continued like a text that broke off.
 Invariants: no request gets another body's answer, or another key's; no answer is marked as finished that lacks a piece;
 a repeat isn't charged for what it is given again; where the state can't be asked, a request runs as it would without.
 """
@@ -40,44 +40,44 @@ from deployments.work.large_work import large
 from reliability.attempt import Attempt
 from reliability.types import CallDelta, Event, Fault, Reasoning, Refusal, Text
 
-HEADER = "Idempotency-Key"
-RETRIES = "x-stainless-retry-count"
-ROUTES = frozenset({"chat", "messages", "responses"})
+_HEADER = "Idempotency-Key"
+_RETRIES = "x-stainless-retry-count"
+_ROUTES = frozenset({"chat", "messages", "responses"})
 NAME = re.compile(r"[\x21-\x7e]{1,255}")
-COUNT = re.compile(r"[0-9]{1,4}")
-ASK_S = 2.0
-LOOK_S = KEEP_EVERY_S = FOLLOW_EVERY_S = 0.25
-PIECE_CHARS = 16 * 1024
-ITEM_BYTES = 64 * 1024  # of one item: a step has hundreds, and a frame of a step has an end
-BAD_NAME = f"{HEADER}: 1 to 255 visible ASCII characters are needed"
-OTHER_BODY = f"{HEADER}: this name was used for a request with another body; give each request a name of its own"
-NOT_KEPT = f"{HEADER}: an answer with logprobs or a compaction is not kept, and a repeat runs anew"
-LOST = "whoever told the beginning is gone: its Router died, or its client left"
-NOTE = "told again: the answer of request {}, which was repeated; no tier was asked"
-NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
+_COUNT = re.compile(r"[0-9]{1,4}")
+_ASK_S = 2.0
+_LOOK_S = _KEEP_EVERY_S = _FOLLOW_EVERY_S = 0.25
+_PIECE_CHARS = 16 * 1024
+_ITEM_BYTES = 64 * 1024  # of one item: a step has hundreds, and a frame of a step has an end
+_BAD_NAME = f"{_HEADER}: 1 to 255 visible ASCII characters are needed"
+_OTHER_BODY = f"{_HEADER}: this name was used for a request with another body; give each request a name of its own"
+_NOT_KEPT = f"{_HEADER}: an answer with logprobs or a compaction is not kept, and a repeat runs anew"
+_LOST = "whoever told the beginning is gone: its Router died, or its client left"
+_NOTE = "told again: the answer of request {}, which was repeated; no tier was asked"
+_NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
 
 
 def _read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
     """Read the name that a client gives its request, or else which try of its SDK's it is; None: neither. Raises
     `ApiError`: the header is no name."""
-    name = headers.get(HEADER.lower())
+    name = headers.get(_HEADER.lower())
     if name is not None:
         if not NAME.fullmatch(name):
-            raise ApiError("invalid_request", BAD_NAME, param=HEADER)
+            raise ApiError("invalid_request", _BAD_NAME, param=_HEADER)
         return name, None
-    count = headers.get(RETRIES, "")
-    return ("", int(count)) if COUNT.fullmatch(count) else None
+    count = headers.get(_RETRIES, "")
+    return ("", int(count)) if _COUNT.fullmatch(count) else None
 
 
 async def find_kept(store: State, route: str, headers: Mapping[str, str], raw: bytes, run: Run) -> KeptRequest | None:
     """Find what an earlier request has left for this one, and keep this one; None where it isn't to be kept. Raises
     `ApiError`: the name is none, or another body's."""
-    named = _read_name(headers) if route in ROUTES else None
+    named = _read_name(headers) if route in _ROUTES else None
     if named is None:
         return None
     name, count = named
     if run.request.top_logprobs is not None or run.compaction is not None:
-        run.notes += (NOT_KEPT,) if name else ()
+        run.notes += (_NOT_KEPT,) if name else ()
         return None
     digest = (await large(len(raw), partial(hashlib.blake2b, raw, digest_size=16))).hexdigest()
     question = KeptQuestion(
@@ -94,12 +94,12 @@ async def find_kept(store: State, route: str, headers: Mapping[str, str], raw: b
     except (StateUnavailable, TimeoutError):
         return None
     if found.found is RepeatKind.OTHER_BODY:
-        raise ApiError("idempotency_key_reused", OTHER_BODY, param=HEADER)
+        raise ApiError("idempotency_key_reused", _OTHER_BODY, param=_HEADER)
     return KeptRequest(store, question, found, once=not name)
 
 
 async def _ask(store: State, question: KeptQuestion) -> KeptReply:
-    async with asyncio.timeout(ASK_S):
+    async with asyncio.timeout(_ASK_S):
         return await store.ask_kept(question)
 
 
@@ -110,7 +110,7 @@ async def _wait(store: State, question: KeptQuestion) -> KeptReply:
     while found.found is RepeatKind.FOLLOW:
         if found.heard_ns > first.heard_ns:
             return await _ask(store, replace(question, anew=True))
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(_LOOK_S)
         found = await _ask(store, question)
     return found
 
@@ -177,7 +177,7 @@ class KeptRequest:
                 # It ends as the other one has.
                 run.tier, run.chain = found.tier, (found.tier,)
                 run.counted = found.end.finish.usage or run.counted
-                run.notes = (*run.notes, NOTE.format(found.end.request_id))
+                run.notes = (*run.notes, _NOTE.format(found.end.request_id))
                 run.finish = found.end.finish
             elif found.tier in run.chain:
                 run.tier = found.tier
@@ -186,7 +186,7 @@ class KeptRequest:
                 yield list(found.pieces)
             if found.found is not RepeatKind.FOLLOW or clock.now_ns() >= run.deadline_ns:
                 break
-            await asyncio.sleep(FOLLOW_EVERY_S)
+            await asyncio.sleep(_FOLLOW_EVERY_S)
             found = await self._ask(known.story)
         if run.finish is None:
             self._take_over(run, found, known)
@@ -195,7 +195,7 @@ class KeptRequest:
         try:
             return await _ask(self._store, replace(self._question, story=story, at=len(self._delivered)))
         except (StateUnavailable, TimeoutError):
-            return NOTHING_FOUND
+            return _NOTHING_FOUND
 
     def _take_over(self, run: Run, found: KeptReply, known: KeptReply) -> None:
         delivered = [piece for piece in self._delivered if not isinstance(piece, CallDelta)]
@@ -213,7 +213,7 @@ class KeptRequest:
         run.request = replace(run.request, max_tokens=max(1, run.request.max_tokens - known.written))
         tier = known.tier if known.tier in run.chain else run.chain[0]
         # It ran in another request, and was charged there.
-        run.attempts.append(Attempt(tier=tier, ran=False, fault=Fault.CRASHED, detail=LOST, text_out=True))
+        run.attempts.append(Attempt(tier=tier, ran=False, fault=Fault.CRASHED, detail=_LOST, text_out=True))
         run.judgements.append(None)
 
     # -- telling the state -------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class KeptRequest:
         if run.finish is not None:
             self._end(run, Standing.FINISHED)
         elif self._pending and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(KEEP_EVERY_S, self._hand_over_pending, run)
+            self._timer = asyncio.get_running_loop().call_later(_KEEP_EVERY_S, self._hand_over_pending, run)
 
     def _end(self, run: Run, standing: Standing) -> None:
         """Say how it ended, the first time."""
@@ -280,10 +280,10 @@ def _count_written(run: Run) -> int:
 
 
 def _pack(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
-    """Pack pieces into parcels of about `ITEM_BYTES` at most; neighbours of one kind become one."""
+    """Pack pieces into parcels of about `_ITEM_BYTES` at most; neighbours of one kind become one."""
     parcel: list[Piece] = []
     for piece in _join(pieces):
-        if parcel and sum(map(size_of, parcel)) + size_of(piece) > ITEM_BYTES:
+        if parcel and sum(map(size_of, parcel)) + size_of(piece) > _ITEM_BYTES:
             yield tuple(parcel)
             parcel = []
         parcel.append(piece)
@@ -297,5 +297,5 @@ def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
             yield from group
             continue
         text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning | Refusal))
-        for start in range(0, len(text), PIECE_CHARS):
-            yield kind(text[start : start + PIECE_CHARS])
+        for start in range(0, len(text), _PIECE_CHARS):
+            yield kind(text[start : start + _PIECE_CHARS])

@@ -6,10 +6,9 @@ once, and no loop rule runs on its answer. Without an answer a firm note stands 
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from deployments.request.drive import drive
+from deployments.request.drive import drive_whole
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
@@ -27,9 +26,9 @@ from reliability.loops import (
     read_suggestion,
 )
 from reliability.tools import ToolBox
-from reliability.types import ChatRequest, Event, Hold, Reasoning, Text
+from reliability.types import ChatRequest, Hold, Reasoning, Text
 
-ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
+_ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +83,14 @@ async def _ask_judge(run: Run, request: JudgeRequest, ports: Ports) -> tuple[Run
         ),
         expected=expect(request.messages, ToolBox(), id_seed="judge"),
         chain=(request.tier,),
-        limits=ONE_CALL,
+        limits=_ONE_CALL,
         deadline_ns=min(run.deadline_ns, ports.clock.now_ns() + int(request.timeout_s * NS_PER_S)),
         key=run.key,
         hold=Hold.ALL,
         stays=run.stays,
         prompt_bytes=prompt_bytes(request.messages),
     )
-    events: list[Event] = []
-    async with aclosing(drive(own, ports)) as batches:
-        async for batch in batches:
-            events += batch
+    events = await drive_whole(own, ports)
     if not events and own.judged is not None:
         events = list(own.judged.events)  # reasoning alone is no answer to a client, but it is to us
     text = "".join(event.text for event in events if isinstance(event, Text))

@@ -30,7 +30,7 @@ ALWAYS = dict.fromkeys(
     ("claude-*", "anthropic/claude-*", "gpt-*", "openai/gpt-*", "o1*", "o3*", "o4*", "codex-*"), "auto"
 )
 # A grant lives as long as its request may, and a little longer, so that its settle finds it open.
-GRANT_GRACE_S = 30.0
+_GRANT_GRACE_S = 30.0
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[st
         open_ns=_ns(health.open_s),
         open_max_ns=_ns(max(health.open_s, health.open_max_s)),
         retry_after_max_ns=_ns(health.retry_after_max_s),
-        permit_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
+        permit_ns=_ns(config.server.deadline_s + _GRANT_GRACE_S),
     )
     admission = AdmissionConfig(
         breaker=breaker,
@@ -169,7 +169,7 @@ def _budget_of(config: RouterConfig, state: StateConfig, key_hours: Mapping[str,
         key_hours={key: Limit(tokens_max=limit, policy=tokens.policy) for key, limit in key_hours.items()},
         output_tokens_max=tokens.max_output_tokens,
         output_tokens_default=tokens.max_output_tokens,
-        reservation_ns=_ns(config.server.deadline_s + GRANT_GRACE_S),
+        reservation_ns=_ns(config.server.deadline_s + _GRANT_GRACE_S),
         bounds=Bounds(session_ttl_ns=_ns(state.session_ttl_s), sessions_max=state.sessions_max),
     )
 

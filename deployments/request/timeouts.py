@@ -18,7 +18,7 @@ from reliability.types import Event, Failed, Fault, Prefilled
 
 NS_PER_S = 1_000_000_000
 STALLED_SHARE = 0.5  # of a timeout
-STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
+_STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
 
 
 async def next_batch(
@@ -84,7 +84,7 @@ def _fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
 def _convert_stall(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
     """Convert a stall into the timeout that it nearly was, where the tier would be asked again or the request's own
     time is over; any other end is returned as it is. A replica that has died is no tier that stalls."""
-    fault, silent_s = STALLED.get(phase), silent_ns / NS_PER_S
+    fault, silent_s = _STALLED.get(phase), silent_ns / NS_PER_S
     ends = end.fault is Fault.DEADLINE or TRAITS[end.fault].again is Again.RETRY
     if fault is None or end.lost or not ends:
         return end

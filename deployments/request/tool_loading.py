@@ -23,7 +23,7 @@ from reliability.deferred_tools import (
 from reliability.tools import Flaws, Tool, ToolBox, Violation, build_toolbox, id_source
 from reliability.types import ChatRequest, Event, Logprobs, Reasoning, Text
 
-PARAGRAPH = "\n\n"  # between what a model says before it loads tools and what it says behind
+_PARAGRAPH = "\n\n"  # between what a model says before it loads tools and what it says behind
 
 
 def defer(run: Run, tier: str, deferring: Collection[str]) -> ChatRequest:
@@ -83,7 +83,7 @@ def end_load(run: Run, before: int) -> list[Event]:
     left: list[Event] = [event for event in judged.events if isinstance(event, said)]
     words = "".join([*run.delivered[before:], *(event.text for event in left if isinstance(event, Text))]).strip()
     if words:
-        left.append(Text(PARAGRAPH))
+        left.append(Text(_PARAGRAPH))
     else:
         left = [event for event in left if not isinstance(event, Text)]
     run.note_out(left)

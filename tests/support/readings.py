@@ -6,6 +6,7 @@ from typing import Any
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import AttemptPlan, AttemptState
 from reliability.answer.judgement import Expected, expect
+from reliability.loops import Loop
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import Event, Hold, Started
 
@@ -15,6 +16,11 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 
 class Reading(AttemptState):
     """An attempt whose batches are read and judged at once."""
+
+    @property
+    def loop(self) -> Loop | None:
+        """The loop in which the answer was stopped."""
+        return self.scan.loop
 
     def take(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
         """Read one batch, and report what it has cost; return what may leave now."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deployments.api.forms.message_blocks import KIND_CHARS_MAX
 from deployments.errors import refuse
@@ -26,10 +26,9 @@ from reliability.context_edits import (
     Edit,
 )
 
-TOOL_USES, THINKING, COMPACT = "clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"
 BLOCK = "compaction"
-EDITS_MAX = 16
-COMPACT_TOKENS = 150_000
+_EDITS_MAX = 16
+_COMPACT_TOKENS = 150_000
 
 
 class _Part(BaseModel):
@@ -56,7 +55,6 @@ class _All(_Part):
 
 
 class _ClearToolUses(_Part):
-    type: Literal["clear_tool_uses_20250919"]
     trigger: Annotated[_Tokens | _Uses, Field(discriminator="type")] = _Tokens(type="input_tokens", value=100_000)
     keep: _Uses = _Uses(type="tool_uses", value=3)
     clear_at_least: _Tokens | None = None
@@ -77,7 +75,6 @@ class _ClearToolUses(_Part):
 
 
 class _ClearThinking(_Part):
-    type: Literal["clear_thinking_20251015"]
     keep: Annotated[_Turns | _All, Field(discriminator="type")] | Literal["all"] = _Turns(
         type="thinking_turns", value=1
     )
@@ -87,22 +84,21 @@ class _ClearThinking(_Part):
 
 
 class _Compact(_Part):
-    type: Literal["compact_20260112"]
     trigger: _Tokens | None = None
     pause_after_compaction: bool | None = None
     instructions: str | None = None
 
     def rule(self) -> Compaction:
-        tokens = self.trigger.value if self.trigger else COMPACT_TOKENS
+        tokens = self.trigger.value if self.trigger else _COMPACT_TOKENS
         order = self.instructions if self.instructions and self.instructions.strip() else SUMMARY_ORDER
         pauses = self.pause_after_compaction is True
         return Compaction(bytes_over=tokens * BYTES_PER_TOKEN_USUAL, order=order, pauses=pauses)
 
 
-_KNOWN: Mapping[str, TypeAdapter[Any]] = {
-    TOOL_USES: TypeAdapter(_ClearToolUses),
-    THINKING: TypeAdapter(_ClearThinking),
-    COMPACT: TypeAdapter(_Compact),
+_KNOWN: Mapping[str, type[_ClearToolUses | _ClearThinking | _Compact]] = {
+    "clear_tool_uses_20250919": _ClearToolUses,
+    "clear_thinking_20251015": _ClearThinking,
+    "compact_20260112": _Compact,
 }
 
 
@@ -112,8 +108,8 @@ def read_edits(management: Mapping[str, Any] | None) -> tuple[tuple[Edit, ...] |
     if management is None:
         return None, None
     edits = management.get("edits") or []
-    if not isinstance(edits, list) or len(edits) > EDITS_MAX:
-        raise refuse("context_management.edits", f"a list of at most {EDITS_MAX} edits is needed")
+    if not isinstance(edits, list) or len(edits) > _EDITS_MAX:
+        raise refuse("context_management.edits", f"a list of at most {_EDITS_MAX} edits is needed")
     found = [_read_edit(edit, f"context_management.edits.{at}") for at, edit in enumerate(edits)]
     compaction = next((rule for rule in found if isinstance(rule, Compaction)), None)
     return tuple(rule for rule in found if isinstance(rule, Edit)), compaction
@@ -124,8 +120,7 @@ def read_compaction(wanted: Mapping[str, Any]) -> Compaction:
     `invalid_request`."""
     if wanted.get("type") != "summarize":
         raise refuse("compaction.type", "summarize is needed")
-    edit = {"type": COMPACT, "instructions": wanted.get("instructions")}
-    rule: Compaction = _validate(_KNOWN[COMPACT], edit, "compaction")
+    rule: Compaction = _read_rule(_Compact, {"instructions": wanted.get("instructions")}, "compaction")
     return replace(rule, bytes_over=0, pauses=True)
 
 
@@ -151,13 +146,13 @@ def _read_edit(edit: Any, path: str) -> Edit | Compaction | None:
     known = _KNOWN.get(kind)
     if known is None:
         raise refuse(f"{path}.type", f"this server can't honour {kind[:KIND_CHARS_MAX]!r}", "unsupported")
-    rule: Edit | Compaction | None = _validate(known, edit, path)
+    rule: Edit | Compaction | None = _read_rule(known, edit, path)
     return rule
 
 
-def _validate(known: TypeAdapter[Any], edit: Any, path: str) -> Any:
+def _read_rule(known: type[_ClearToolUses | _ClearThinking | _Compact], edit: Any, path: str) -> Any:
     try:
-        return known.validate_python(edit).rule()
+        return known.model_validate(edit).rule()
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise refuse(f"{path}.{first['loc'][0] if first['loc'] else 'type'}", first["msg"]) from None
@@ -167,9 +162,9 @@ def describe_edits(edits: Sequence[Edit], done: Sequence[Cleared]) -> dict[str, 
     """Describe what was cleared, as an answer tells it: only those edits that have cleared something."""
     applied: list[dict[str, Any]] = []
     for edit, cleared in zip(edits, done, strict=True):
-        kind, counted = TOOL_USES, "cleared_tool_uses"
+        kind, counted = "clear_tool_uses_20250919", "cleared_tool_uses"
         if isinstance(edit, ClearThoughts):
-            kind, counted = THINKING, "cleared_thinking_turns"
+            kind, counted = "clear_thinking_20251015", "cleared_thinking_turns"
         if cleared.count:
             applied.append({"type": kind, counted: cleared.count, "cleared_input_tokens": cleared.tokens})
     return {"applied_edits": applied}

@@ -37,7 +37,7 @@ from deployments.api.thinking_wish import TOKENS_MAX, ThinkingWish, build_thinki
 from deployments.errors import ApiError, refuse
 
 NOTES_MAX = 16
-NAME_CHARS_MAX = 60
+_NAME_CHARS_MAX = 60
 # What this server can't honour, and why.
 REFUSED = {
     "mcp_servers": "this server runs no tools itself: it can't honour this",
@@ -45,7 +45,7 @@ REFUSED = {
     "thread": "this server keeps no conversations: send the whole history",
 }
 # What stands in every request of a client that has no say in it.
-QUIET = frozenset({"metadata", "service_tier", "cache_control"})
+_QUIET = frozenset({"metadata", "service_tier", "cache_control"})
 
 
 def _read_thinking(setting: Mapping[str, Any] | None, effort: Any = None) -> tuple[ThinkingWish, bool]:
@@ -66,7 +66,7 @@ def _read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | No
     """Read the form of the answer, from `output_config.format` or the older `output_format`, as a `response_format`."""
     for name in config or ():
         if name not in ("effort", "format"):
-            raise refuse(f"output_config.{name[:NAME_CHARS_MAX]}", "this server can't honour this", "unsupported")
+            raise refuse(f"output_config.{name[:_NAME_CHARS_MAX]}", "this server can't honour this", "unsupported")
     form, path = (config or {}).get("format"), "output_config.format"
     if form is None:
         form, path = older, "output_format"
@@ -79,7 +79,7 @@ def _read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | No
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form["schema"], "strict": True}}
 
 
-TOP_K_MAX = 1_000_000
+_TOP_K_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class MessagesBody(Strict):
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=1)
     top_p: float | None = Field(default=None, ge=0, le=1)
-    top_k: int | None = Field(default=None, ge=0, le=TOP_K_MAX)
+    top_k: int | None = Field(default=None, ge=0, le=_TOP_K_MAX)
     stop_sequences: Annotated[list[Text], Field(max_length=STOPS_MAX)] | None = None
     tools: list[dict[str, Any]] | None = Field(default=None, max_length=TOOLS_MAX)
     tool_choice: dict[str, Any] | None = None
@@ -131,9 +131,11 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
     """Parse one body; raises what `deployments.api.openai_chat.parse_chat` does."""
     changed: list[str] = []
     fields = parse_object(raw, changed)
-    body = _validate(fields)
-    messages, dropped = drop_compacted(body.messages)
-    tools = read_message_tools(body.tools, messages, dropped)
+    body = read_body(MessagesBody, fields)
+    for name, why in REFUSED.items():
+        if getattr(body, name):
+            raise refuse(name, why, "unsupported")
+    tools = read_message_tools(body.tools, *drop_compacted(body.messages))
     edits, compaction = read_edits(body.context_management)
     if body.compaction is not None:
         if body.context_management is not None:
@@ -141,8 +143,8 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         compaction = read_compaction(body.compaction)
     translated = _translate(body, tools)
     thinking, shown = _read_thinking(body.thinking, (body.output_config or {}).get("effort"))
-    ignored = [name for name in fields if name not in QUIET and name not in FIELDS][:NOTES_MAX]
-    notes = (*changed, *tools.notes, *(f"{name[:NAME_CHARS_MAX]} has no effect here" for name in ignored))
+    ignored = [name for name in fields if name not in _QUIET and name not in FIELDS][:NOTES_MAX]
+    notes = (*changed, *tools.notes, *(f"{name[:_NAME_CHARS_MAX]} has no effect here" for name in ignored))
     try:
         call = build_call(
             translated,
@@ -174,14 +176,6 @@ def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:
         return error
     message = param + error.message[len(error.param or "") :] if error.message.startswith(error.param or "") else ""
     return ApiError(error.code, message or error.message, param=param, retry_after_s=error.retry_after_s)
-
-
-def _validate(fields: dict[str, Any]) -> MessagesBody:
-    body = read_body(MessagesBody, fields)
-    for name, why in REFUSED.items():
-        if getattr(body, name):
-            raise refuse(name, why, "unsupported")
-    return body
 
 
 def _translate(body: MessagesBody, tools: MessageTools) -> dict[str, Any]:

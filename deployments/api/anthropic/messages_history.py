@@ -28,8 +28,8 @@ from deployments.api.forms.message_blocks import (
 from deployments.errors import refuse
 
 # The line, and the line ends behind it.
-BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.IGNORECASE)
-ROLES = ("user", "assistant", "system")
+_BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.IGNORECASE)
+_ROLES = ("user", "assistant", "system")
 
 
 def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any]) -> list[Message]:
@@ -39,10 +39,10 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
     for at, message in enumerate(messages):
         path = f"messages.{at}"
         role = message.get("role") if isinstance(message, dict) else None
-        if role not in ROLES:
+        if role not in _ROLES:
             raise refuse(f"{path}.role", "user, assistant or system is needed")
         content = read_content(message.get("content"), f"{path}.content")
-        out += READERS[role](content, f"{path}.content")
+        out += _READERS[role](content, f"{path}.content")
     if messages[-1]["role"] == "assistant":
         words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
         raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")
@@ -51,7 +51,7 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
 
 def _drop_billing_line(text: str) -> str:
     """Drop the line at the head that changes with each request."""
-    found = BILLING_LINE.match(text)
+    found = _BILLING_LINE.match(text)
     return text if found is None else text[found.end() :]
 
 
@@ -110,7 +110,7 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
     yield message
 
 
-READERS: Mapping[str, Callable[[Sequence[Block], str], Iterator[Message]]] = {
+_READERS: Mapping[str, Callable[[Sequence[Block], str], Iterator[Message]]] = {
     "user": _translate_user,
     "assistant": _translate_assistant,
     "system": _translate_system,

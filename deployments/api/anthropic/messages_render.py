@@ -19,7 +19,7 @@ from deployments.api.anthropic.context_edits import describe_edits
 from deployments.api.anthropic.messages_body import parse_messages, rename
 from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import ChatCall
-from deployments.api.openai_render import KEEP_ALIVE, add_call
+from deployments.api.openai_render import KEEP_ALIVE, CollectedAnswer
 from deployments.errors import ApiError
 from deployments.reports.report import prefill_json
 from deployments.request.run_record import Run
@@ -28,15 +28,15 @@ from reliability.answer.estimate import tokens_about
 from reliability.surrogates import may_hold_halves
 from reliability.types import CallDelta, Event, Finish, FinishReason, Prefilled, Reasoning, Refusal, Text, Usage
 
-STOP_REASONS = {
+_STOP_REASONS = {
     FinishReason.STOP: "end_turn",
     FinishReason.LENGTH: "max_tokens",
     FinishReason.TOOL_CALLS: "tool_use",
     FinishReason.CONTENT_FILTER: "refusal",
 }
-UNSIGNED = "mlx-stack-serve"
+_UNSIGNED = "mlx-stack-serve"
 # Of other statuses it is `invalid_request_error`.
-TYPES = {
+_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -48,65 +48,51 @@ TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-LEAVE_OUT = frozenset({"unsupported", "context_length_exceeded"})
-TOO_LONG = "prompt is too long: "
+_LEAVE_OUT = frozenset({"unsupported", "context_length_exceeded"})
+_TOO_LONG = "prompt is too long: "
 # At these words the tool runner of Anthropic's SDK sends the whole history, without `thread`.
-NO_THREAD = {"error_code": "thread_unsupported_request"}
+_NO_THREAD = {"error_code": "thread_unsupported_request"}
 
 
 def _frame(event: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
 
 
-PING = _frame({"type": "ping"})
+_PING = _frame({"type": "ping"})
 
 
-@dataclass(slots=True, kw_only=True)
-class _MessageCollector:
-    """Collects the events of an answer that isn't streamed."""
+@dataclass(kw_only=True)
+class _MessageAnswer:
+    """What a message and the stream of one have in common. `thinking`: the client reads thoughts; `edits`: what is told
+    of those that it asked for."""
 
-    answer_id: str
-    thinking: bool
     run: Run
+    thinking: bool
     edits: dict[str, Any] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    refused: bool = False
-    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answer_id: str = field(default_factory=lambda: f"msg_{uuid.uuid4().hex}")
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Add a batch of events."""
-        for event in events:
-            match event:
-                case Text(text=text):
-                    self.texts.append(text)
-                case Refusal(text=text):
-                    self.texts.append(text)
-                    self.refused = True
-                case Reasoning(text=text) if self.thinking:
-                    self.thoughts.append(text)
-                case CallDelta():
-                    add_call(self.calls, event)
+
+@dataclass(kw_only=True)
+class _MessageCollector(_MessageAnswer, CollectedAnswer):
+    """Writes an answer that isn't streamed."""
 
     def body(self, model: str, finish: Finish) -> bytes:
         """Write the complete message."""
         message = _make_message(self.answer_id, model, _make_whole_usage(self.run, finish))
-        end = _make_end(self.run, finish, refused=self.refused)
+        end = _make_end(self.run, finish, refused=any(isinstance(each, Refusal) for each in self.said))
         return orjson.dumps(message | {"content": self._make_content()} | end | self.edits)
 
     def _make_content(self) -> list[dict[str, Any]]:
         content: list[dict[str, Any]] = []
         if self.run.summary:
             content.append({"type": "compaction", "content": self.run.summary})
-        if self.thoughts:
-            content.append({"type": "thinking", "thinking": "".join(self.thoughts), "signature": UNSIGNED})
-        if text := "".join(self.texts):
+        if self.thinking and self.reasoning:
+            content.append({"type": "thinking", "thinking": "".join(self.reasoning), "signature": _UNSIGNED})
+        if text := "".join(each.text for each in self.said):
             content.append({"type": "text", "text": text})
-        for index in sorted(self.calls):
-            call = self.calls[index]
-            function = call["function"]
-            given = _write_input(function["arguments"])
-            content.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
+        for call in self.list_calls():
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            content.append({"type": "tool_use", "id": call["id"], "name": name, "input": _write_input(arguments)})
         return content
 
 
@@ -122,15 +108,11 @@ def _write_input(arguments: str) -> orjson.Fragment | dict[str, str]:
     return orjson.Fragment(write_json(value) if may_hold_halves(arguments) else arguments or "{}")
 
 
-@dataclass(slots=True, kw_only=True)
-class _MessageWriter:
+@dataclass(kw_only=True)
+class _MessageWriter(_MessageAnswer):
     """Writes one stream. `open` is the kind of the block that is open (`""`: none), of a call with its index; `count`
     is how many blocks there were; `refused`: one of them was a refusal."""
 
-    answer_id: str
-    thinking: bool
-    run: Run
-    edits: dict[str, Any] = field(default_factory=dict)
     begun: bool = False
     open: str = ""
     count: int = 0
@@ -165,7 +147,7 @@ class _MessageWriter:
         """Write a ping."""
         if prefill is not None:
             return _frame({"type": "ping", "mlx_stack": {"prefill": prefill_json(prefill)}})
-        return PING if self.begun else KEEP_ALIVE
+        return _PING if self.begun else KEEP_ALIVE
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write the end of the message."""
@@ -220,7 +202,7 @@ class _MessageWriter:
             return []
         index, out = self.count - 1, []
         if self.open == "thinking":
-            delta = {"type": "signature_delta", "signature": UNSIGNED}
+            delta = {"type": "signature_delta", "signature": _UNSIGNED}
             out.append(_frame({"type": "content_block_delta", "index": index, "delta": delta}))
         self.open = ""
         return [*out, _frame({"type": "content_block_stop", "index": index})]
@@ -233,17 +215,14 @@ def _make_message(answer_id: str, model: str, usage: dict[str, Any]) -> dict[str
         "role": "assistant",
         "model": model,
         "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "stop_details": None,
-        "container": None,
+        **dict.fromkeys(("stop_reason", "stop_sequence", "stop_details", "container")),
         "usage": usage,
     }
 
 
 def _make_end(run: Run, finish: Finish, *, refused: bool) -> dict[str, Any]:
     """Make what says why it ended; not every server tells which stop sequence it was, and some tell other things."""
-    reason = "refusal" if refused and finish.reason is FinishReason.STOP else STOP_REASONS[finish.reason]
+    reason = "refusal" if refused and finish.reason is FinishReason.STOP else _STOP_REASONS[finish.reason]
     if run.summary and run.compaction is not None and run.compaction.pauses:
         reason = "compaction"
     stop = finish.stop if finish.reason is FinishReason.STOP and finish.stop in run.request.stop else None
@@ -252,8 +231,7 @@ def _make_end(run: Run, finish: Finish, *, refused: bool) -> dict[str, Any]:
     return {"stop_reason": reason, "stop_sequence": stop, "stop_details": None, "container": None}
 
 
-def _make_usage(usage: Usage | None) -> dict[str, Any]:
-    usage = usage or Usage(exact=False)
+def _make_usage(usage: Usage) -> dict[str, Any]:
     return {**_count_tokens(usage), "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens}}
 
 
@@ -268,7 +246,7 @@ def _count_tokens(usage: Usage) -> dict[str, Any]:
 
 def _make_whole_usage(run: Run, finish: Finish) -> dict[str, Any]:
     """Make the usage of an answer, and beside it what its summary took, which Anthropic counts apart."""
-    usage = _make_usage(finish.usage)
+    usage = _make_usage(finish.usage or Usage(exact=False))
     if not run.summary:
         return usage
     iterations = [{"type": "compaction", "cache_creation": None, **_count_tokens(run.summarized)}]
@@ -279,18 +257,18 @@ def _make_whole_usage(run: Run, finish: Finish) -> dict[str, Any]:
 
 def _begin_answer(call: ChatCall, run: Run) -> dict[str, Any]:
     edits = {} if call.edits is None else {"context_management": describe_edits(call.edits, run.edited)}
-    return {"answer_id": f"msg_{uuid.uuid4().hex}", "thinking": call.wanted.thinking, "run": run, "edits": edits}
+    return {"run": run, "thinking": call.wanted.thinking, "edits": edits}
 
 
 def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
     """Build the JSON object that the client gets."""
     described: dict[str, Any] = rename(error).body()["error"]
     if error.code == "context_length_exceeded":
-        described["message"] = TOO_LONG + described["message"]
+        described["message"] = _TOO_LONG + described["message"]
     if error.code == "unsupported" and error.param == "thread":
-        described["details"] = NO_THREAD
-    stays = error.row.refusal is not None and not error.row.retry and error.code not in LEAVE_OUT
-    kind = "billing_error" if stays else TYPES.get(error.status, "invalid_request_error")
+        described["details"] = _NO_THREAD
+    stays = error.row.refusal is not None and not error.row.retry and error.code not in _LEAVE_OUT
+    kind = "billing_error" if stays else _TYPES.get(error.status, "invalid_request_error")
     return {"type": "error", "error": described | {"type": kind}, "request_id": request_id}
 
 

@@ -12,7 +12,7 @@ from reliability.tools.schema.toolbox import SCHEMA_KEYS, find_schema_key
 Tool = Mapping[str, Any]
 
 # Anthropic's and OpenAI's servers run these, whatever version stands behind.
-SERVER_TOOLS = ("web_search", "web_fetch_", "code_execution_", "tool_search_tool_", "image_generation")
+_SERVER_TOOLS = ("web_search", "web_fetch_", "code_execution_", "tool_search_tool_", "image_generation")
 CHOICE_WORDS = {"auto": "auto", "any": "required", "none": "none"}
 _OF_A_FUNCTION = ("name", "description", "strict")
 
@@ -24,8 +24,12 @@ def leave_out_served(tools: Sequence[Tool]) -> tuple[list[tuple[int, Tool]], tup
     if served and len(served) == len(tools):
         raise refuse_kind(served[0], "tools.0")
     own = [(place, tool) for place, tool in enumerate(tools) if not _is_server_tool(tool)]
-    note = f"tools that this server doesn't have were kept from the model: {', '.join(served)}"
-    return own, (note,) if served else ()
+    return own, note_kept_out(served)
+
+
+def note_kept_out(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Make the note that names the tools which the model isn't shown, where there are any."""
+    return (f"tools that this server doesn't have were kept from the model: {', '.join(kinds)}",) if kinds else ()
 
 
 def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
@@ -48,7 +52,7 @@ def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, 
 
 
 def _is_server_tool(tool: Tool) -> bool:
-    return str(tool.get("type")).startswith(SERVER_TOOLS)
+    return str(tool.get("type")).startswith(_SERVER_TOOLS)
 
 
 def refuse_kind(kind: str, path: str) -> ApiError:

@@ -13,11 +13,11 @@ import re
 import secrets
 import time
 
-MARK = "mlxs1."
+_MARK = "mlxs1."
 
 TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
-RESPONSE = re.compile(rf"resp_({TAG})")
-ITEM = re.compile(rf"[a-z]{{2,5}}_({TAG})_[0-9]{{1,6}}")
+_RESPONSE = re.compile(rf"resp_({TAG})")
+_ITEM = re.compile(rf"[a-z]{{2,5}}_({TAG})_[0-9]{{1,6}}")
 
 
 def make_tag() -> str:
@@ -32,32 +32,32 @@ def name_response(tag: str) -> str:
 
 def is_response_id(name: str) -> bool:
     """Tell whether it is a name that this server could have given."""
-    return RESPONSE.fullmatch(name) is not None
+    return _RESPONSE.fullmatch(name) is not None
 
 
 def tag_of(item_id: object) -> str | None:
     """Read the tag of the response that an item belongs to; None where it isn't one of ours."""
-    found = ITEM.fullmatch(item_id) if isinstance(item_id, str) else None
+    found = _ITEM.fullmatch(item_id) if isinstance(item_id, str) else None
     return None if found is None else found[1]
 
 
 def has_just_begun(response_id: str, within_s: float) -> bool:
     """Tell whether the response began so few seconds ago that it may still be on its way to where it is kept."""
-    found = RESPONSE.fullmatch(response_id)
+    found = _RESPONSE.fullmatch(response_id)
     return found is not None and 0 <= time.time() - int(found[1][:8], 16) <= within_s
 
 
 def seal(text: str) -> str:
     """Write reasoning, or a summary, in its opaque form."""
-    return MARK + base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
+    return _MARK + base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
 
 
 def open_seal(sealed: object) -> str | None:
     """Read it back; None where it isn't ours."""
-    if not isinstance(sealed, str) or not sealed.startswith(MARK):
+    if not isinstance(sealed, str) or not sealed.startswith(_MARK):
         return None
     try:
-        raw = base64.b64decode(sealed[len(MARK) :].encode("ascii"), altchars=b"-_", validate=True)
+        raw = base64.b64decode(sealed[len(_MARK) :].encode("ascii"), altchars=b"-_", validate=True)
         return raw.decode("utf-8", "surrogatepass")
     except (binascii.Error, ValueError):
         return None

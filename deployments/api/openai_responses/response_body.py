@@ -29,7 +29,6 @@ from deployments.api.openai_chat import (
     parse_object,
     read_body,
 )
-from deployments.api.openai_responses.compaction import list_user_items, order_summary, split_trigger
 from deployments.api.openai_responses.item_ids import make_tag
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.api.openai_responses.response_tools import ToolsRead, read_tools
@@ -39,12 +38,15 @@ from deployments.api.openai_responses.stored_record import (
     add_chain,
     check_recalled,
     complete_items,
+    list_user_items,
+    order_summary,
     resolve_items,
+    split_trigger,
 )
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
 
-METADATA_MAX = 16
+_METADATA_MAX = 16
 Short = Annotated[str, Field(max_length=1024)]
 
 
@@ -86,7 +88,7 @@ class ResponseBody(Strict):
     text: TextField | None = None
     reasoning: ReasoningField | None = None
     include: list[Short] | None = Field(default=None, max_length=64)
-    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(default=None, max_length=METADATA_MAX)
+    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(default=None, max_length=_METADATA_MAX)
     truncation: Short | None = None
     user: Short | None = None
     prompt_cache_key: Short | None = None
@@ -99,7 +101,7 @@ class ResponseBody(Strict):
     client_metadata: dict[str, Any] | None = None
 
 
-READ_HERE = frozenset(ResponseBody.model_fields)
+_READ_HERE = frozenset(ResponseBody.model_fields)
 # They have the same name and meaning in chat completions, and go on to whoever heeds them.
 PASSED_ON = (
     *("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier"),
@@ -112,7 +114,7 @@ REFUSED = {
     "conversation": "this server keeps no conversations: use previous_response_id, or send the whole history",
 }
 # Fields of chat completions, for whoever mixes the two up: the names that they have here.
-OF_CHAT = {
+_OF_CHAT = {
     "messages": "input",
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
@@ -124,12 +126,12 @@ OF_CHAT = {
     "logprobs": 'include: ["message.output_text.logprobs"]',
 }
 # What OpenAI echoes of a function tool that leaves it out.
-FUNCTION = {"description": None, "parameters": None, "strict": None}
-LOGPROBS, SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
-INCLUDABLE = frozenset(
+_FUNCTION = {"description": None, "parameters": None, "strict": None}
+LOGPROBS, _SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
+_INCLUDABLE = frozenset(
     {
         LOGPROBS,
-        SEALED,
+        _SEALED,
         "file_search_call.results",
         "web_search_call.results",
         "web_search_call.action.sources",
@@ -210,13 +212,13 @@ def _validate(fields: dict[str, Any]) -> ResponseBody:
     for name, why in REFUSED.items():
         if fields.get(name) not in (None, False):
             raise refuse(name, why, "unsupported")
-    for name, here in OF_CHAT.items():
+    for name, here in _OF_CHAT.items():
         if fields.get(name) is not None:
             raise refuse(name, f"a field of chat completions; here it is {here}")
     body = read_body(ResponseBody, fields)
     for place, name in enumerate(body.include or ()):
-        if name not in INCLUDABLE:
-            raise refuse(f"include.{place}", f"one of {', '.join(sorted(INCLUDABLE))} is needed")
+        if name not in _INCLUDABLE:
+            raise refuse(f"include.{place}", f"one of {', '.join(sorted(_INCLUDABLE))} is needed")
     if body.truncation not in (None, "auto", "disabled"):
         raise refuse("truncation", "auto or disabled is needed")
     return body
@@ -224,7 +226,7 @@ def _validate(fields: dict[str, Any]) -> ResponseBody:
 
 def _list_notes(body: ResponseBody) -> list[str]:
     include = body.include or ()
-    found = [f"include: {name} has no effect here" for name in include if name not in (LOGPROBS, SEALED)]
+    found = [f"include: {name} has no effect here" for name in include if name not in (LOGPROBS, _SEALED)]
     if body.top_logprobs and LOGPROBS not in include:
         found.append(f"top_logprobs has no effect without {LOGPROBS} in include")
     if body.truncation == "auto":
@@ -262,7 +264,7 @@ def _translate(
 ) -> dict[str, Any]:
     """Write the request as a chat completion's. What the API doesn't know comes first: nothing of it stays where the
     translation has a word of its own."""
-    chat = {name: value for name, value in fields.items() if name not in READ_HERE and name not in OF_CHAT}
+    chat = {name: value for name, value in fields.items() if name not in _READ_HERE and name not in _OF_CHAT}
     chat |= {name: value for name in PASSED_ON if (value := getattr(body, name)) is not None}
     chat |= {"model": body.model, "messages": messages}
     if body.max_output_tokens is not None:
@@ -306,7 +308,7 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[An
         custom=tools.custom,
         namespaces=tools.namespaces,
         searches=tools.searches,
-        sealed=SEALED in (body.include or ()),
+        sealed=_SEALED in (body.include or ()),
         summary=_wants_summary(body),
         items=items,
         previous=body.previous_response_id,
@@ -333,7 +335,7 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
         "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": {"format": text.format or {"type": "text"}} | ({"verbosity": text.verbosity} if text.verbosity else {}),
         "tool_choice": body.tool_choice or "auto",
-        "tools": [FUNCTION | tool if tool["type"] == "function" else tool for tool in body.tools or ()],
+        "tools": [_FUNCTION | tool if tool["type"] == "function" else tool for tool in body.tools or ()],
         "top_logprobs": body.top_logprobs or 0,
         "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": "disabled",
@@ -344,7 +346,7 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
 
 
 # Where the client has what the translation wrote; `functions` and `function_call` are no words of it.
-RENAMED = OF_CHAT | {"logprobs": "include", "functions": "functions", "function_call": "function_call"}
+_RENAMED = _OF_CHAT | {"logprobs": "include", "functions": "functions", "function_call": "function_call"}
 
 
 def translate_error(error: ApiError, places: Sequence[str] | None = None) -> ApiError:
@@ -372,7 +374,7 @@ def _translate_path(path: str, places: Sequence[str] | None = None) -> str:
         return ".".join(part for part in parts if part not in ("function", "allowed_tools"))
     if root == "response_format":
         return ".".join(["text", "format", *(part for part in parts[1:] if part != "json_schema")])
-    return ".".join([RENAMED.get(root, root), *parts[1:]])
+    return ".".join([_RENAMED.get(root, root), *parts[1:]])
 
 
 def _translate_tool(parts: Sequence[str], places: Sequence[str] | None) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 
 import orjson
 
-from deployments.api.forms.response_parts import read_part, read_text
+from deployments.api.forms.message_blocks import read_string
+from deployments.api.forms.response_parts import read_part
 from deployments.api.openai_responses.item_ids import open_seal, tag_of
 from deployments.api.openai_responses.response_tools import SEARCH, ToolsRead, is_search, join_namespace, read_tools
 from deployments.errors import refuse
@@ -25,13 +26,13 @@ from reliability.context_edits import SUMMARY_HEAD
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
 # Codex has sent the item by the other names, too.
-COMPACTED = ("compaction", "compaction_summary", "context_compaction")
+_COMPACTED = ("compaction", "compaction_summary", "context_compaction")
 # Calls that OpenAI's own server ran, in a conversation that began there: their results stand in none of these items.
-HOSTED_CALLS = frozenset({
+_HOSTED_CALLS = frozenset({
     "web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "tool_search_call",
     "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
 })  # fmt: skip
-CALL_ID_CHARS_MAX = 256
+_CALL_ID_CHARS_MAX = 256
 
 
 @dataclass(slots=True)
@@ -99,9 +100,9 @@ class ItemHistory:
             case "reasoning":
                 self._add_reasoning(item, path)
             case "function_call":
-                self._add_call(item, path, read_text(item, "arguments", path))
+                self._add_call(item, path, read_string(item, "arguments", path))
             case "custom_tool_call":
-                self._add_call(item, path, orjson.dumps({"input": read_text(item, "input", path)}).decode())
+                self._add_call(item, path, orjson.dumps({"input": read_string(item, "input", path)}).decode())
             case "function_call_output" | "custom_tool_call_output":
                 self._add_output(item, path)
             case "tool_search_call" if is_search(item):
@@ -112,9 +113,9 @@ class ItemHistory:
             case "additional_tools":
                 tools = _read_declared(item, path)
                 self.declared |= {(str(tool.get("type")), str(tool.get("name"))): tool for tool in tools}
-            case str() if kind in COMPACTED:
+            case str() if kind in _COMPACTED:
                 self._add_summary(item)
-            case str() if kind in HOSTED_CALLS:
+            case str() if kind in _HOSTED_CALLS:
                 self.notes[f"items of tools that another server has run ({kind}) were left out"] = None
             case str():
                 words = f"items of type {kind[:64]!r} can't be read here; known are message, reasoning, function_call, "
@@ -144,7 +145,7 @@ class ItemHistory:
             self._join_answer(item, says=True).reasoning.append(text)
 
     def _add_call(self, item: Mapping[str, Any], path: str, arguments: str) -> None:
-        name = read_text(item, "name", path)
+        name = read_string(item, "name", path)
         if not name:
             raise refuse(f"{path}.name", "a name is needed")
         name = join_namespace(item.get("namespace"), name)
@@ -207,45 +208,39 @@ def _read_declared(item: Mapping[str, Any], path: str) -> list[Mapping[str, Any]
 
 def _read_call_id(item: Mapping[str, Any], path: str) -> str:
     call_id = item.get("call_id")
-    if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_CHARS_MAX:
-        raise refuse(f"{path}.call_id", f"a text of 1 to {CALL_ID_CHARS_MAX} characters is needed")
+    if not isinstance(call_id, str) or not 0 < len(call_id) <= _CALL_ID_CHARS_MAX:
+        raise refuse(f"{path}.call_id", f"a text of 1 to {_CALL_ID_CHARS_MAX} characters is needed")
     return call_id
 
 
 def _read_reasoning(item: Mapping[str, Any], path: str) -> str | None:
     """Read the reasoning itself; None where only another server could."""
-    content, sealed = _read_parts(item, "content", path), item.get("encrypted_content")
-    summary = _read_parts(item, "summary", path)
+    content, sealed = _read_texts(item, "content", path), item.get("encrypted_content")
+    summary = _read_texts(item, "summary", path)
     if content or sealed is None:
         return "".join(content) or "\n\n".join(summary)
-    if not isinstance(sealed, str):
-        raise refuse(f"{path}.encrypted_content", "a text is needed")
-    return open_seal(sealed)
+    return open_seal(read_string(item, "encrypted_content", path))
 
 
-def _read_parts(item: Mapping[str, Any], name: str, path: str) -> list[str]:
+def _read_texts(item: Mapping[str, Any], name: str, path: str) -> list[str]:
     parts = item.get(name)
     if parts is not None and not isinstance(parts, list):
         raise refuse(f"{path}.{name}", "a list of parts is needed")
-    for place, part in enumerate(parts or ()):
-        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
-            raise refuse(f"{path}.{name}.{place}.text", "a text is needed")
-    return [part["text"] for part in parts or ()]
+    return [
+        read_string(part if isinstance(part, Mapping) else {}, "text", f"{path}.{name}.{place}")
+        for place, part in enumerate(parts or ())
+    ]
 
 
 def _read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
     """Read what a user, a developer or the system says. Raises `ApiError`: with the path of what is wrong."""
-    if isinstance(content, str):
-        return content
-    parts = [read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(content, path))]
+    parts = _read_parts(content, path)
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
 def _read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
     """Read what the assistant has said: one text, or its parts where one is a refusal. Raises as `_read_content`."""
-    if isinstance(content, str):
-        return content
-    parts = [read_part(part, f"{path}.{place}", answer=True) for place, part in enumerate(_read_list(content, path))]
+    parts = _read_parts(content, path, answer=True)
     if any(part["type"] != "text" for part in parts):
         return parts
     return "".join(part["text"] for part in parts)
@@ -253,14 +248,15 @@ def _read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
 
 def _read_output(output: Any, path: str) -> tuple[str, list[dict[str, Any]]]:
     """Read the output of a tool: its text, and what else it shows. Raises as `_read_content`."""
-    if isinstance(output, str):
-        return output, []
-    parts = [read_part(part, f"{path}.{place}") for place, part in enumerate(_read_list(output, path))]
+    parts = _read_parts(output, path)
     texts = [part["text"] for part in parts if part["type"] == "text"]
     return "\n".join(texts), [part for part in parts if part["type"] != "text"]
 
 
-def _read_list(content: Any, path: str) -> list[Any]:
+def _read_parts(content: Any, path: str, *, answer: bool = False) -> list[dict[str, Any]]:
+    """Read a content as parts, of which a text is one."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
     if not isinstance(content, list):
         raise refuse(path, "a text or a list of parts is needed")
-    return content
+    return [read_part(part, f"{path}.{place}", answer=answer) for place, part in enumerate(content)]

@@ -32,8 +32,8 @@ from reliability.types import (
     Usage,
 )
 
-SAMPLED = ("temperature", "top_p")
-INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
+_SAMPLED = ("temperature", "top_p")
+_INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 
 
 class _Form(NamedTuple):
@@ -48,12 +48,12 @@ class _Form(NamedTuple):
 
 
 TEXT = _Form("output_text", "text", "response.content_part", "response.output_text")
-REFUSAL = _Form("refusal", "refusal", "response.content_part", "response.refusal")
-REASONING = _Form("reasoning_text", "text", "response.content_part", "response.reasoning_text")
-SUMMARY = _Form(
+_REFUSAL = _Form("refusal", "refusal", "response.content_part", "response.refusal")
+_REASONING = _Form("reasoning_text", "text", "response.content_part", "response.reasoning_text")
+_SUMMARY = _Form(
     "summary_text", "text", "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"
 )
-REASONS = (REASONING, SUMMARY)
+_REASONS = (_REASONING, _SUMMARY)
 
 
 @dataclass(slots=True)
@@ -77,9 +77,9 @@ class Saying:
     def item(self, status: str, *, sealed: bool = False) -> dict[str, Any]:
         """Build the item; as long as it is in progress it has no parts."""
         parts = [] if status == "in_progress" else [self.part()]
-        if self.form not in REASONS:
+        if self.form not in _REASONS:
             return {"id": self.item_id, "type": "message", "role": "assistant", "status": status, "content": parts}
-        summary, content = (parts, []) if self.form is SUMMARY else ([], parts)
+        summary, content = (parts, []) if self.form is _SUMMARY else ([], parts)
         item: dict[str, Any] = {"id": self.item_id, "type": "reasoning", "summary": summary, "content": content}
         if sealed:
             item["encrypted_content"] = seal("".join(self.texts)) if parts else None
@@ -102,9 +102,9 @@ class Output:
                 case Text(text=text):
                     added.append((self._find(TEXT), text, []))
                 case Refusal(text=text):
-                    added.append((self._find(REFUSAL), text, []))
+                    added.append((self._find(_REFUSAL), text, []))
                 case Reasoning(text=text):
-                    added.append((self._find(SUMMARY if self.wanted.summary else REASONING), text, []))
+                    added.append((self._find(_SUMMARY if self.wanted.summary else _REASONING), text, []))
                 case Logprobs():
                     added.append((self._find(TEXT), "", list(event.tokens)))
                 case CallDelta():
@@ -117,7 +117,7 @@ class Output:
 
     def end(self) -> None:
         """Give an answer without anything its message."""
-        if not self.calls and all(saying.form in REASONS for saying in self.sayings):
+        if not self.calls and all(saying.form in _REASONS for saying in self.sayings):
             self._find(TEXT)
 
     def call_items(self, status: str = "completed") -> list[tuple[int, dict[str, Any]]]:
@@ -139,14 +139,14 @@ class Output:
 
     def compaction(self) -> dict[str, Any]:
         """Build the item of a summary, of all that the model has said."""
-        said = ["".join(saying.texts) for saying in self.sayings if saying.form not in REASONS]
+        said = ["".join(saying.texts) for saying in self.sayings if saying.form not in _REASONS]
         return {"id": f"cmp_{self.wanted.tag}_0", "type": "compaction", "encrypted_content": seal("\n".join(said))}
 
     def _find(self, form: _Form) -> Saying:
         if self.sayings and self.sayings[-1].form is form:
             return self.sayings[-1]
         place = len(self.sayings)
-        saying = Saying(f"{'rs' if form in REASONS else 'msg'}_{self.wanted.tag}_{place}", place, form)
+        saying = Saying(f"{'rs' if form in _REASONS else 'msg'}_{self.wanted.tag}_{place}", place, form)
         self.sayings.append(saying)
         return saying
 
@@ -207,12 +207,12 @@ def build_response(
 ) -> dict[str, Any]:
     """Build the response object: in progress, complete with its `finish`, or failed with its `error`."""
     # A summary that the token limit has cut is still one.
-    reason = None if finish is None or wanted.compacts else INCOMPLETE.get(finish.reason)
+    reason = None if finish is None or wanted.compacts else _INCOMPLETE.get(finish.reason)
     status = "in_progress" if finish is None else "completed" if reason is None else "incomplete"
     if error is not None:
         status = "failed"
     broken = "incomplete" if status in ("incomplete", "failed") else "completed"
-    sampled = {} if finish is None or finish.sampled is None else dict(zip(SAMPLED, finish.sampled, strict=True))
+    sampled = {} if finish is None or finish.sampled is None else dict(zip(_SAMPLED, finish.sampled, strict=True))
     return {
         "id": name_response(wanted.tag),
         "object": "response",

@@ -14,15 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployments.api.forms.tool_forms import note_kept_out
 from deployments.errors import refuse
 from reliability.tools.schema.toolbox import FREE_TEXT
 
 # Codex declares these in every request. A namespace is kept out where it lists no tools.
-KEPT_OUT = ("namespace", "web_search", "image_generation", "tool_search")
-FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
-NOTED_FIELDS = ("defer_loading", "output_schema", "allowed_callers")
-WORDS = ("auto", "none", "required")
-GRAMMAR_CHARS_MAX = 20_000
+_KEPT_OUT = ("namespace", "web_search", "image_generation", "tool_search")
+_FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
+_NOTED_FIELDS = ("defer_loading", "output_schema", "allowed_callers")
+_WORDS = ("auto", "none", "required")
+_GRAMMAR_CHARS_MAX = 20_000
 SEARCH = "tool_search"
 _JOINED_CHARS_MAX = 64  # OpenAI's API and most others refuse a longer name
 _PLAIN = "functions"  # the namespace of what has none
@@ -75,7 +76,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
                 namespaces[tool["name"]] = namespace, bare
         if kind == "function":
             read.append((place, _read_function(tool, path)))
-            notes += (f"{path}.{name} has no effect here" for name in NOTED_FIELDS if tool.get(name))
+            notes += (f"{path}.{name} has no effect here" for name in _NOTED_FIELDS if tool.get(name))
         elif kind == "custom":
             read.append((place, _read_custom(tool, path, notes)))
             custom.add(tool["name"])
@@ -90,8 +91,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsR
                 raise refuse(f"{path}.type", "the kind of the tool is needed: function or custom", "invalid_tools")
             words = f"this server has no tool of type {kind[:64]!r}; function and custom are supported"
             raise refuse(f"{path}.type", words, "unsupported")
-    if kept_out:
-        notes.append(f"tools that this server doesn't have were kept from the model: {', '.join(kept_out)}")
+    notes += note_kept_out(kept_out)
     translated = [tool for _, tool in read]
     names = {tool["function"]["name"]: tool for tool in translated}
     return ToolsRead(
@@ -135,7 +135,7 @@ def _list_declared(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, st
 
 def _is_kept_out(kind: object) -> bool:
     """Tell whether a tool of this kind is left out with a note; `web_search` has versions in its name."""
-    return isinstance(kind, str) and (kind in KEPT_OUT or kind.startswith("web_search_"))
+    return isinstance(kind, str) and (kind in _KEPT_OUT or kind.startswith("web_search_"))
 
 
 def _read_name(tool: Mapping[str, Any], path: str) -> str:
@@ -148,7 +148,7 @@ def _read_name(tool: Mapping[str, Any], path: str) -> str:
 
 def _read_function(tool: Mapping[str, Any], path: str) -> dict[str, Any]:
     _read_name(tool, path)
-    function = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
+    function = {name: tool[name] for name in _FUNCTION_FIELDS if tool.get(name) is not None}
     if not isinstance(function.get("description", ""), str):
         raise refuse(f"{path}.description", "a text is needed", "invalid_tools")
     if not isinstance(function.get("strict", False), bool):
@@ -181,10 +181,9 @@ def _describe_grammar(form: Mapping[str, Any], path: str) -> str:
     definition, syntax = form.get("definition"), form.get("syntax")
     if form.get("type") != "grammar":
         raise refuse(f"{path}.type", "text or grammar is needed", "invalid_tools")
-    if not isinstance(definition, str) or len(definition) > GRAMMAR_CHARS_MAX:
-        raise refuse(
-            f"{path}.definition", f"a text of at most {GRAMMAR_CHARS_MAX} characters is needed", "invalid_tools"
-        )
+    if not isinstance(definition, str) or len(definition) > _GRAMMAR_CHARS_MAX:
+        words = f"a text of at most {_GRAMMAR_CHARS_MAX} characters is needed"
+        raise refuse(f"{path}.definition", words, "invalid_tools")
     if syntax not in ("lark", "regex"):
         raise refuse(f"{path}.syntax", "lark or regex is needed", "invalid_tools")
     return f"\n\nThe input follows this {syntax} grammar:\n{definition}"
@@ -194,8 +193,8 @@ def _read_choice(
     choice: Any, names: Mapping[str, Any], kept_out: bool, notes: list[str]
 ) -> str | dict[str, Any] | None:
     if choice is None or isinstance(choice, str):
-        if choice not in (None, *WORDS):
-            raise refuse("tool_choice", f"one of {', '.join(WORDS)} is needed, or an object that names a tool")
+        if choice not in (None, *_WORDS):
+            raise refuse("tool_choice", f"one of {', '.join(_WORDS)} is needed, or an object that names a tool")
         if choice == "required" and not names:
             why = "none of the declared tools can be called here" if kept_out else "no tools are declared"
             raise refuse("tool_choice", why)
@@ -208,9 +207,8 @@ def _read_choice(
     if kind == "allowed_tools":
         return _read_allowed(choice, names, notes)
     if _is_kept_out(kind):
-        raise refuse(
-            "tool_choice.type", f"the tool {str(kind)[:64]!r} isn't had here, and can't be forced", "unsupported"
-        )
+        words = f"the tool {str(kind)[:64]!r} isn't had here, and can't be forced"
+        raise refuse("tool_choice.type", words, "unsupported")
     if not isinstance(kind, str):
         raise refuse("tool_choice.type", "function, custom or allowed_tools is needed")
     raise refuse("tool_choice.type", f"this server has no tool of type {kind[:64]!r}", "unsupported")

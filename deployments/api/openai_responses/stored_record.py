@@ -4,7 +4,7 @@
 others (`item_reference`) it raises `NeedsRecall`, and is called again with `Recalled`. What came by
 `previous_response_id` isn't stored again; items that a reference names are.
 Invariants: no two items of a list have one name; no record takes more room than its bound when it is opened again; a
-reference to something that isn't found is an error.
+reference to something that isn't found is an error; a user's messages leave `compact` as they came.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from deployments.api.openai_responses.item_ids import is_response_id, tag_of
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import read_json
+from reliability.context_edits import SUMMARY_ORDER
 
 # Of one response: its own input, its output and what it echoes.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
-ID_CHARS_MAX = 128
-WITH_STATUS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_ID_CHARS_MAX = 128
+_WITH_STATUS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 
 
 class NeedsRecall(Exception):
@@ -73,7 +74,7 @@ def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[d
     completed: list[dict[str, Any]] = []
     for place, item in enumerate(items):
         name = item.get("id")
-        if not isinstance(name, str) or not 0 < len(name) <= ID_CHARS_MAX or name in names:
+        if not isinstance(name, str) or not 0 < len(name) <= _ID_CHARS_MAX or name in names:
             name = f"in_{tag}_{place}"
         names.add(name)
         completed.append(_complete_item(item) | {"id": name})
@@ -83,7 +84,7 @@ def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[d
 def _complete_item(item: Mapping[str, Any]) -> dict[str, Any]:
     kind = item.get("type") or "message"
     complete = {**item, "type": kind}
-    if kind in WITH_STATUS:
+    if kind in _WITH_STATUS:
         complete["status"] = item.get("status") or "completed"
     if kind == "message":
         answer, content = item.get("role") == "assistant", item["content"]
@@ -103,7 +104,7 @@ def _complete_part(part: Mapping[str, Any], *, answer: bool) -> Mapping[str, Any
     return part
 
 
-REFERENCES_MAX = 256
+_REFERENCES_MAX = 256
 
 
 def check_recalled(previous: str | None, given: str | Sequence[Any] | None, recalled: Recalled | None) -> Recalled:
@@ -112,8 +113,8 @@ def check_recalled(previous: str | None, given: str | Sequence[Any] | None, reca
     if recalled is not None:
         return recalled
     names = {} if given is None or isinstance(given, str) else dict(_list_references(given))
-    if len(names) > REFERENCES_MAX:
-        raise refuse("input", f"there may be at most {REFERENCES_MAX} references to items")
+    if len(names) > _REFERENCES_MAX:
+        raise refuse("input", f"there may be at most {_REFERENCES_MAX} references to items")
     if previous is None and not names:
         return Recalled()
     if previous is not None and not is_response_id(previous):
@@ -181,3 +182,38 @@ def add_chain(history: ItemHistory, recalled: Recalled) -> None:
         opened = open_record(record)
         history.add(opened["input"], "previous_response_id")
         history.add(opened["response"]["output"], "previous_response_id")
+
+
+# A client asks for a summary, which stands for the conversation from then on, by `POST /v1/responses/compact` or by a
+# last item of this type. Both are answered with a `compaction` item, whose `encrypted_content` is the sealed summary.
+_TRIGGER = "compaction_trigger"
+
+
+def split_trigger(given: str | Sequence[Any]) -> tuple[str | Sequence[Any], bool]:
+    """Return the items without the trigger at their end, and whether there was one. Raises `ApiError`: it stands
+    elsewhere."""
+    if isinstance(given, str):
+        return given, False
+    for place, item in enumerate(given):
+        if isinstance(item, Mapping) and item.get("type") == _TRIGGER:
+            if place < len(given) - 1:
+                raise refuse(f"input.{place}.type", f"{_TRIGGER} must be the last item")
+            return given[:-1], True
+    return given, False
+
+
+def order_summary(chat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a chat completion that writes the summary of this one's conversation, its tools declared
+    and forbidden, as some hosted models take no calls in a history without them."""
+    without = ("response_format", "logprobs", "top_logprobs", "verbosity", "parallel_tool_calls")
+    left = {name: value for name, value in chat.items() if name not in without}
+    choice = {"tool_choice": "none"} if chat.get("tools") else {}
+    return left | {"messages": [*chat["messages"], {"role": "user", "content": SUMMARY_ORDER}]} | choice
+
+
+def list_user_items(chain: Iterable[bytes], given: str | Sequence[Any], tag: str) -> list[dict[str, Any]]:
+    """List the user's messages of a conversation as items: of the stored responses that it goes on from, and its
+    own."""
+    items = [item for record in chain for item in open_record(record)["input"]]
+    items += [{"role": "user", "content": given}] if isinstance(given, str) else given
+    return complete_items((item for item in items if item.get("role") == "user"), tag)

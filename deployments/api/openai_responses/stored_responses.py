@@ -4,16 +4,17 @@ Handing over delays no answer: packing runs next to the event loop, and an actor
 `PATIENCE_S`. What waits is bounded in bytes: above it, the API key that has the most loses its oldest. A response that
 may still be on its way from another Router is asked for again for a moment. What OpenAI's API has beside these routes
 (`NOT_OFFERED`) is a 404 that says so.
-Invariants: no response with `store: false` is kept; no API key finds another's.
+Invariants: no response with `store: false` is kept; no API key finds another's; a Router replica holds at most
+`RECALLED_BYTES_MAX` of recalled conversations, an API key `KEY_BYTES_MAX` and `_RECALLS_MAX` recalls at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,7 +27,6 @@ from deployments.api.access import Caller
 from deployments.api.admin import refuse_silent
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.item_ids import has_just_begun, is_response_id, name_response, tag_of
-from deployments.api.openai_responses.recall_budget import RecallBudget
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import (
     RECORD_BYTES_MAX,
@@ -37,7 +37,7 @@ from deployments.api.openai_responses.stored_record import (
     write_record,
 )
 from deployments.api.responses import find_inner_path, json_response
-from deployments.errors import ApiError
+from deployments.errors import ApiError, refuse
 from deployments.request.run_record import Run
 from deployments.state.client import State
 from deployments.state.link import StateUnavailable
@@ -45,22 +45,85 @@ from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error
 from deployments.work.large_work import QUIET_BYTES, large
 
+# What the requests of a Router replica may hold of stored conversations, and those of one API key: one of 110 bytes may
+# name a conversation of 16 MiB.
+RECALLED_BYTES_MAX = 64 * 1024 * 1024
+KEY_BYTES_MAX = RECALLED_BYTES_MAX // 2
+_RECALLS_MAX = 4
+WAIT_S = 10.0
 CHAIN_MAX = 1_000
-CHAIN_BYTES_MAX = 16 * 1024 * 1024
+_CHAIN_BYTES_MAX = 16 * 1024 * 1024
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 PATIENCE_S = 60.0
 RETRY_S = 0.5
 CLOSE_S = 2.0
 # As long as a response may take, and how often one that must be there is looked for.
-YOUNG_S = 3_600.0
-LOOKS, LOOK_S = 5, 0.1
+_YOUNG_S = 3_600.0
+_LOOKS, LOOK_S = 5, 0.1
 # Tokenizers differ: a conversation is surely too long for a tier where another one counted twice its context.
-CONTEXTS_MAX = 2
+_CONTEXTS_MAX = 2
 AT = "/v1/responses/{response_id}"
-LIMIT, LIMIT_MAX = 20, 100
+_LIMIT, _LIMIT_MAX = 20, 100
 NOT_OFFERED = {
     f"{AT}/cancel": "canceling isn't offered here: responses aren't made in the background; hang up to end one",
 }
+
+
+class _RecallBudget:
+    """The bytes that the requests of one Router replica have recalled, by API key. They are reserved before the
+    conversation is parsed, until the last byte of the answer (`MiddlewareApp`). No request waits for longer than 2 *
+    `WAIT_S`, since each holds a place in the Router."""
+
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
+        self._freed = asyncio.Event()
+        self._recalls: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_RECALLS_MAX))
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that are reserved now."""
+        return self._held.total()
+
+    @asynccontextmanager
+    async def turn(self, key: str) -> AsyncIterator[None]:
+        """Take the API key's turn to recall: held from the recall until the bytes are reserved. Raises `ApiError`:
+        `overloaded`: other requests of the key hold all of its turns for longer than `WAIT_S`."""
+        turns = self._recalls[key]
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await turns.acquire()
+        except TimeoutError:
+            raise self._refuse() from None
+        try:
+            yield
+        finally:
+            turns.release()
+
+    async def reserve(self, key: str, size: int, ending: ExitStack) -> None:
+        """Reserve `size` bytes until `ending` closes. Raises `ApiError`: `overloaded`: others hold the budget for
+        longer than `WAIT_S`."""
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while self._held[key] + size > KEY_BYTES_MAX or self.held_bytes + size > RECALLED_BYTES_MAX:
+                    await self._freed.wait()
+        except TimeoutError:
+            raise self._refuse() from None
+        self._held[key] += size
+        ending.callback(self._release, key, size)
+
+    def _refuse(self) -> ApiError:
+        words = (
+            f"Stored conversations of {self.held_bytes >> 20} MiB are in use; the limit is "
+            f"{RECALLED_BYTES_MAX >> 20} MiB, and {KEY_BYTES_MAX >> 20} MiB for one API key. Retry, or send the "
+            "messages themselves."
+        )
+        return ApiError("overloaded", words)
+
+    def _release(self, key: str, size: int) -> None:
+        self._held[key] -= size
+        self._held += Counter()  # drop the keys that hold nothing
+        self._freed.set()
+        self._freed = asyncio.Event()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +146,7 @@ class StoredResponses:
 
     def __init__(self, state: State, context_tokens: Callable[[], int | None] = lambda: None) -> None:
         self._state, self._context_tokens = state, context_tokens
-        self._budget = RecallBudget()
+        self._budget = _RecallBudget()
         self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
@@ -178,14 +241,14 @@ class StoredResponses:
         if limit is None:
             return
         used = await large(newest.size, count_used_tokens, newest.record)
-        if used > CONTEXTS_MAX * limit:
+        if used > _CONTEXTS_MAX * limit:
             words = f"The stored conversation has {used:,} tokens; the largest context of a tier is {limit:,} tokens."
             raise ApiError("context_length_exceeded", words, param="previous_response_id")
 
     async def _walk(self, key: str, response_id: str) -> list[KeptResponse]:
         if not is_response_id(response_id):
             return []
-        looks = LOOKS if has_just_begun(response_id, YOUNG_S) else 1
+        looks = _LOOKS if has_just_begun(response_id, _YOUNG_S) else 1
         for look in range(looks):
             if look:
                 await asyncio.sleep(LOOK_S)
@@ -241,9 +304,9 @@ class StoredResponses:
 
 
 def _check_size(found: Sequence[KeptResponse], path: str) -> None:
-    if len(found) > CHAIN_MAX or sum(each.size for each in found) > CHAIN_BYTES_MAX:
-        words = f"the stored conversation is longer than {CHAIN_MAX} responses, or {CHAIN_BYTES_MAX >> 20} MiB"
-        raise ApiError("invalid_request", f"{path}: {words}", param=path)
+    if len(found) > CHAIN_MAX or sum(each.size for each in found) > _CHAIN_BYTES_MAX:
+        words = f"the stored conversation is longer than {CHAIN_MAX} responses, or {_CHAIN_BYTES_MAX >> 20} MiB"
+        raise refuse(path, words)
 
 
 class StoredRoutes:
@@ -264,7 +327,7 @@ class StoredRoutes:
     async def retrieve(self, request: Request) -> Response:
         """Answer with one response."""
         if request.query_params.get("stream", "").lower() == "true":
-            raise ApiError("unsupported", "stream: a stored response isn't streamed again", param="stream")
+            raise refuse("stream", "a stored response isn't streamed again", "unsupported")
         return json_response((await self._open(request))["response"])
 
     async def delete(self, request: Request) -> Response:
@@ -283,7 +346,7 @@ class StoredRoutes:
         if (after := params.get("after")) is not None:
             places = [place for place, item in enumerate(items) if item["id"] == after]
             if not places:
-                raise ApiError("invalid_request", "after: names no item of this list", param="after")
+                raise refuse("after", "names no item of this list")
             items = items[places[0] + 1 :]
         page = items[: _read_limit(params.get("limit"))]
         first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
@@ -309,7 +372,7 @@ def _deny(response_id: str) -> ApiError:
 
 def _read_limit(text: str | None) -> int:
     if text is None:
-        return LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= LIMIT_MAX):
-        raise ApiError("invalid_request", f"limit: a number from 1 to {LIMIT_MAX} is needed", param="limit")
+        return _LIMIT
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _LIMIT_MAX):
+        raise refuse("limit", f"a number from 1 to {_LIMIT_MAX} is needed")
     return int(text)

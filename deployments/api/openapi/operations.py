@@ -7,7 +7,7 @@ so neither has one that the other lacks, and another sends the examples.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -19,22 +19,24 @@ from deployments.api.openai_passthrough import CompletionBody, EmbeddingBody
 from deployments.api.openai_responses.response_body import ResponseBody
 from deployments.api.openai_responses.response_events import STATUSES
 from deployments.errors import TABLE
+from deployments.state.history import RequestQuery, SessionQuery
+from deployments.state.records import Query
 
-NONE: frozenset[str] = frozenset()
+_NONE: frozenset[str] = frozenset()
 # Errors that any route may answer with.
-ANYWHERE = frozenset({"forbidden", "headers_too_large", "internal_error", "server_restarting", "server_starting"})
+_ANYWHERE = frozenset({"forbidden", "headers_too_large", "internal_error", "server_restarting", "server_starting"})
 KEYED = frozenset({"invalid_api_key"})
-BODY = frozenset({"invalid_json", "invalid_request", "body_too_large", "request_timeout", "overloaded"})
-STATE = frozenset({"no_tier_available"})  # the state actor doesn't answer
-LISTED = STATE | {"invalid_request"}
-FOUND = STATE | {"not_found"}
-NAMED = LISTED | FOUND
+_BODY = frozenset({"invalid_json", "invalid_request", "body_too_large", "request_timeout", "overloaded"})
+_STATE = frozenset({"no_tier_available"})  # the state actor doesn't answer
+_LISTED = _STATE | {"invalid_request"}
+_FOUND = _STATE | {"not_found"}
+_NAMED = _LISTED | _FOUND
 # What the core may refuse, in words of the table; what happens inside of a stream has no status.
-REFUSALS = frozenset(code for code, row in TABLE.items() if row.refusal is not None) - {"stream_broken"}
-ANSWERS = BODY | REFUSALS | {"model_not_found"}
-CHAT_ANSWERS = ANSWERS | {"invalid_tools", "idempotency_key_reused"}
-COUNTS = BODY | {"invalid_tools", "unsupported", "model_not_found"}
-PREVIOUS = frozenset({"previous_response_not_found"})
+_REFUSALS = frozenset(code for code, row in TABLE.items() if row.refusal is not None) - {"stream_broken"}
+ANSWERS = _BODY | _REFUSALS | {"model_not_found"}
+_CHAT_ANSWERS = ANSWERS | {"invalid_tools", "idempotency_key_reused"}
+_COUNTS = _BODY | {"invalid_tools", "unsupported", "model_not_found"}
+_PREVIOUS = frozenset({"previous_response_not_found"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Operation:
     path: str
     answer: str
     summary: str
-    errors: frozenset[str] = NONE
+    errors: frozenset[str] = _NONE
     body: type[BaseModel] | None = None
     example: Mapping[str, Any] | None = None
     stream: bool = False
@@ -60,7 +62,7 @@ class Operation:
     @property
     def codes(self) -> frozenset[str]:
         """All errors that it may answer with."""
-        return self.errors | ANYWHERE | (NONE if self.access == "anybody" else KEYED)
+        return self.errors | _ANYWHERE | (_NONE if self.access == "anybody" else KEYED)
 
     def find_status(self, code: str) -> int:
         """Find the status of an error of this operation."""
@@ -71,90 +73,101 @@ _get, _post = partial(Operation, "get"), partial(Operation, "post")
 _get_open = partial(Operation, "get", access="anybody")
 _get_admin, _post_admin = partial(Operation, "get", access="admin"), partial(Operation, "post", access="admin")
 
-QUESTION = "What is the capital of France?"
-ASKED = [{"role": "user", "content": QUESTION}]
-CHAT = {"model": "auto", "messages": ASKED, "max_tokens": 32}
-RESPONSE = {"model": "auto", "input": QUESTION, "max_output_tokens": 32}
+_QUESTION = "What is the capital of France?"
+_COUNTED = {"model": "auto", "messages": [{"role": "user", "content": _QUESTION}]}
+CHAT = _COUNTED | {"max_tokens": 32}
+_RESPONSE = {"model": "auto", "input": _QUESTION, "max_output_tokens": 32}
 TEXT = {"model": "auto", "prompt": "Once upon a time", "max_tokens": 16}
 ANSWER = "Answer a chat, streamed or not"
 COUNT = "Count the tokens of a prompt, by the tier's own tokenizer where it has one"
 PAGES = {"after": "the item that the page begins behind", "limit": "how many, 1 to 100", "order": "asc or desc"}
-STREAM = {"stream": "refused: a stored response isn't streamed again"}
-STORED = "/v1/responses/{response_id}"
-CHATTED, RESPONDED = f"{ANSWER} (OpenAI's chat completions)", f"{ANSWER} (OpenAI's Responses)"
-SAID = f"{ANSWER} (Anthropic's Messages)"
-COMPLETED, EMBEDDED = "Complete a text, streamed or not; hosted tiers only", "Make vectors of texts; hosted tiers only"
-INPUT = {"model": "auto", "input": QUESTION}
-COMPACTED = "Summarize a conversation, so that its summary can stand for it (OpenAI's Responses)"
-_post_response = partial(Operation, "post", body=ResponseBody, statuses=STATUSES)
-ANSWERING = (
-    _post("/v1/chat/completions", "ChatCompletion", CHATTED, CHAT_ANSWERS, ChatBody, CHAT, True),
-    _post("/v1/messages", "AnthropicMessage", SAID, CHAT_ANSWERS, MessagesBody, CHAT, True),
-    _post("/v1/messages/count_tokens", "TokenCount", COUNT, COUNTS, MessagesBody, {"model": "auto", "messages": ASKED}),
-    _post_response("/v1/responses", "Response", RESPONDED, CHAT_ANSWERS | PREVIOUS, example=RESPONSE, stream=True),
-    _post_response("/v1/responses/compact", "Compaction", COMPACTED, CHAT_ANSWERS | PREVIOUS, example=INPUT),
-    _post_response("/v1/responses/input_tokens", "TokenCount", COUNT, COUNTS | STATE | PREVIOUS, example=INPUT),
-    _get(STORED, "Response", "Read a stored response", FOUND | {"unsupported"}, query=STREAM),
-    Operation("delete", STORED, "Deleted", "Forget a stored response", FOUND),
-    _get(f"{STORED}/input_items", "List", "List the input of a stored response, in pages", NAMED, query=PAGES),
+_STREAM = {"stream": "refused: a stored response isn't streamed again"}
+_STORED = "/v1/responses/{response_id}"
+_CHATTED, _RESPONDED = f"{ANSWER} (OpenAI's chat completions)", f"{ANSWER} (OpenAI's Responses)"
+_SAID = f"{ANSWER} (Anthropic's Messages)"
+_COMPLETED, _EMBEDDED = (
+    "Complete a text, streamed or not; hosted tiers only",
+    "Make vectors of texts; hosted tiers only",
 )
-ONCE = {"model": "auto", "input": "Once upon a time"}
-PASSED_ON = (
-    _post("/v1/completions", "Completion", COMPLETED, ANSWERS, CompletionBody, TEXT, True),
-    _post("/v1/embeddings", "Embeddings", EMBEDDED, ANSWERS, EmbeddingBody, ONCE),
+_INPUT = {"model": "auto", "input": _QUESTION}
+_COMPACTED = "Summarize a conversation, so that its summary can stand for it (OpenAI's Responses)"
+_post_response = partial(Operation, "post", body=ResponseBody, statuses=STATUSES)
+_ANSWERING = (
+    _post("/v1/chat/completions", "ChatCompletion", _CHATTED, _CHAT_ANSWERS, ChatBody, CHAT, True),
+    _post("/v1/messages", "AnthropicMessage", _SAID, _CHAT_ANSWERS, MessagesBody, CHAT, True),
+    _post("/v1/messages/count_tokens", "TokenCount", COUNT, _COUNTS, MessagesBody, _COUNTED),
+    _post_response("/v1/responses", "Response", _RESPONDED, _CHAT_ANSWERS | _PREVIOUS, example=_RESPONSE, stream=True),
+    _post_response("/v1/responses/compact", "Compaction", _COMPACTED, _CHAT_ANSWERS | _PREVIOUS, example=_INPUT),
+    _post_response("/v1/responses/input_tokens", "TokenCount", COUNT, _COUNTS | _STATE | _PREVIOUS, example=_INPUT),
+    _get(_STORED, "Response", "Read a stored response", _FOUND | {"unsupported"}, query=_STREAM),
+    Operation("delete", _STORED, "Deleted", "Forget a stored response", _FOUND),
+    _get(f"{_STORED}/input_items", "List", "List the input of a stored response, in pages", _NAMED, query=PAGES),
+)
+_ONCE = {"model": "auto", "input": "Once upon a time"}
+_PASSED_ON = (
+    _post("/v1/completions", "Completion", _COMPLETED, ANSWERS, CompletionBody, TEXT, True),
+    _post("/v1/embeddings", "Embeddings", _EMBEDDED, ANSWERS, EmbeddingBody, _ONCE),
 )
 ROOT = "Tell that somebody is here, and where the rest is; `/` is the control room in a browser"
-MODELS = "List tiers, aliases and `auto`, with what stands behind each"
+_MODELS = "List tiers, aliases and `auto`, with what stands behind each"
 MODEL = "Read one of them, or what a pattern of the aliases makes of a name"
-READY = "Tell which tiers can answer, and why the others can't; 503 while none of the chain can"
-METRICS = "Read what was counted on all nodes, and how things stand, for Prometheus"
-PAGE_FILE = "Read a file of that page"
-SERVING = (
-    _get("/v1/models", "Models", MODELS),
+_READY = "Tell which tiers can answer, and why the others can't; 503 while none of the chain can"
+_METRICS = "Read what was counted on all nodes, and how things stand, for Prometheus"
+_PAGE_FILE = "Read a file of that page"
+_SERVING = (
+    _get("/v1/models", "Models", _MODELS),
     _get("/v1/models/{model}", "Model", MODEL, frozenset({"model_not_found"})),
-    _get_open("/ready", "Ready", READY, KEYED),
+    _get_open("/ready", "Ready", _READY, KEYED),
     _get_open("/health", "Health", "Tell that the server is alive"),
     _get_open("/", "Root", ROOT),
     _get_open("/api/hello", "Root", ROOT),
-    _get_admin("/metrics", "Page", METRICS, STATE, media="text/plain"),
+    _get_admin("/metrics", "Page", _METRICS, _STATE, media="text/plain"),
     _get_open("/openapi.json", "Description", "Read this description"),
     _get_open("/docs", "Page", "Show this description in a browser", media="text/html"),
-    _get_open("/docs/{asset}", "Page", PAGE_FILE, frozenset({"not_found"}), media="*/*"),
+    _get_open("/docs/{asset}", "Page", _PAGE_FILE, frozenset({"not_found"}), media="*/*"),
 )
 AT = "/v1/reliability"
-ONLY = "only those of this one"
-WHOSE = {"key": "whose session, where several keys have this name"}
-WHEN = {"since": "seconds since the epoch", "until": "seconds since the epoch"}
-PAGE = {"before": "the `next` of the page before", "limit": "how many, 1 to 500"}
-OWN = {"key": "whose, for an admin"} | PAGE
-INCIDENTS = dict.fromkeys(("kind", "tier", "session", "key", "request_id"), ONLY) | WHEN | PAGE
-REQUESTS = (
-    dict.fromkeys(("session", "tier", "outcome", "mark"), ONLY) | OWN | WHEN | {"after": "only those behind this id"}
-)
-LIVE = "Read the server at this moment: tiers, what runs, what has just finished, memory"
+_FILTERS = {
+    "since": "seconds since the epoch",
+    "until": "seconds since the epoch",
+    "key": "whose, for an admin",
+    "before": "the `next` of the page before",
+    "after": "only those behind this id",
+    "limit": "how many, 1 to 500",
+}
+
+
+def _list_filters(query: type[Query | RequestQuery | SessionQuery]) -> dict[str, str]:
+    """List the filters of a list, which are the fields of its query, in words."""
+    names = [field.name.removesuffix("_s") for field in fields(query)]
+    return {name: _FILTERS.get(name, "only those of this one") for name in names}
+
+
+_REQUESTS, _SESSIONS, _INCIDENTS = map(_list_filters, (RequestQuery, SessionQuery, Query))
+_LIVE = "Read the server at this moment: tiers, what runs, what has just finished, memory"
 SESSION = "Read what a session of one's own has asked for, spent and reserved"
-REPORT_KEY = {"key": "whose request, for an admin, where several keys have this id"}
-SESSION_KEY = {"key": "whose session, for an admin, where several keys have this name"}
-RELIABILITY = (
-    _get(f"{AT}/requests", "List", "List finished requests of one's own, the newest first", LISTED, query=REQUESTS),
-    _get(f"{AT}/sessions", "List", "List sessions of one's own, the one that was used last first", LISTED, query=OWN),
-    _get_admin(f"{AT}/live", "Live", LIVE),
+_REPORT_KEY = {"key": "whose request, for an admin, where several keys have this id"}
+_WHOSE = {"key": "whose session, for an admin, where several keys have this name"}
+_RELIABILITY = (
+    _get(f"{AT}/requests", "List", "List finished requests of one's own, the newest first", _LISTED, query=_REQUESTS),
+    _get(f"{AT}/sessions", "List", "List sessions of one's own, the last used first", _LISTED, query=_SESSIONS),
+    _get_admin(f"{AT}/live", "Live", _LIVE),
     _get(
         f"{AT}/requests/{{request_id}}",
         "Report",
         "Read the report of a finished request of one's own",
-        NAMED,
-        query=REPORT_KEY,
+        _NAMED,
+        query=_REPORT_KEY,
     ),
-    _get(f"{AT}/sessions/{{session}}", "Session", SESSION, NAMED, query=SESSION_KEY),
-    _post_admin(f"{AT}/sessions/{{session}}/reset", "Done", "Forget what a session has spent", NAMED, query=WHOSE),
+    _get(f"{AT}/sessions/{{session}}", "Session", SESSION, _NAMED, query=_WHOSE),
+    _post_admin(f"{AT}/sessions/{{session}}/reset", "Done", "Forget what a session has spent", _NAMED, query=_WHOSE),
     _get_admin(
-        f"{AT}/incidents", "List", "List what went wrong, or was repaired, the newest first", LISTED, query=INCIDENTS
+        f"{AT}/incidents", "List", "List what went wrong, or was repaired, the newest first", _LISTED, query=_INCIDENTS
     ),
     _get_admin(f"{AT}/tiers", "List", "List the tiers with their breakers"),
-    _post_admin(f"{AT}/tiers/{{tier}}/isolate", "Done", "Keep all calls off a tier", FOUND),
-    _post_admin(f"{AT}/tiers/{{tier}}/restore", "Done", "Let calls through again", FOUND),
-    _post_admin(f"{AT}/tiers/{{tier}}/close", "Done", "Close a tier's circuit breaker", FOUND),
+    _post_admin(f"{AT}/tiers/{{tier}}/isolate", "Done", "Keep all calls off a tier", _FOUND),
+    _post_admin(f"{AT}/tiers/{{tier}}/restore", "Done", "Let calls through again", _FOUND),
+    _post_admin(f"{AT}/tiers/{{tier}}/close", "Done", "Close a tier's circuit breaker", _FOUND),
 )
-GROUPS = {"answers": ANSWERING, "passed on": PASSED_ON, "server": SERVING, "reliability": RELIABILITY}
-OPERATIONS = tuple(replace(operation, tag=tag) for tag, group in GROUPS.items() for operation in group)
+_GROUPS = {"answers": _ANSWERING, "passed on": _PASSED_ON, "server": _SERVING, "reliability": _RELIABILITY}
+OPERATIONS = tuple(replace(operation, tag=tag) for tag, group in _GROUPS.items() for operation in group)

@@ -30,8 +30,8 @@ from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
 
 _CALLS_MAX = 1024  # more than any agent could mean
-INDEX_DIGITS_MAX = 9
-ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
+_INDEX_DIGITS_MAX = 9
+_ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +108,7 @@ class CallDeltas:
 
     def _find_call(self, piece: Mapping[str, Any], name: str, given: str, touched: set[_Call]) -> _Call:
         index, upstream_id = _read_index(piece.get("index")), _read_text(piece.get("id"))
-        if len(upstream_id) > ID_CHARS_MAX:
+        if len(upstream_id) > _ID_CHARS_MAX:
             upstream_id = ""
         call = None if index is None else self._by_index.get(index)
         if call is not None and self._is_rest_of_name(call, upstream_id, name):
@@ -200,7 +200,7 @@ def _goes_on(call: _Call, upstream_id: str, name: str, *, again: bool) -> bool:
 
 def _read_index(value: Any) -> int | None:
     """Read the number of a call; some upstreams write it as a text or with a point."""
-    if isinstance(value, str) and value.isdecimal() and len(value) <= INDEX_DIGITS_MAX:
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _INDEX_DIGITS_MAX:
         return int(value)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1
     return int(value) if is_number else None

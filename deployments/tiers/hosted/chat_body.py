@@ -16,8 +16,7 @@ import orjson
 
 from deployments.tiers.history_repair import soften
 from deployments.tiers.history_words import read_past_arguments
-from deployments.tiers.hosted.missing_thoughts import fill_missing
-from deployments.tiers.hosted.upstream_form import UpstreamForm
+from deployments.tiers.hosted.upstream_form import UpstreamForm, fill_missing
 from deployments.work.json_text import write_json
 from reliability.types import ChatRequest
 
@@ -26,19 +25,19 @@ _OURS = frozenset({
     "model", "models", "fallbacks", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n",
     "functions", "function_call",
 })  # fmt: skip
-AS_WRITTEN = UpstreamForm()
+_AS_WRITTEN = UpstreamForm()
 _OPTIONAL = ("response_format", "seed", "temperature", "top_p")
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")  # refused by OpenAI where there are none
 
 
-def chat_body(request: ChatRequest, model: str, *, openrouter: bool = False, form: UpstreamForm = AS_WRITTEN) -> bytes:
+def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN) -> bytes:
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
-    request = form.shape(request, openrouter=openrouter)
+    request = form.shape(request)
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
     messages = fill_missing(soften([_mend(message) for message in request.messages], form.history), form.missing)
     body |= {
         "model": model,
-        "messages": messages if openrouter else [_drop_markers(m) for m in messages],
+        "messages": messages if form.openrouter else [_drop_markers(m) for m in messages],
         "stream": True,
         "stream_options": {"include_usage": True},
     }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from deployments.tiers.hosted.call_deltas import CallDeltas
@@ -47,7 +47,7 @@ _REASONING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_deta
 _NO_TEXT = _REASONING_FIELDS | {"tool_calls", "function_call", "refusal"}
 # No answer has as many tokens: beyond it a count is nonsense, and JSON libraries and databases end at 64 bits.
 COUNT_MAX = 10**12
-MODEL_CHARS_MAX, REASON_CHARS_MAX = 200, 80
+_MODEL_CHARS_MAX, _REASON_CHARS_MAX = 200, 80
 _TEXT_PARTS = frozenset({"text", "output_text"})
 _PARTS = _TEXT_PARTS | {"thinking", "reasoning", "refusal"}
 # A chunk of these alone keeps the connection open.
@@ -89,15 +89,13 @@ class ChunkReader:
             return []
         model = chunk.get("model")
         if model != self.model and isinstance(model, str) and model:
-            self.model = join_surrogates(model[:MODEL_CHARS_MAX])
+            self.model = join_surrogates(model[:_MODEL_CHARS_MAX])
         choices = chunk.get("choices")
         choice = self._find_choice(choices) if isinstance(choices, list) and choices else None
+        events: list[Event] = []
         if isinstance(choice, dict):
             events = self._read_choice(choice)
-        elif choice is _OTHER:
-            events = []
-        else:
-            events = []
+        elif choice is not _OTHER:
             self._note_no_choice(chunk, choices)
         for event in events:
             self.written += estimate_written_tokens(event)
@@ -174,7 +172,7 @@ class ChunkReader:
         self._answered = self._answered or any(isinstance(event, Text | CallDelta | Refusal) for event in events)
         reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
         if isinstance(reason, str) and reason:
-            if isinstance(native, str) and _WROTE_NO_CALL.search(native[:REASON_CHARS_MAX]):
+            if isinstance(native, str) and _WROTE_NO_CALL.search(native[:_REASON_CHARS_MAX]):
                 reason = native
             self._take_reason(reason)
             stop = choice.get("stop_reason")  # vLLM says here which stop sequence it was
@@ -184,15 +182,15 @@ class ChunkReader:
     def _take_reason(self, reason: str) -> None:
         """Take how the answer ended. A reason that nothing is known of is no proof that it broke off, but noted. A call
         that the upstream can't read is what the model wrote, where that is all."""
-        words = reason[:REASON_CHARS_MAX].lower().removeprefix("finish_reason_").replace("-", "_")
+        words = reason[:_REASON_CHARS_MAX].lower().removeprefix("finish_reason_").replace("-", "_")
         found = next((end for pattern, end in _ENDS if pattern.search(words)), _UNKNOWN)
         if found is None and not self._answered and _WROTE_NO_CALL.search(words):
             found = FinishReason.TOOL_CALLS
             self._calls.read([{"function": {}}] if self._named else [])  # the check of calls says that it has no name
         if found is None and self.complaint is None:
-            self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:REASON_CHARS_MAX]}")
+            self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:_REASON_CHARS_MAX]}")
         if found is _UNKNOWN:
-            self.unknown_reason = join_surrogates(reason[:REASON_CHARS_MAX])
+            self.unknown_reason = join_surrogates(reason[:_REASON_CHARS_MAX])
         self.finish = found if isinstance(found, FinishReason) else FinishReason.STOP
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:
@@ -227,25 +225,27 @@ def _read_reasoning(delta: Mapping[str, Any]) -> str:
         if isinstance(value, str) and value:
             return value
     details = delta.get("reasoning_details")
-    if not isinstance(details, list):
-        return _read_thoughts(delta.get("content"))
-    texts = [part.get("text") or part.get("summary") for part in details if isinstance(part, Mapping)]
-    return "".join(text for text in texts if isinstance(text, str))
+    if isinstance(details, list):
+        return _join([part.get("text") or part.get("summary") for part in details if isinstance(part, Mapping)])
+    thoughts = [part.get("thinking") for part in _list_parts(delta.get("content"), "thinking")]
+    return "".join(map(_read_content, thoughts))  # a thought is a text, or parts itself
 
 
 def _read_refusal(delta: Mapping[str, Any]) -> str:
     refusal, content = delta.get("refusal"), delta.get("content")
     if refusal or not isinstance(content, list):
-        return refusal if isinstance(refusal, str) else ""
-    texts = [part.get("refusal") for part in content if isinstance(part, Mapping) and part.get("type") == "refusal"]
-    return "".join(text for text in texts if isinstance(text, str))
+        return _join([refusal])
+    return _join([part.get("refusal") for part in _list_parts(content, "refusal")])
 
 
-def _read_thoughts(content: Any) -> str:
-    """Read the parts of a content that are reasoning: their text, or parts of text themselves."""
+def _list_parts(content: Any, kind: str) -> list[Mapping[str, Any]]:
     parts = content if isinstance(content, list) else ()
-    thoughts = [part.get("thinking") for part in parts if isinstance(part, Mapping) and part.get("type") == "thinking"]
-    return "".join(thought if isinstance(thought, str) else _read_content(thought) for thought in thoughts)
+    return [part for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
+
+
+def _join(texts: Iterable[Any]) -> str:
+    """Join those that are texts."""
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _read_number(choice: Any) -> int | None:
@@ -264,16 +264,13 @@ def _counts_as_text(delta: Mapping[str, Any]) -> bool:
 def _read_content(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if not isinstance(value, list):
-        return ""
-    return "".join(map(_read_part, value))
+    return _join(map(_read_part, value)) if isinstance(value, list) else ""
 
 
-def _read_part(part: Any) -> str:
-    text = part
-    if isinstance(part, Mapping):
-        text = part.get("text") if _read_kind(part) in _TEXT_PARTS else ""
-    return text if isinstance(text, str) else ""
+def _read_part(part: Any) -> Any:
+    if not isinstance(part, Mapping):
+        return part
+    return part.get("text") if _read_kind(part) in _TEXT_PARTS else ""
 
 
 def _read_kind(part: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """The body of an answer, from its bytes to the events of one attempt, the last one included. No I/O.
 
-The first character says the form, since content types lie: `{` begins one JSON object, `<` a web page, anything else
-is server-sent events. A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at
+A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at
 `[DONE]`, if its calls are complete; one that ends with neither was cut. A chunk that can't be read is skipped,
 `SKIPPED_MAX` times, with a note. What may have held a part of the answer leaves it `damaged`: no call in it may be
 trusted, and where the answer has to be data (`strict`) it is none. One whose frame has another shape (`choices` is no
@@ -18,31 +17,23 @@ from typing import Any
 
 import orjson
 
+from deployments.tiers.hosted.body_reader import CUT, BodyReader, has_end
 from deployments.tiers.hosted.chat_chunks import ChunkReader
-from deployments.tiers.hosted.sse_reader import WEB_PAGE, Frame, SseReader, UnreadableStream
+from deployments.tiers.hosted.sse_reader import UnreadableStream
 from deployments.tiers.hosted.thought_bound import ThoughtBound
-from deployments.tiers.hosted.upstream_errors import (
-    UpstreamComplaint,
-    read_complaint,
-    read_written,
-    translate_complaint,
-)
-from deployments.tiers.stream_matchers import merge_events
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_written
 from deployments.work.json_text import has_more_values, read_json
-from reliability.types import ENDS, Counted, Event, Failed, Fault, Finish, FinishReason, Usage
+from reliability.types import Event, Failed, Fault, Finish, FinishReason
 
-BODY_BYTES_MAX = 16 * 1024 * 1024
+_BODY_BYTES_MAX = 16 * 1024 * 1024
 SKIPPED_MAX = 16  # chunks of one answer
-HEAD_BYTES_MAX = 64 * 1024  # white space before the first character
-VALUES_MAX = 400_000  # of one chunk: the probabilities of a long answer, twenty at each place
-_BOM = b"\xef\xbb\xbf"
+_VALUES_MAX = 400_000  # of one chunk: the probabilities of a long answer, twenty at each place
 
 
-class ChatReader:
-    """Reads the body of one answer of one tier; with `logprobs`, the probabilities of its tokens too. `strict`: the
-    answer is worth nothing if a piece of it is missing. `write_asked`: as of `translate_complaint`. `bound`: ends the
-    answer where its thought has to; one that came whole has ended. `left_out`: fields that the upstream refuses.
-    `names`: those of the declared tools."""
+class ChatReader(BodyReader):
+    """Reads the body of one answer; with `logprobs`, the probabilities of its tokens too. `strict`: the answer is worth
+    nothing if a piece of it is missing. `bound`: ends the answer where its thought has to; one that came whole has
+    ended. `left_out`: fields that the upstream refuses. `names`: those of the declared tools."""
 
     def __init__(
         self,
@@ -56,121 +47,31 @@ class ChatReader:
         left_out: Collection[str] = (),
         names: Collection[str] = (),
     ) -> None:
-        self._write_asked, self._bound, self._left_out = write_asked, bound, left_out
-        self.over = False
-        self._strict = strict
+        super().__init__(tier, clean, write_asked, _parse_chunk, bytes_max=_BODY_BYTES_MAX, streams=True)
+        self._strict, self._bound, self._left_out = strict, bound, left_out
         self._skipped = 0
         self._torn: UnreadableStream | None = None  # the last chunk, where it couldn't be read
-        self._counted_tokens = 0  # tokens of the answer, as they were last counted
-        self._tier = tier
-        self._clean = clean
         self._chunks = ChunkReader(logprobs=logprobs, names=names)
-        self._frames = SseReader()
-        self._head = bytearray()
-        self._json: bytearray | None = None
-        self._headless = True
 
-    @property
-    def held_bytes(self) -> int:
-        """How much has come that is read only at the end."""
-        return 0 if self._json is None else len(self._json)
-
-    @property
-    def finishing(self) -> bool:
-        """The finish reason is here: only usage and `[DONE]` may still come."""
-        return self._chunks.finish is not None
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Return the events of one read, as one list; empty where it completed nothing."""
-        return self._collect(lambda events: self._feed(data, events))
-
-    def end(self, *, cut: bool = False) -> list[Event]:
-        """Take note that the body has ended; `cut`: not in the way that HTTP says a body ends."""
-        return self._collect(lambda events: self._end(cut, events))
-
-    def fail(self, fault: Fault, words: str) -> list[Event]:
-        """End here with `fault`, unless the answer is complete already."""
-        if self.finishing:
-            return self.end(cut=True)
-        self.over = True
-        return [self._build_failed(fault, words)]
-
-    def _collect(self, work: Callable[[list[Event]], None]) -> list[Event]:
-        events: list[Event] = []
+    def _read_data(self, data: str, events: list[Event]) -> None:
         try:
-            work(events)
+            chunk = self._parse(data)
         except UnreadableStream as problem:
-            events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
-        self.over = bool(events) and isinstance(events[-1], ENDS)
-        return self._add_count(merge_events(events))
-
-    def _add_count(self, events: list[Event]) -> list[Event]:
-        """Add what the answer has cost so far: as the upstream says, else by an estimate."""
-        written, usage = self._chunks.written, self._chunks.usage
-        if not events or written == self._counted_tokens or (self.over and usage is not None):
-            return events
-        self._counted_tokens = written
-        counted = Counted(usage or Usage(completion_tokens=written, exact=False))
-        return [*events[:-1], counted, events[-1]] if self.over else [*events, counted]
-
-    def _feed(self, data: bytes, events: list[Event]) -> None:
-        data = self._skip_head(data) if self._headless else data
-        if self._json is not None:
-            self._json += data
-            if len(self._json) > BODY_BYTES_MAX:
-                raise UnreadableStream(f"sent more than {BODY_BYTES_MAX} bytes")
+            self._skip(data, problem)
             return
-        self._read_frames(self._frames.feed(data), events)
-
-    def _skip_head(self, data: bytes) -> bytes:
-        """Hold white space and a byte order mark until the first character shows the form of the body."""
-        self._head += data
-        if len(self._head) < len(_BOM) and _BOM.startswith(self._head):
-            return b""
-        body = bytes(self._head).removeprefix(_BOM)
-        if first := body.lstrip()[:1]:
-            if first == b"<":
-                raise UnreadableStream(WEB_PAGE)
-            self._headless, self._head = False, bytearray()
-            self._json = bytearray() if first in b"{[" else None
-            return body
-        if len(self._head) > HEAD_BYTES_MAX:
-            raise UnreadableStream(f"sent more than {HEAD_BYTES_MAX} bytes of white space")
-        return b""
-
-    def _read_frames(self, frames: list[Frame], events: list[Event]) -> None:
-        for frame in frames:
-            self._read_frame(frame, events)
-            if events and isinstance(events[-1], ENDS):
-                return
-
-    def _read_frame(self, frame: Frame, events: list[Event]) -> None:
-        data = frame.data.strip()
-        if data == "[DONE]":
-            if self._torn is None and self._chunks.ends_well:
-                self._chunks.finish = self._chunks.finish or FinishReason.STOP
-            self._finish(events, "ended its answer without a finish reason", Fault.PROTOCOL)
-        elif frame.event == "error":
-            self._refuse(_parse_error(data), events)
-        elif data:
-            try:
-                chunk = _parse_chunk(data)
-            except UnreadableStream as problem:
-                self._skip(data, problem)
-            else:
-                self._torn = None
-                before = len(events)
-                self._read_chunk(chunk, events)
-                self._bound_thought(events, before)
+        self._torn = None
+        before = len(events)
+        self._read_chunk(chunk, events)
+        self._bound_thought(events, before)
 
     def _bound_thought(self, events: list[Event], before: int) -> None:
         """End the answer within its thought, if that has to end behind these events."""
-        if self._bound is None or self.finishing or (events and isinstance(events[-1], ENDS)):
+        if self._bound is None or self.finishing or has_end(events):
             return
         why = self._bound.note(events[before:])
         if why is not None:
-            usage, model = self._chunks.usage, self._chunks.model
-            events.append(Finish(reason=FinishReason.STOP, usage=usage, model=model, thought=why))
+            reason, model = FinishReason.STOP, self._chunks.model
+            events.append(Finish(reason=reason, usage=self.usage, model=model, thought=why))
 
     def _skip(self, data: str, problem: UnreadableStream) -> None:
         """Go on without this chunk. Raises `problem` where that can't be."""
@@ -182,52 +83,50 @@ class ChatReader:
             raise problem
 
     def _read_chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
-        events += self._chunks.read(chunk)
-        if self._chunks.complaint is not None:
-            self._refuse(self._chunks.complaint, events)
+        chunks = self._chunks
+        events += chunks.read(chunk)
+        self.usage, self.written_tokens, self.finishing = chunks.usage, chunks.written, chunks.finish is not None
+        if chunks.complaint is not None:
+            self._refuse(chunks.complaint, events)
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:
-        complaint, usage = complaint.redact(self._clean), self._chunks.usage
-        if not self._chunks.written and (answer := read_written(complaint, usage)):
+        answer = [] if self.written_tokens else read_written(complaint.redact(self._clean), self.usage)
+        if answer:
             events += answer
-            return
-        events.append(translate_complaint(self._tier, complaint, usage=usage, write_asked=self._write_asked))
+        else:
+            super()._refuse(complaint, events)
 
-    def _end(self, cut: bool, events: list[Event]) -> None:
-        if self._json is not None:
-            self._end_json(cut, events)
-            return
+    def _read_rest(self, events: list[Event]) -> None:
         before = self._skipped, self._torn, self._chunks.damaged
         try:
-            self._read_frames(self._frames.close(), events)
+            super()._read_rest(events)
         except UnreadableStream as problem:
             if problem is not self._torn:
                 raise
         if self._skipped > before[0]:  # a last line that was torn by the cut that is reported below
             self._skipped, self._torn, self._chunks.damaged = before
-        if not (events and isinstance(events[-1], ENDS)):
-            self._finish(events, "broke off: the connection was cut", Fault.CRASHED)
 
-    def _end_json(self, cut: bool, events: list[Event]) -> None:
-        try:
-            body = _parse_chunk(bytes(self._json or b""))
-        except UnreadableStream:
-            if not cut:
-                raise
-            events.append(self._build_failed(Fault.CRASHED, "broke off: the connection was cut"))
+    def _end_frames(self, events: list[Event], *, done: bool = False) -> None:
+        if not done:
+            self._finish(events, CUT, Fault.CRASHED)
             return
-        self._read_chunk(body, events)
+        if self._torn is None and self._chunks.ends_well:
+            self._chunks.finish = self._chunks.finish or FinishReason.STOP
+        self._finish(events, "ended its answer without a finish reason", Fault.PROTOCOL)
+
+    def _read_json(self, value: dict[str, Any], events: list[Event]) -> None:
+        self._read_chunk(value, events)
         if events and isinstance(events[-1], Failed):
             return
-        if not body.get("choices"):
+        if not value.get("choices"):
             raise UnreadableStream("sent an answer without choices")
         # The body is complete, so a missing finish reason hides no cut here.
         self._chunks.finish = self._chunks.finish or FinishReason.STOP
         self._finish(events, "", Fault.PROTOCOL)
 
     def _finish(self, events: list[Event], words: str, fault: Fault) -> None:
-        events += self._chunks.end()
         chunks = self._chunks
+        events += chunks.end()
         if chunks.damaged and (self._strict or not chunks.written):
             events.append(self._build_failed(Fault.PROTOCOL, "sent an answer that can't be read"))
         elif chunks.finish is not None:
@@ -261,13 +160,10 @@ class ChatReader:
             notes.append(f"tier {self._tier}: {self._chunks.strange} chunks held nothing of an answer")
         return tuple(notes)
 
-    def _build_failed(self, fault: Fault, words: str) -> Failed:
-        return Failed(fault=fault, message=f"tier {self._tier} {words}", usage=self._chunks.usage)
 
-
-def _parse_chunk(data: str | bytes) -> Mapping[str, Any]:
-    if len(data) > VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), VALUES_MAX):
-        raise UnreadableStream(f"sent a chunk of more than {VALUES_MAX} values")
+def _parse_chunk(data: str | bytes) -> dict[str, Any]:
+    if len(data) > _VALUES_MAX and has_more_values(data if isinstance(data, bytes) else data.encode(), _VALUES_MAX):
+        raise UnreadableStream(f"sent a chunk of more than {_VALUES_MAX} values")
     value = _unwrap(_load(data))
     if not _has_object(value, data):
         return value
@@ -290,7 +186,7 @@ def _load(data: str | bytes) -> Any:
         raise UnreadableStream("sent a chunk that is not JSON") from None
 
 
-def _unwrap(value: Any) -> Mapping[str, Any]:
+def _unwrap(value: Any) -> dict[str, Any]:
     if isinstance(value, list) and value:
         value = value[0]  # some gateways wrap an error in a list
     if not isinstance(value, dict):
@@ -329,10 +225,3 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs) and any(json.dumps(found[key]) != json.dumps(value) for key, value in pairs):
         raise UnreadableStream("sent a call with one key twice")
     return found
-
-
-def _parse_error(data: str) -> UpstreamComplaint:
-    try:
-        return read_complaint(json.loads(data))
-    except (ValueError, RecursionError):
-        return UpstreamComplaint(message=data)

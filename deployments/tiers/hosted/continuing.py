@@ -99,7 +99,7 @@ def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:
     return out
 
 
-OPENROUTER = "openrouter.ai"
+_OPENROUTER = "openrouter.ai"
 _DATED = r"(-\d{8})?"
 _VARIANT = r"(:(?!thinking)[a-z-]+)?"  # `:free`, `:nitro`; whoever thinks can't be prefilled
 _HONOURED = tuple(
@@ -114,5 +114,5 @@ _HONOURED = tuple(
 
 def choose_continues(host: str | None, model: str) -> Continues:
     """Choose how the model behind this host is asked for the rest of an answer."""
-    at_openrouter = host is not None and host.lower() == OPENROUTER
+    at_openrouter = host is not None and host.lower() == _OPENROUTER
     return "prefill" if at_openrouter and any(one.fullmatch(model) for one in _HONOURED) else "anchor"

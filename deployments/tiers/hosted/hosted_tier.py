@@ -24,14 +24,9 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
 from deployments.tiers.hosted.answer_limits import find_room
-from deployments.tiers.hosted.chat_body import AS_WRITTEN, chat_body
+from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
-from deployments.tiers.hosted.connection import (
-    CHAT,
-    STREAMS_MAX,
-    Endpoint,
-    Inbox,
-)
+from deployments.tiers.hosted.connection import CHAT, STREAMS_MAX, Endpoint, Inbox
 from deployments.tiers.hosted.continuing import Continues, ask_to_go_on, choose_continues, join
 from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_body, cut_list
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
@@ -46,12 +41,12 @@ from deployments.tiers.hosted.upstream_form import UpstreamForm
 from deployments.work.large_work import large
 from reliability.types import ChatRequest, Event, Failed, Fault, Started, TierState, TierStatus, Usage
 
-NO_ROUTE = frozenset({404, 405, 501})
+_NO_ROUTE = frozenset({404, 405, 501})
 WINDOW_S = 0.04  # what comes within it after a list leaves as one list: a list costs more than the words in it
 TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is here
-END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
-ERROR_BODY_BYTES_MAX = 64 * 1024
-ERROR_BODY_S = 5.0
+_END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
+_ERROR_BODY_BYTES_MAX = 64 * 1024
+_ERROR_BODY_S = 5.0
 
 
 # The preset `openrouter`; a person's own settings go over it.
@@ -80,14 +75,14 @@ class HostedTier:
         self._model = model
         self._endpoint = Endpoint(base_url, api_key_env, headers or {})
         self._context_tokens = context_tokens
-        self._openrouter = openrouter
+        self._as_written = UpstreamForm(openrouter=openrouter)
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
         self._active = 0
         # What this upstream is known to take, by API key: a refusal may quote what a client has written.
-        self._forms: defaultdict[str, UpstreamForm] = defaultdict(lambda: AS_WRITTEN)
+        self._forms: defaultdict[str, UpstreamForm] = defaultdict(lambda: self._as_written)
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
@@ -152,7 +147,7 @@ class HostedTier:
             def ask(way: ChatRequest, bound: ThoughtBound) -> AsyncGenerator[list[Event], None]:
                 return self._exchange(key, way, bound, again=way is not request)
 
-            return hold_to_budget(request, ask, self.continues, openrouter=self._openrouter)
+            return hold_to_budget(request, ask, self.continues, openrouter=self._as_written.openrouter)
         rest = self._exchange(key, ask_to_go_on(request, self.continues))
         return join(rest, request.begun, self.continues, self._name)
 
@@ -184,7 +179,7 @@ class HostedTier:
         form, shortens = self._forms[request.key], True
         tried = {form}
         while True:
-            shaped = form.shape(request, openrouter=self._openrouter)
+            shaped = form.shape(request)
             if again and form.keeps_thinking(shaped):
                 return [self._build_failed(Fault.REFUSED, "can't answer without thinking")]
             response = await self._send(request, key, deadline, form)
@@ -236,10 +231,10 @@ class HostedTier:
         except Exception as cause:
             return self._build_failed(*_explain_error(cause))
 
-    def _write_body(self, request: ChatRequest, form: UpstreamForm = AS_WRITTEN) -> bytes:
+    def _write_body(self, request: ChatRequest, form: UpstreamForm | None = None) -> bytes:
         if request.route:
             return build_passed_body(request, self._model)
-        return chat_body(request, self._model, openrouter=self._openrouter, form=form)
+        return chat_body(request, self._model, form or self._as_written)
 
     def _differs(self, request: ChatRequest, form: UpstreamForm, wanted: UpstreamForm) -> bool:
         return self._write_body(request, form) != self._write_body(request, wanted)
@@ -258,7 +253,7 @@ class HostedTier:
             logprobs=logprobs,
             strict=strict,
             bound=bound,
-            left_out=self._forms[request.key].list_left_out(request, openrouter=self._openrouter),
+            left_out=self._forms[request.key].list_left_out(request),
             names=[tool["function"]["name"] for tool in request.tools],
         )
 
@@ -274,7 +269,7 @@ class HostedTier:
                         yield part
                     not_before = now_s() + WINDOW_S
         finally:
-            await inbox.close(END_GRACE_S if reader.over else 0.0)
+            await inbox.close(_END_GRACE_S if reader.over else 0.0)
 
     async def _next(
         self, inbox: Inbox, reader: ChatReader | PassedReader, deadline: float, not_before: float
@@ -330,7 +325,7 @@ class HostedTier:
 
 def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
     """Explain that an upstream has no such route. It isn't unwell: it may answer chats."""
-    if not request.route or failed.status not in NO_ROUTE:
+    if not request.route or failed.status not in _NO_ROUTE:
         return failed
     words = f"{failed.message}: its API has no {request.route}, or not for this model"
     return replace(failed, fault=Fault.UNSUPPORTED, message=words, param="model")
@@ -356,12 +351,12 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     """Read the beginning of an error's body: as much as comes in time and is worth reading."""
     body = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError):  # the status alone says enough
-        async with asyncio.timeout(ERROR_BODY_S):
+        async with asyncio.timeout(_ERROR_BODY_S):
             async for data in response.content.iter_any():
                 body += data
-                if len(body) >= ERROR_BODY_BYTES_MAX:
+                if len(body) >= _ERROR_BODY_BYTES_MAX:
                     break
-    return bytes(body[:ERROR_BODY_BYTES_MAX])
+    return bytes(body[:_ERROR_BODY_BYTES_MAX])
 
 
 def _has_passed(deadline: float) -> bool:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
 FRAME_BYTES_MAX = 8 * 1024 * 1024
-WEB_PAGE = "answered with a web page: is its base_url right?"  # what begins with `<`, whatever its content type
 
 
 class UnreadableStream(ValueError):

@@ -49,7 +49,7 @@ from reliability.types import (
 )
 
 OVER_TOKENS = 32  # half of the 64 within which a model is made to answer: a chunk may hold the other half
-CHARS_PER_TOKEN = 5
+_CHARS_PER_TOKEN = 5
 _OPENER_CHARS_MAX = 160
 _OPENERS = [(row, compile_any(row.opens)) for row in (*REASONING, *MESSAGES) if row.opens]
 
@@ -120,7 +120,7 @@ class ThoughtBound:
     @property
     def tokens(self) -> int:
         """Count its tokens, from below."""
-        return self._words + self._chars // CHARS_PER_TOKEN
+        return self._words + self._chars // _CHARS_PER_TOKEN
 
     @property
     def text(self) -> str:

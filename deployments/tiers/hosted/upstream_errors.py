@@ -28,7 +28,7 @@ from reliability.surrogates import join_surrogates
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, Usage
 
 MESSAGE_CHARS_MAX = 500
-CAUSE_DEPTH_MAX = 4  # of errors in errors
+_CAUSE_DEPTH_MAX = 4  # of errors in errors
 RETRY_AFTER_S_MAX = 86_400.0
 
 _BY_STATUS = {
@@ -199,7 +199,7 @@ def read_written(complaint: UpstreamComplaint, usage: Usage | None = None) -> li
     return [Text(complaint.written), Finish(reason=FinishReason.TOOL_CALLS, usage=usage)]
 
 
-def _read_cause(given: Any, depth: int = CAUSE_DEPTH_MAX) -> str:
+def _read_cause(given: Any, depth: int = _CAUSE_DEPTH_MAX) -> str:
     """Read what a gateway hands on of its own upstream's error: an object, its JSON text, or the words themselves."""
     if isinstance(given, str):
         try:

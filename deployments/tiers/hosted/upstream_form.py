@@ -7,20 +7,25 @@ no words of an answer, and wishes about thinking and sampling, are left out ther
 where a value is refused, with that value alone. What else is refused (`logit_bias`, `seed`) another tier may take. A
 model that writes fewer tokens than it is asked for is asked for as many as it names. Qwen, DeepSeek and Kimi can be
 made to call a tool only while they don't think: such a request is sent with thinking off.
+
+DeepSeek, Kimi and MiMo refuse a past answer without its `reasoning_content` while they think, Gemini 3 a past call
+without its `thought_signature`. Few clients keep either, and a call that another tier made never had one. So a blank
+thought is sent (Kimi takes no empty one), and for the signature the value that Google documents for such calls.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.answer_limits import asks_for_fewer, find_cap
 from deployments.tiers.hosted.continuing import ask_without_thought
 from deployments.tiers.hosted.field_refusals import find_off_switches, find_refused, refuses_call_in_thought
-from deployments.tiers.hosted.missing_thoughts import Missing, find_missing
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
 from reliability.types import ChatRequest
 
@@ -36,14 +41,29 @@ _OFF: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": 
 _VALUES_MAX = 64  # of one form
 _VALUE_CHARS_MAX = 200  # by which a value is known again
 _REFUSING = frozenset({400, 422})
+_BLANK = " "
+_UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+
+
+class Missing(Enum):
+    """What is missing, by the words of the refusal."""
+
+    THOUGHT = re.compile(
+        r"\breasoning_content\b.{0,60}\b(missing|must be (passed|provided|included|returned|sent))"
+        r"|\bmissing\b.{0,20}\breasoning_content\b",
+        re.IGNORECASE | re.DOTALL,
+    )
+    SIGNATURE = re.compile(r"\bmissing\b.{0,12}\bthought_?signature", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamForm:
-    """What a request is sent as. `missing`: what is filled in; `refused`: the fields that aren't sent, and
+    """What a request is sent as. `openrouter`: to the API that takes more than others, and wants thinking named in its
+    own way. `missing`: what is filled in; `refused`: the fields that aren't sent, and
     `refused_values`: with which value. `tokens_max`: the most that the model writes; 0 where the upstream refuses this
     server's own limit and names none. `calls_in_thought`: a model that thinks can be made to call a tool."""
 
+    openrouter: bool = False
     history: HistoryForm = HistoryForm.AS_WRITTEN
     missing: frozenset[Missing] = frozenset()
     refused: frozenset[str] = frozenset()
@@ -57,19 +77,19 @@ class UpstreamForm:
             return request.max_tokens if request.max_tokens_named else None
         return min(request.max_tokens, self.tokens_max or request.max_tokens)
 
-    def shape(self, request: ChatRequest, *, openrouter: bool) -> ChatRequest:
+    def shape(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the fields that this server adds: what it says of thinking."""
         if not self.calls_in_thought and _wants_call(request):
-            request = ask_without_thought(request, named=not openrouter, switches=not openrouter)
-            request = request if openrouter else replace(request, extra={**request.extra, **_OFF})
-        return _name_reasoning(request) if openrouter else request
+            request = ask_without_thought(request, named=not self.openrouter, switches=not self.openrouter)
+            request = request if self.openrouter else replace(request, extra={**request.extra, **_OFF})
+        return _name_reasoning(request) if self.openrouter else request
 
     def learn(
         self, status: int, complaint: UpstreamComplaint, request: ChatRequest, *, lowers: bool = True
     ) -> UpstreamForm:
         """Return the form that a refusal of this one asks for, which may be the same. `request`: as `shape` returns it;
         `lowers`: the tokens of its answer weren't lowered yet."""
-        if (missing := find_missing(complaint.message)) is not None:
+        if (missing := _find_missing(complaint.message)) is not None:
             return replace(self, missing=self.missing | {missing})
         if (softer := wants_softer(status, complaint)) is not None:
             refused = {Missing.THOUGHT} if softer is HistoryForm.NO_THOUGHTS else set()
@@ -99,9 +119,9 @@ class UpstreamForm:
         named = "max_tokens" in self.refused and "max_tokens" in body
         return fit | ({"max_completion_tokens": body["max_tokens"]} if named else {})
 
-    def list_left_out(self, request: ChatRequest, *, openrouter: bool) -> list[str]:
+    def list_left_out(self, request: ChatRequest) -> list[str]:
         """List the fields that aren't sent, with the value where that is why."""
-        sent = _find_sent(_name_reasoning(request) if openrouter else request)
+        sent = _find_sent(_name_reasoning(request) if self.openrouter else request)
         refused = [(name, value) for name, value in sent.items() if self._refuses(name, value)]
         listed = [name if name in self.refused else f"{name} {_write(value)}" for name, value in refused]
         off = not self.calls_in_thought and _wants_call(request)
@@ -143,3 +163,23 @@ def _find_sent(request: ChatRequest) -> dict[str, Any]:
 
 def _write(value: Any) -> str:
     return json.dumps(value, default=str)[:_VALUE_CHARS_MAX]
+
+
+def _find_missing(refusal: str) -> Missing | None:
+    """Return what this refusal asks for; None where it is about something else."""
+    return next((one for one in Missing if one.value.search(refusal)), None)
+
+
+def fill_missing(messages: Sequence[Mapping[str, Any]], missing: Collection[Missing]) -> list[Mapping[str, Any]]:
+    """Return the messages with a thought for each answer, and a signature for the first call of each."""
+    return [_fill(message, missing) if message["role"] == "assistant" else message for message in messages]
+
+
+def _fill(message: Mapping[str, Any], missing: Collection[Missing]) -> Mapping[str, Any]:
+    filled = dict(message)
+    if Missing.THOUGHT in missing:
+        filled["reasoning_content"] = message.get("reasoning_content") or message.get("reasoning") or _BLANK
+    if Missing.SIGNATURE in missing and message.get("tool_calls"):
+        first, *rest = message["tool_calls"]
+        filled["tool_calls"] = [{"extra_content": _UNSIGNED, **first}, *rest]
+    return filled

@@ -21,6 +21,7 @@ TESTED_BY: dict[str, str] = {
     "deployments/state/records.py": "tests/unit/deployments/state/test_actor.py",
     "deployments/state/transaction.py": "tests/unit/deployments/state/test_journal.py",
     "deployments/ui/page_context.py": "tests/unit/deployments/ui/test_page_auth.py",
+    "deployments/tiers/hosted/body_reader.py": "tests/unit/deployments/tiers/hosted/test_passed_reader.py",
     "deployments/tiers/scripted/player.py": "tests/unit/deployments/tiers/scripted/test_script.py",
     "deployments/tiers/mlx/warm_up.py": "tests/unit/deployments/tiers/mlx/test_scheduler.py",
 }

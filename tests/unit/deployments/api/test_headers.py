@@ -19,7 +19,6 @@ from deployments.api.headers import (
     is_local_only,
     may_keep,
     name_beginning,
-    read_session,
     split_helper,
 )
 from deployments.api.openai_chat import parse_chat
@@ -29,6 +28,11 @@ from deployments.errors import ApiError
 MOST_S = 600.0
 WRONG = ["", "9" * 10_000, "inf", "-inf", "Infinity", "nan", "1e400", "-1", "0", "0.0", "1e99", "abc", "1_0"]
 WRONG += ["0x10", "٣", "1e", "."]
+
+
+def session_of(headers: dict[str, str], body: dict[str, Any]) -> str | None:
+    """The name alone."""
+    return find_session(headers, body)[0]
 
 
 @pytest.mark.parametrize("text", WRONG)
@@ -143,8 +147,8 @@ SENT = [
 @pytest.mark.parametrize(("headers", "body", "name"), SENT)
 def test_a_session_is_read_wherever_a_client_names_it(headers, body, name):
     """Each of these names the session, however its header is spelled."""
-    assert read_session(headers, body) == name
-    assert read_session({each.upper(): value for each, value in headers.items()}, body) == name
+    assert session_of(headers, body) == name
+    assert session_of({each.upper(): value for each, value in headers.items()}, body) == name
 
 
 @pytest.mark.parametrize(("headers", "body", "name"), SENT)
@@ -163,7 +167,7 @@ def test_the_narrowest_name_counts():
         below = SENT[at:]
         sent = {each: value for more, _, _ in reversed(below) for each, value in more.items()} | headers
         fields = {each: value for _, more, _ in reversed(below) for each, value in more.items()} | body
-        assert read_session(sent, fields) == name
+        assert session_of(sent, fields) == name
 
 
 @pytest.mark.parametrize("nothing", ["", " ", "\t", "undefined", "null", "None", "[object Object]", 7, None, [], {}])
@@ -172,8 +176,8 @@ def test_a_name_that_says_nothing_is_passed_over(nothing):
     fields = {"prompt_cache_key": nothing, "conversation": nothing, "metadata": {"session_id": nothing}}
     headers = dict.fromkeys(SESSION_HEADERS, nothing) if isinstance(nothing, str) else {}
 
-    assert read_session(headers, fields) is None
-    assert read_session(headers, {**fields, "user": "u"}) == "u"
+    assert session_of(headers, fields) is None
+    assert session_of(headers, {**fields, "user": "u"}) == "u"
 
 
 @given(
@@ -190,7 +194,7 @@ def test_a_name_that_says_nothing_is_passed_over(nothing):
 )
 def test_no_body_breaks_the_reading(body):
     """Whatever stands in the fields, there is a name that fits a header, or none."""
-    name = read_session({}, body)
+    name = session_of({}, body)
 
     assert name is None or (0 < len(name) <= SESSION_CHARS_MAX and name.isascii() and name.isprintable())
 
@@ -222,7 +226,7 @@ def test_a_helper_has_a_session_of_its_own_below_its_agent_s(sent, own, parent):
 def test_a_session_s_name_is_fit_for_a_header(header, name):
     """Whatever a client calls its session, or its helper, the name that goes back out is bounded printable ASCII."""
     own, _ = split_helper({"x-claude-code-agent-id": name}, "s" * SESSION_CHARS_MAX)
-    out = read_session({header: name}, {})
+    out = session_of({header: name}, {})
 
     for given_name in (own, out):
         assert given_name is None or (0 < len(given_name) <= SESSION_CHARS_MAX and given_name.isascii())

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.api.openai_chat import _ChatWanted
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, _AnswerCollector, _ChunkWriter
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Refusal, Text, TokenLogprob
 
@@ -26,11 +27,11 @@ STOP = Finish(reason=FinishReason.STOP)
 
 
 def collector() -> _AnswerCollector:
-    return _AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
+    return _AnswerCollector(wanted=_ChatWanted())
 
 
 def writer_of(**more: bool) -> _ChunkWriter:
-    return _ChunkWriter(answer_id="a", created_s=1, legacy_functions=False, **more)
+    return _ChunkWriter(wanted=_ChatWanted(**more))
 
 
 def chunks_of(sent: bytes):

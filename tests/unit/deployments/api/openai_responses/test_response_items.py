@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.api.openai_chat import _ChatWanted
 from deployments.api.openai_render import _AnswerCollector
 from deployments.api.openai_responses.response_items import FOREIGN, _read_answer, _read_content, _read_output
 from deployments.errors import ApiError
@@ -32,7 +33,7 @@ def say(text: str, **more: Any) -> dict[str, Any]:
 
 def chat_message(batches: list[list[Any]]) -> dict[str, Any]:
     """The message of this answer as the chat dialect has it, with arguments as values."""
-    chat = _AnswerCollector(answer_id="a", created_s=1, legacy_functions=False)
+    chat = _AnswerCollector(wanted=_ChatWanted())
     for batch in batches:
         chat.take(batch)
     message = read_arguments(json.loads(chat.body("fast", STOP))["choices"][0]["message"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from deployments.tiers.history_words import UNREADABLE
 from deployments.tiers.hosted.chat_body import chat_body
+from deployments.tiers.hosted.upstream_form import UpstreamForm
 from reliability.surrogates import join_surrogates
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
@@ -65,7 +66,7 @@ def test_markers_of_the_prompt_cache_go_to_openrouter_alone() -> None:
     """Law: it hands them to models that honour them; others would refuse a key that they don't know. No word of the
     message changes."""
     there, elsewhere = (
-        json.loads(chat_body(ask(messages=MARKED), "m", openrouter=openrouter))["messages"]
+        json.loads(chat_body(ask(messages=MARKED), "m", UpstreamForm(openrouter=openrouter)))["messages"]
         for openrouter in (True, False)
     )
 
@@ -78,24 +79,27 @@ def test_thoughts_are_asked_for_in_openrouters_words(thinking: bool) -> None:
     """Law: what the client asked for itself goes before it, and other servers, which might not know it, get nothing."""
     request = ask(thinking=thinking)
 
-    assert json.loads(chat_body(request, "m", openrouter=True))["reasoning"] == {"enabled": thinking}
+    assert json.loads(chat_body(request, "m", UpstreamForm(openrouter=True)))["reasoning"] == {"enabled": thinking}
     assert "reasoning" not in json.loads(chat_body(request, "m"))
     named = ask(thinking=thinking, extra={"reasoning": {"effort": "low"}})
-    assert json.loads(chat_body(named, "m", openrouter=True))["reasoning"] == {"effort": "low"}
+    assert json.loads(chat_body(named, "m", UpstreamForm(openrouter=True)))["reasoning"] == {"effort": "low"}
 
 
 def test_a_thinking_budget_goes_to_openrouter_alone() -> None:
     """Law: as its own number, unless the client has named one or an effort itself, or thinking is off."""
     request = ask(thinking_tokens_max=2000)
 
-    assert json.loads(chat_body(request, "m", openrouter=True))["reasoning"] == {"enabled": True, "max_tokens": 2000}
+    assert json.loads(chat_body(request, "m", UpstreamForm(openrouter=True)))["reasoning"] == {
+        "enabled": True,
+        "max_tokens": 2000,
+    }
     assert "reasoning" not in json.loads(chat_body(request, "m"))
     for named in ({"reasoning": {"max_tokens": 2000}}, {"reasoning_effort": "low"}):
-        sent = json.loads(chat_body(ask(thinking_tokens_max=2000, extra=named), "m", openrouter=True))
+        sent = json.loads(chat_body(ask(thinking_tokens_max=2000, extra=named), "m", UpstreamForm(openrouter=True)))
         assert {key: sent[key] for key in named} == named
         assert ("reasoning" in sent) == ("reasoning" in named)
     off = ask(thinking=False, thinking_tokens_max=2000)
-    assert json.loads(chat_body(off, "m", openrouter=True))["reasoning"] == {"enabled": False}
+    assert json.loads(chat_body(off, "m", UpstreamForm(openrouter=True)))["reasoning"] == {"enabled": False}
 
 
 @pytest.mark.parametrize("choice", [None, "auto", "none"])
@@ -120,7 +124,7 @@ def test_a_refusal_goes_on_and_none_does_not() -> None:
     given = (sent[0] | {"tool_calls": None}, sent[1] | nulls | {"tool_calls": []})
 
     assert json.loads(chat_body(ask(messages=given), "m"))["messages"] == list(sent)
-    assert json.loads(chat_body(ask(messages=given), "m", openrouter=True))["messages"] == list(sent)
+    assert json.loads(chat_body(ask(messages=given), "m", UpstreamForm(openrouter=True)))["messages"] == list(sent)
 
 
 def test_the_old_form_of_a_call_is_mended_too() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.hosted.missing_thoughts import Missing, fill_missing, find_missing
+from deployments.tiers.hosted.upstream_form import Missing, _find_missing, fill_missing
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status
 from tests.support.tier_asking import answers, hosted_tier, text_of
@@ -71,7 +71,7 @@ def test_an_upstream_that_is_never_content_is_asked_no_third_time(missing: Missi
 
     assert asked == 2
     assert events[-1].fault is Fault.REFUSED
-    assert find_missing(said) is missing
+    assert _find_missing(said) is missing
 
 
 def test_an_upstream_that_contradicts_itself_is_asked_a_bounded_number_of_times() -> None:
@@ -88,7 +88,7 @@ def test_an_upstream_that_contradicts_itself_is_asked_a_bounded_number_of_times(
 @pytest.mark.parametrize("said", ["property 'reasoning_content' is unsupported", "roles must alternate", ""])
 def test_other_refusals_ask_for_nothing(said: str) -> None:
     """Law: only the words that say it are taken for it."""
-    assert find_missing(said) is None
+    assert _find_missing(said) is None
 
 
 @pytest.mark.parametrize("missing", [set(some) for n in range(3) for some in combinations(Missing, n)])
