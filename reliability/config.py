@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from reliability.admission.budget import Policy
-from reliability.admission.request import MemoryRules
+from reliability.admission.request import MemoryRules, Policy
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig

@@ -41,10 +41,11 @@ from deployments.state.windows import Windows
 from deployments.work.large_work import settle_collector
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
-from reliability.admission.admit import AdmissionConfig, Grant
+from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
+from reliability.admission.request import Grant
 from reliability.loops import LoopConfig
 from reliability.sessions import Conversations
 

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from reliability.admission import admit as admission
-from reliability.admission.admit import AdmissionConfig, AdmissionState, ClosedGrant, Grant, Rejection
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.admit import AdmissionConfig, AdmissionState
+from reliability.admission.request import AdmissionRequest, ClosedGrant, Grant, Rejection
 from reliability.types import Usage, Verdict
 
 VERSION = 1  # of the shape of the state; a snapshot of another version is refused

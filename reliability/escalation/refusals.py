@@ -16,9 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reliability.admission.admit import RejectedBy, Rejection
-from reliability.admission.budget import BudgetWindow, Load, Policy
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, BudgetWindow, Load, Policy, RejectedBy, Rejection
 from reliability.attempt import Attempt
 from reliability.faults import TRAITS, traits_of
 from reliability.types import Fault, RefuseCode, Verdict

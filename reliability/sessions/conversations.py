@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from reliability.sessions.trail import Answered, Place, Trail, digest_parts
+from reliability.sessions.trail import Answered, Before, Trail, digest_parts
 
 NODES_MAX = 8
 OPEN_MAX = 16
@@ -158,7 +158,7 @@ class Conversations:
             return found
         return self._search_lost(scope, trail, now_ns)
 
-    def _search_waiting(self, scope: bytes, trail: Trail, place: Place, answer: Answered) -> Found | None:
+    def _search_waiting(self, scope: bytes, trail: Trail, place: Before, answer: Answered) -> Found | None:
         """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
         another system prompt and beginning, it counts only for the one that waits. Of several that got no answer to
         another request nobody knows which it is, unless all that was said is the same."""
@@ -294,7 +294,7 @@ def _scope(key: str, trail: Trail) -> bytes:
     return digest_parts(key.encode("utf-8", "surrogatepass"), trail.owner)
 
 
-def _list_strong(scope: bytes, place: Place, answer: Answered) -> Iterator[bytes]:
+def _list_strong(scope: bytes, place: Before, answer: Answered) -> Iterator[bytes]:
     """List what an answer at this place is surely known by, the strongest digest first."""
     yield from (digest_parts(scope, b"call", call) for call in answer.calls)
     if not place.context:
@@ -308,7 +308,7 @@ def _list_strong(scope: bytes, place: Place, answer: Answered) -> Iterator[bytes
         yield digest_parts(scope, b"before", place.before, answer.words)
 
 
-def _list_weak(scope: bytes, place: Place, answer: Answered) -> Iterator[bytes]:
+def _list_weak(scope: bytes, place: Before, answer: Answered) -> Iterator[bytes]:
     """List what proves that it is this answer only for a conversation that waits."""
     if place.context:
         yield digest_parts(scope, b"before", place.before, answer.words)
@@ -320,7 +320,7 @@ def _list_weak(scope: bytes, place: Place, answer: Answered) -> Iterator[bytes]:
         yield digest_parts(scope, b"words", answer.words)
 
 
-def _list_front(scope: bytes, place: Place, answer: Answered) -> Iterator[bytes]:
+def _list_front(scope: bytes, place: Before, answer: Answered) -> Iterator[bytes]:
     """List what proves little of an older answer, where the newer ones may be the client's own: all that it says
     behind a message that began so. Of a text its calls alone prove nothing: many runs write the same ones."""
     if place.front and not answer.weak:

@@ -43,7 +43,7 @@ SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"role", "content"})
 
 
-class Place(NamedTuple):
+class Before(NamedTuple):
     """What stands before an answer: `before` is one message, `context` a few, and `deep` so many that runs differ in
     them which do the same for a while; `front` is how the one message begins, since clients add reminders behind their
     newest one. All are empty where nothing stands there."""
@@ -72,7 +72,8 @@ class Answered:
 class Trail:
     """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
     `persona` the beginning of that, in front of a date; `place` is that of the answer that it asks for; `size` counts
-    its messages but for the system's; `seen` are the answers that it shows and their places, the newest first. `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
+    its messages but for the system's; `seen` are the answers that it shows and their places, the newest first.
+    `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
     messages, of a folded one those before the summary; empty where there are none or too many."""
 
     whole: bytes
@@ -81,9 +82,9 @@ class Trail:
     persona: bytes
     system: bytes
     size: int = 0
-    place: Place
+    place: Before
     owner: bytes = b""
-    seen: tuple[tuple[Place, Answered], ...] = ()
+    seen: tuple[tuple[Before, Answered], ...] = ()
     folded: bool = False
     quotes: tuple[bytes, ...] = ()
 
@@ -118,14 +119,14 @@ class _Digests:
             self._known[index] = self.read_at(index).words if answer else _digest_message(self._said[index])
         return self._known[index]
 
-    def place_at(self, index: int) -> Place:
+    def place_at(self, index: int) -> Before:
         """Return the digests of what stands before a message: the newest one, a few, and more to the letter."""
         newest = [self.digest_at(i) for i in range(max(0, index - CONTEXT), index)]
         if not newest:
-            return Place()
+            return Before()
         before = range(max(0, index - DEEP), index)
         exact = (self.read_at(i).said if self._is_answer(i) else self.digest_at(i) for i in before)
-        return Place(newest[-1], digest_parts(*newest), digest_parts(*exact), _digest_front(self._said[index - 1]))
+        return Before(newest[-1], digest_parts(*newest), digest_parts(*exact), _digest_front(self._said[index - 1]))
 
 
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
