@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from reliability.answer.judgement import Judged
 from reliability.attempt import UNMEASURED, Confidence
 from reliability.tools import ToolBox
@@ -203,14 +205,14 @@ def _join(calls: Sequence[ToolCall]) -> str:
 UNWANTED_MIN = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """What each sign of a call adds to the log-odds of something, beginning at `base`. `share`: in how many of the
-    measured cases it held, 0 to 1."""
+class Calibration(BaseModel):
+    """A logistic model of a call's signs, as `evaluate` fits it."""
 
-    base: float
-    weights: Mapping[str, float]
-    share: float = 1.0
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: float = Field(default=0.0, description="log-odds of a call without signs")
+    weights: dict[str, float] = Field(default={}, description="what each sign adds to them")
+    share: float = Field(default=1.0, ge=0, le=1, description="in how many of the measured cases it held")
 
     def estimate(self, signs: Mapping[str, float]) -> float:
         """Return how likely it is, 0 to 1. A sign without a weight says nothing."""
@@ -218,13 +220,13 @@ class Calibration:
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, odds))))
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCalibration:
-    """What was measured of one model: how its signs tell that a call is `right`, and, if known, that it is one where no
-    tool was wanted (`unwanted`)."""
+class ModelCalibration(BaseModel):
+    """What tells of a model's calls."""
 
-    right: Calibration
-    unwanted: Calibration | None = None
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    right: Calibration = Field(default=Calibration(), description="how likely a call is right")
+    unwanted: Calibration | None = Field(default=None, description="how likely no tool was wanted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from reliability.admission.request import MemoryRules, Policy
+from reliability.confidence import ModelCalibration
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
@@ -77,21 +78,6 @@ class StartRule(Section):
         return all(least is None or has >= least for least, has in pairs)
 
 
-class SignWeights(Section):
-    """A logistic model of a call's signs, as `evaluate` fits it."""
-
-    base: float = Field(default=0.0, description="log-odds of a call without signs")
-    weights: dict[str, float] = Field(default={}, description="what each sign adds to them")
-    share: float = Field(default=1.0, ge=0, le=1, description="in how many of the measured cases it held")
-
-
-class CalibrationConfig(Section):
-    """What tells of a model's calls."""
-
-    right: SignWeights = Field(default=SignWeights(), description="how likely a call is right")
-    unwanted: SignWeights | None = Field(default=None, description="how likely no tool was wanted")
-
-
 class ConfidenceConfig(Section):
     """What becomes of a valid tool call that is probably not right."""
 
@@ -103,7 +89,7 @@ class ConfidenceConfig(Section):
         "likelier one, the likeliest is delivered. 0: every valid call is delivered at once. Known for models with a "
         "calibration",
     )
-    calibrations: dict[str, CalibrationConfig] = Field(
+    calibrations: dict[str, ModelCalibration] = Field(
         default={}, description="calibrations that `evaluate` has fitted, by the sha256 of the model's weights"
     )
 
