@@ -118,8 +118,11 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
     edited = list(messages)
     for at in growth.clearable[: growth.cleared]:
         edited[at] = {**messages[at], "content": STUB}
-        if (call := growth.calls.get(at)) is not None:
-            edited[call[0]] = _clear_arguments(edited[call[0]], call[1])
+        if at in growth.calls:
+            made, place = growth.calls[at]
+            calls = list(edited[made]["tool_calls"])
+            calls[place] = {**calls[place], "function": {**calls[place]["function"], "arguments": NO_ARGUMENTS}}
+            edited[made] = {**edited[made], "tool_calls": calls}
     return Cleared(messages=tuple(edited), count=growth.cleared, size=size)
 
 
@@ -213,12 +216,6 @@ class _Growth:
         after = min(wanted, self.clearable_among[max(0, results - rule.keep)])
         if after > self.cleared and self.saved[after] - self.saved[self.cleared] >= rule.bytes_least:
             self.cleared = after
-
-
-def _clear_arguments(message: Message, place: int) -> Message:
-    calls = list(message["tool_calls"])
-    calls[place] = {**calls[place], "function": {**calls[place]["function"], "arguments": NO_ARGUMENTS}}
-    return {**message, "tool_calls": calls}
 
 
 def _clear_thoughts(messages: Sequence[Message], rule: ClearThoughts) -> Cleared:

@@ -104,7 +104,7 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
     """Keep an answer to the request that shows this."""
     before = _still_valid(kept, shown)
     if shown.newest:
-        newest = [_build_kept(turn, config) for turn in shown.newest]
+        newest = [Kept(turn, _key_of(turn, config)) for turn in shown.newest]
         at = next((index for index in reversed(range(len(before))) if before[index].key == newest[0].key), None)
         if at is None:
             before = tuple(newest)
@@ -113,7 +113,8 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
             before = (*before[:at], known, *newest[1:])
     # As a later request will show it: its text may be a call to its client.
     answer = answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
-    made = _build_kept(_shorten_turn(answer, config), config, shown)
+    short = _shorten_turn(answer, config)
+    made = Kept(short, _key_of(short, config), shown.request, shown.task)
     if (twin := _find_twin(kept, shown)) is not None and twin.key == made.key:
         made = replace(made, times=twin.times + 1)
     return _bound((*before, made)[-KEPT_MAX:])
@@ -209,21 +210,17 @@ def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
 
 def _shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
     """Shorten a turn to what is kept of it. What is short already stays as it is."""
-    calls = tuple(_shorten_call(call, config) for call in turn.calls)
+    calls = list(turn.calls)
+    for at, call in enumerate(calls):
+        if len(call.arguments) > ARGUMENT_CHARS:
+            calls[at] = SeenCall(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
     results = tuple(None if r is None else _shorten_text(r) for r in turn.results)
-    return replace(
-        turn, calls=calls, results=results, text="" if calls and not turn.written else _shorten_text(turn.text)
-    )
+    text = "" if calls and not turn.written else _shorten_text(turn.text)
+    return replace(turn, calls=tuple(calls), results=results, text=text)
 
 
 def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:
     return [_shorten_turn(turn, config) for turn in turns]
-
-
-def _shorten_call(call: SeenCall, config: LoopConfig) -> SeenCall:
-    if len(call.arguments) <= ARGUMENT_CHARS:
-        return call
-    return SeenCall(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
 
 
 def _shorten_text(text: str) -> str:
@@ -242,11 +239,6 @@ def _key_of(turn: Turn, config: LoopConfig) -> str:
     if turn.calls:
         return digest(*sorted({call_key(call, config.ignored_arguments) for call in turn.calls}))
     return "text " + digest(" ".join(turn.text.rpartition("</think>")[2].split()))
-
-
-def _build_kept(turn: Turn, config: LoopConfig, shown: ShownHistory | None = None) -> Kept:
-    key = _key_of(turn, config)
-    return Kept(turn, key) if shown is None else Kept(turn, key, shown.request, shown.task)
 
 
 def count_kept_chars(kept: Iterable[Kept]) -> int:

@@ -200,7 +200,8 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
         warn, limit = _poll_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, max(limit, row.order.number + 1, row.order.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
-    if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
+    before = TurnSequence(row.turns[: row.size - period], row.config, None, row.memo)
+    if stage is Stage.BREAK and _judge_streak(before, period, count - 1) is not movement:
         stage = Stage.WARN
     return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.NEAR), True
 
@@ -239,6 +240,7 @@ def _count_changes(texts: Sequence[str], row: TurnSequence) -> int:
 
 def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
     newest = row.turns[row.size - period :]
+    keys = {row.key(index) for index in range(row.size - period, row.size)}
     names = list(dict.fromkeys(call.name for turn in newest for call in turn.calls))
     results = [result for turn in newest for result in turn.results if result is not None]
     return Loop(
@@ -248,7 +250,7 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, 
         period=period,
         tool=" → ".join(names[:4]),
         evidence=summary(results[-1]) if results else "",
-        key=digest(*sorted(key for keys in row.cycle_key(period) for key in keys)),
+        key=digest(*sorted(call for key in keys for call in key)),
     )
 
 

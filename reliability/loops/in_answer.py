@@ -221,7 +221,8 @@ def _scan_block(seen: _SeenAnswer, block: str, written: Written | None, final: b
     line, fenced, units = _read_lines(seen, block, final)
     head = _read_head(seen.head, block)
     called = seen.written is not None and update_place(seen.called, tail, len(block))
-    far = _extend_far(seen.far, tail, length, final)
+    new = length - seen.far.length
+    far = extend(seen.far, tail[-new:], VARIED_TAIL_CHARS) if new == STRIDE or (final and new) else seen.far
     fence, inside = seen.fenced or fenced, seen.called or called
     plain_from = length if fence or inside else seen.plain_from
     if not inside and written is not None and (run >= WHITE_CHARS or far is not seen.far):
@@ -245,11 +246,6 @@ def _read_head(head: str, block: str) -> str:
     if "\n" in block:
         return block[block.rindex("\n") + 1 :]
     return head if len(head) >= HEAD_CHARS else head + block
-
-
-def _extend_far(far: LongTail, tail: str, length: int, final: bool) -> LongTail:
-    new = length - far.length
-    return extend(far, tail[-new:], VARIED_TAIL_CHARS) if new == STRIDE or (final and new) else far
 
 
 def _count_white(before: int, block: str) -> tuple[int, int]:
@@ -305,7 +301,10 @@ def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop |
         period = size - PROBE - at
         span = max(SPAN, REPETITIONS * period)
         if size >= span and tail[period - span :] == tail[-span:-period]:
-            return None if fenced or _is_structure(tail, span, head) else _build_cycle_loop(tail, period, length)
+            if fenced or _is_structure(tail, span, head):
+                return None
+            start = length - period - count_repeated(tail, period)
+            return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
         end = at + PROBE - 1
     return None
 
@@ -342,11 +341,6 @@ def _is_structured(unit: str) -> bool:
 
 def _count_letters(unit: str) -> int:
     return sum(map(str.isalpha, unit)) + len(_EMOJI.findall(unit))
-
-
-def _build_cycle_loop(tail: str, period: int, length: int) -> Loop:
-    start = length - period - count_repeated(tail, period)
-    return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
 
 
 def _build_loop(kind: Kind, count: int, period: int, unit: str, keep: int | None) -> Loop:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
 from reliability.loops.comparison.findings import Loop, Turn, has_failed, summary
@@ -67,20 +68,13 @@ def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None 
     if not config.enabled or detected is not None or not acted:
         return None
     tool = acted[-1].calls[-1].name
-    calls = _count_streak([_calls_only(turn, tool) for turn in acted])
-    failed = [bool(turn.results) and all(map(has_failed, turn.results)) for turn in acted]
-    failures = _count_streak([_calls_only(turn, tool) and bad for turn, bad in zip(acted, failed, strict=True)])
-    if _is_due(failures, config.failure_threshold):
-        return StuckCase(Trouble.FAILURES, tool, failures)
-    return StuckCase(Trouble.CONSECUTIVE, tool, calls) if _is_due(calls, config.consecutive_threshold) else None
-
-
-def _calls_only(turn: Turn, tool: str) -> bool:
-    return all(call.name == tool for call in turn.calls)
-
-
-def _count_streak(flags: Sequence[bool]) -> int:
-    return next((i for i, flag in enumerate(reversed(flags)) if not flag), len(flags))
+    called = list(takewhile(lambda turn: all(call.name == tool for call in turn.calls), reversed(acted)))
+    failed = list(takewhile(lambda turn: turn.results and all(map(has_failed, turn.results)), called))
+    if _is_due(len(failed), config.failure_threshold):
+        return StuckCase(Trouble.FAILURES, tool, len(failed))
+    if _is_due(len(called), config.consecutive_threshold):
+        return StuckCase(Trouble.CONSECUTIVE, tool, len(called))
+    return None
 
 
 def _is_due(count: int, threshold: int) -> bool:

@@ -67,7 +67,7 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
     newest = _take_fingerprint(answer, config, request)
     if not config.enabled or not (newest.calls or newest.text):
         return window, None
-    kept = tuple(old for old in window.answers if not (request and old.request == request))
+    kept = (old for old in window.answers if not (request and old.request == request))
     window = replace(window, answers=(*kept, newest)[-config.window_size :])
     found = [_find_cycle(window.answers, period, config) for period in range(1, PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]

@@ -24,9 +24,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from reliability.loops.comparison.findings import SeenCall, Turn, dumps
+from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
 from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.content import (
     Message,
@@ -71,15 +72,11 @@ _COUNTDOWN = re.compile(
 class _ConversationTail:
     """The end of a conversation, within the bounds, and what is asked of it more than once."""
 
-    def __init__(self, messages: Sequence[Any]) -> None:
-        self.messages = messages
-        self.lowest = max(0, len(messages) - MESSAGES_MAX)
-        self._text_calls: dict[int, tuple[SeenCall, ...]] = {}
-        self._words: dict[int, str] = {}
+    def __init__(self, messages: Any) -> None:
+        self.messages: Sequence[Any] = messages if isinstance(messages, (list, tuple)) else []
+        self.lowest = max(0, len(self.messages) - MESSAGES_MAX)
+        self._memo = Memo()
         self._middles = 0
-        self._parts: dict[int, str] = {}
-        self._native: bool | None = None
-        self._writes: bool | None = None
 
     def role_at(self, index: int) -> Any:
         message = self.messages[index] if self.lowest <= index < len(self.messages) else None
@@ -139,14 +136,14 @@ class _ConversationTail:
 
     def text_calls(self, index: int) -> tuple[SeenCall, ...]:
         """Return the calls in the text of an answer, where the agent has no others."""
-        if self._native is None:
-            newest = (message for message in self.messages[self.lowest :] if isinstance(message, dict))
-            self._native = any(message.get("tool_calls") or message.get("role") == "tool" for message in newest)
-        if self._native:
+        if self._has_native_calls:
             return ()
-        if index not in self._text_calls:
-            self._text_calls[index] = read_text_calls(read_own_text(self.messages[index]))
-        return self._text_calls[index]
+        return self._memo.once(("calls", index), lambda: read_text_calls(read_own_text(self.messages[index])))
+
+    @cached_property
+    def _has_native_calls(self) -> bool:
+        newest = (message for message in self.messages[self.lowest :] if isinstance(message, dict))
+        return any(message.get("tool_calls") or message.get("role") == "tool" for message in newest)
 
     def says_again(self, index: int) -> bool:
         """Return whether another user message near this one says and shows the same, and was not answered in its own
@@ -188,26 +185,22 @@ class _ConversationTail:
         return len({_COUNTDOWN.sub("", middle) for middle in found}) == 1
 
     def _parts_at(self, index: int) -> str:
-        if index not in self._parts:
-            self._parts[index] = text_of(list_other_parts(self.messages[index]))
-        return self._parts[index]
+        return self._memo.once(("parts", index), lambda: text_of(list_other_parts(self.messages[index])))
 
     def _words_at(self, index: int) -> str:
-        if index not in self._words:
-            text = drop_elements(read_own_text(self.messages[index])).strip()
-            tail = max(COUNTED_CHARS, len(text) - COUNTED_CHARS)
-            head, middle, tail_text = text[:COUNTED_CHARS], text[COUNTED_CHARS:tail], text[tail:]
-            self._words[index] = f"{self._mask(head)}{middle}{self._mask(tail_text)}"
-        return self._words[index]
+        return self._memo.once(("words", index), lambda: self._read_words(index))
 
-    def _mask(self, text: str) -> str:
-        return mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
+    def _read_words(self, index: int) -> str:
+        text = drop_elements(read_own_text(self.messages[index])).strip()
+        tail = max(COUNTED_CHARS, len(text) - COUNTED_CHARS)
+        ends = [text[:COUNTED_CHARS], text[tail:]]
+        head, end = map(mask_figures, ends) if self._writes_calls else (_COUNTDOWN.sub("", part) for part in ends)
+        return f"{head}{text[COUNTED_CHARS:tail]}{end}"
 
+    @cached_property
     def _writes_calls(self) -> bool:
-        if self._writes is None:
-            latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
-            self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)
-        return self._writes
+        latest = range(max(self.lowest, len(self.messages) - WRITING_MESSAGES), len(self.messages))
+        return any(self.role_at(index) == "assistant" and self.text_calls(index) for index in reversed(latest))
 
     def read_report(self, index: int) -> str:
         """Return what a user message reports, without what is glued behind what another near it says, too."""
@@ -255,24 +248,13 @@ class _OpenTurn:
         return Turn(tuple(self.calls), results, self.text, *flags, request=request)
 
 
-def _read_calls(message: Message, turn: _OpenTurn) -> None:
-    listed = message.get("tool_calls")
-    for entry in listed if isinstance(listed, list) else ():
-        inner = (entry.get("function") or entry.get("custom")) if isinstance(entry, dict) else None
-        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-            given = inner.get("arguments", inner.get("input", ""))
-            arguments = given if isinstance(given, str) else dumps(given)
-            turn.add(SeenCall(inner["name"], arguments), str(entry.get("id") or ""))
-
-
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
     """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
-    listed = messages if isinstance(messages, (list, tuple)) else []
-    tail = _ConversationTail(listed)
+    tail = _ConversationTail(messages)
     turns: list[_OpenTurn] = []
     start = tail.find_start(turns_max)
-    for index in range(start, len(listed)):
-        if isinstance(listed[index], dict):
+    for index in range(start, len(tail.messages)):
+        if isinstance(tail.messages[index], dict):
             _read_message(tail, index, turns)
     request = tail.find_request(start) if turns else ""
     read = [part for turn in turns for part in _unfold(turn.freeze(request))]
@@ -281,8 +263,8 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
 
 def read_request(messages: Any) -> str:
     """Read what the user said last, however many turns ago."""
-    listed = messages if isinstance(messages, (list, tuple)) else []
-    return _ConversationTail(listed).find_request(len(listed))
+    tail = _ConversationTail(messages)
+    return tail.find_request(len(tail.messages))
 
 
 def is_folded(turn: Turn) -> bool:
@@ -311,7 +293,10 @@ def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -
                 turns[-1].add(call)
                 turns[-1].written = True
     elif role == "tool":
-        _attach(turns, str(message.get("tool_call_id") or ""), message.get("content"))
+        call_id = str(message.get("tool_call_id") or "")
+        called = next((turn for turn in reversed(turns) if call_id in turn.places), None)
+        if called is not None:  # a result without a call is dropped
+            _add_result(called.results[called.places[call_id]], text_of(message.get("content")))
     elif role == "user":
         _read_user(tail, index, turns)
 
@@ -342,28 +327,24 @@ def _find_acting(turns: Sequence[_OpenTurn]) -> _OpenTurn | None:
 
 def _read_answer(message: Message) -> _OpenTurn:
     turn = _OpenTurn(read_own_text(message))
-    _read_calls(message, turn)
+    listed = message.get("tool_calls")
+    for entry in listed if isinstance(listed, list) else ():
+        inner = (entry.get("function") or entry.get("custom")) if isinstance(entry, dict) else None
+        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+            given = inner.get("arguments", inner.get("input", ""))
+            arguments = given if isinstance(given, str) else dumps(given)
+            turn.add(SeenCall(inner["name"], arguments), str(entry.get("id") or ""))
     if not turn.calls and not turn.text.strip():
         names = ("reasoning_content", "reasoning")
         turn.text = next((message[name] for name in names if isinstance(message.get(name), str)), "")
     return turn
 
 
-def _attach(turns: list[_OpenTurn], call_id: str, content: Any) -> None:
-    """Give a result to the call it belongs to; a result without a call is dropped."""
-    for turn in reversed(turns):
-        if call_id in turn.places:
-            _add_result(turn.results[turn.places[call_id]], text_of(content))
-            return
-
-
 def _add_result(texts: list[str], text: str) -> None:
-    if texts or not _is_cleared(text):
+    """Add a text to a result; one that its client has cleared is unknown."""
+    cleared = len(text) <= 200 and _CLEARED.fullmatch(text) and _CLEARED_ABOUT.search(text)
+    if texts or not cleared:
         texts.append(drop_elements(text))
-
-
-def _is_cleared(text: str) -> bool:
-    return len(text) <= 200 and bool(_CLEARED.fullmatch(text)) and bool(_CLEARED_ABOUT.search(text))
 
 
 def calls_turn(calls: Iterable[tuple[str, str]], text: str = "") -> Turn:
@@ -387,5 +368,5 @@ def answer_turn(response: Any) -> Turn:
 
 def carries_history(messages: Any) -> bool:
     """Return whether the client sends what came before: then the transcript decides."""
-    listed = messages if isinstance(messages, (list, tuple)) else []
-    return any(isinstance(message, dict) and message.get("role") == "assistant" for message in listed)
+    tail = _ConversationTail(messages)
+    return any(isinstance(message, dict) and message.get("role") == "assistant" for message in tail.messages)

@@ -85,14 +85,6 @@ class TurnSequence:
         size = 1 + sum(1 for _ in takewhile(lambda turn: turn.folded, reversed(self.turns)))
         return count - min(-(-size // period), max(1, self.order.times))
 
-    def cut_at(self, end: int) -> TurnSequence:
-        """Return the row as it stood before the turn `end`, with no answer to judge."""
-        return TurnSequence(self.turns[:end], self.config, None, self.memo)
-
-    def cycle_key(self, period: int) -> frozenset[Key]:
-        """Return what the newest repetition does, wherever in it one starts to count."""
-        return frozenset(self.key(index) for index in range(self.size - period, self.size))
-
     def key(self, index: int) -> Key:
         """Return what the turn's calls mean, with their figures masked."""
         return self._keys(index)[1]
@@ -239,7 +231,7 @@ class TurnSequence:
     def has_same_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have the same results; those of polls are compared as they are."""
         exact = self.polls_at(older) and self.polls_at(newer)
-        if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
+        if not self._results_pass(older, newer, (lambda a, b: a.strip() == b.strip()) if exact else self.is_equal):
             return False
         if not _has_holes(self.key(newer)) or self._asks_the_same(older, newer):
             return True
@@ -272,7 +264,3 @@ def _has_holes(key: Key) -> bool:
 
 def _holds_places_only(call: str) -> bool:
     return call.count(HOLE) == call.count(PLACE)
-
-
-def _is_literally_equal(older: str, newer: str) -> bool:
-    return older.strip() == newer.strip()

@@ -36,21 +36,16 @@ DELIMITER_CHARS = 96  # no delimiter of the table is longer
 _UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
 
 
-def _list_openers() -> Iterator[tuple[int, str]]:
-    for at, row in enumerate(ROWS):
-        for opener in row.compared:
-            yield at, opener
-
-
 def _compile(openers: list[tuple[int, str]]) -> re.Pattern[str]:
     """Compile a pattern whose groups tell the row: `r3_0`."""
     groups = (f"(?P<r{at}_{number}>{opener})" for number, (at, opener) in enumerate(openers))
     return re.compile("|".join(groups) or r"(?!)", re.IGNORECASE)
 
 
-_NAMED = [(at, opener) for at, opener in _list_openers() if opener.startswith(_NAME)]
-_SIGNED = [(at, opener) for at, opener in _list_openers() if opener.startswith(_SIGNS)]
-_WORDED = [each for each in _list_openers() if each not in _NAMED and each not in _SIGNED]
+_OPENERS = [(at, opener) for at, row in enumerate(ROWS) for opener in row.compared]
+_NAMED = [each for each in _OPENERS if each[1].startswith(_NAME)]
+_SIGNED = [each for each in _OPENERS if each[1].startswith(_SIGNS)]
+_WORDED = [each for each in _OPENERS if each not in _NAMED and each not in _SIGNED]
 _AT_SIGN, _AT_NAME, _AT_WORD = _compile(_SIGNED), _compile(_NAMED), _compile(_WORDED)
 _BEHIND_NAME = _compile([(at, opener.removeprefix(_NAME)) for at, opener in _NAMED])
 
@@ -171,16 +166,12 @@ def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int, copi
     times, kept = counts.get(span.key, (0, 0))
     times += 1
     if times >= copies:
-        return _build_loop(times, span.body, span.key, kept)
+        said, rule = summary(span.body), Kind.ANSWER_CALLS
+        return Loop(kind=rule, stage=Stage.BREAK, repetitions=times, evidence=said, key=span.key, keep=kept)
     counts[span.key] = (times, base + span.end)
     while len(counts) > DISTINCT_MAX:
         del counts[next(iter(counts))]
     return None
-
-
-def _build_loop(times: int, body: str, key: str, keep: int | None) -> Loop:
-    evidence = summary(body)
-    return Loop(kind=Kind.ANSWER_CALLS, stage=Stage.BREAK, repetitions=times, evidence=evidence, key=key, keep=keep)
 
 
 def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[int, int]:

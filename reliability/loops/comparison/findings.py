@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -110,7 +109,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
-        self._parsed: OrderedDict[str, tuple[bool, Any]] = OrderedDict()
+        self._parsed: dict[str, tuple[bool, Any]] = {}
         self._masked: dict[str, str] = {}
         self._left, self._masking_left = COUNTED_CHARS_MAX, MASKED_CHARS_MAX
 
@@ -131,7 +130,7 @@ class Memo:
         if found is None:
             found = self._parsed[text] = parse(text)
             if len(self._parsed) > PARSED_MAX:
-                self._parsed.popitem(last=False)
+                del self._parsed[next(iter(self._parsed))]
         return found
 
     def mask(self, line: str, make: Callable[[str], str]) -> str | None:
@@ -234,7 +233,10 @@ def has_failed(result: str | None) -> bool:
         return _object_failed(value)
     if known and isinstance(value, list):
         return False
-    return _text_failed(value if isinstance(value, str) else result)
+    text = value if isinstance(value, str) else result
+    lines = text.strip().splitlines() or [""]
+    edges = (lines[0][:EDGE_CHARS], lines[-1][:EDGE_CHARS])
+    return any(_MARKER.match(line) for line in edges) or bool(_TRACEBACK.search(text[-20 * EDGE_CHARS :]))
 
 
 def _object_failed(value: Mapping[str, Any]) -> bool:
@@ -251,14 +253,6 @@ def _nonzero(code: Any) -> bool:
     if isinstance(code, str):
         return code.strip().lstrip("-").isdigit() and code.strip().lstrip("-0") != ""
     return isinstance(code, (int, float)) and code != 0
-
-
-def _text_failed(text: str) -> bool:
-    lines = text.strip().splitlines()
-    if not lines:
-        return False
-    edges = (lines[0][:EDGE_CHARS], lines[-1][:EDGE_CHARS])
-    return any(_MARKER.match(line) for line in edges) or bool(_TRACEBACK.search(text[-20 * EDGE_CHARS :]))
 
 
 def error_text(result: str) -> str:

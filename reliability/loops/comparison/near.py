@@ -27,7 +27,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from rapidfuzz import fuzz
@@ -72,10 +72,8 @@ def is_near_result(older: str, newer: str, threshold: float, memo: Memo) -> bool
         others, b = _read_value(newer, value_b, memo)
         if states != others:
             return False
-    return a == b or _is_near_text(a, b, threshold, memo)
-
-
-def _is_near_text(a: str, b: str, threshold: float, memo: Memo) -> bool:
+    if a == b:
+        return True
     x, y = find_difference(a, b)
     if mask_once(x, memo) == mask_once(y, memo):
         return _has_words_enough(a, x, y, memo)
@@ -119,11 +117,6 @@ def _list_figures(text: str, memo: Memo) -> list[str]:
     return memo.once(("figures", text), lambda: _FIGURE.findall(text))
 
 
-def _find_figures(text: str) -> list[re.Match[str]]:
-    """Find what `mask_figures` masks, in order."""
-    return list(_FIGURE.finditer(text))
-
-
 def _has_words_enough(text: str, x: str, y: str, memo: Memo) -> bool:
     """Return whether the figures in which `x` and `y` differ stand in a text that says something beside them."""
     pairs = zip(_list_figures(x, memo), _list_figures(y, memo), strict=True)
@@ -149,13 +142,8 @@ def _list_lines(text: str, memo: Memo) -> list[str]:
 
 
 def _read_value(text: str, value: Any, memo: Memo) -> tuple[list[Any], str]:
-    """Return the states that a value tells, and its spelling."""
-    return memo.once(("value", text), lambda: (_collect_states(value), _spell(value)))
-
-
-def _spell(value: Any) -> str:
-    """Write JSON so that neither the order of its keys nor that of its lists counts."""
-    return dumps(_sort_lists(value))
+    """Return the states that a value tells, and its JSON, in which neither the order of keys nor of lists counts."""
+    return memo.once(("value", text), lambda: (_collect_states(value), dumps(_sort_lists(value))))
 
 
 def _sort_lists(value: Any, depth: int = DEPTH) -> Any:
@@ -242,7 +230,7 @@ def find_movement(texts: Sequence[str], failed: bool, step: bool = False) -> Mov
     if failed or len(laps) < 2:
         return Movement.NOTHING
     news = _find_news(laps)
-    figures = [_find_figures(lap)[:COLUMNS_MAX] for lap in laps]
+    figures = [list(islice(_FIGURE.finditer(lap), COLUMNS_MAX)) for lap in laps]
     if len({len(found) for found in figures}) > 1:
         return news
     told = Counter[Movement]()
@@ -281,7 +269,9 @@ def _judge_column(values: list[str], text: str, place: re.Match[str], step: bool
         return Movement.NOTHING
     moves = [newer - older for older, newer in pairwise(map(_read_number, values))]
     turns = min(moves) < 0 < max(moves)
-    before, behind = _read_label(text, place)
+    start, end = place.span()
+    before = text[max(0, start - LABEL_BEFORE) : start].rsplit("\n", 1)[-1]
+    behind = text[end : end + LABEL_BEHIND].split("\n", 1)[0]
     words = {*words_of(before), *words_of(behind)}
     if turns and not step:
         return Movement.NOTHING if words.isdisjoint(_QUOTES) else Movement.DRIFT
@@ -297,9 +287,3 @@ def _read_number(text: str) -> float:
     """Read 1,024 and 3.5; of more than one point the first part counts (a version)."""
     whole = text.replace(",", "")
     return float(whole if whole.count(".") <= 1 else whole.split(".")[0])
-
-
-def _read_label(text: str, place: re.Match[str]) -> tuple[str, str]:
-    start, end = place.span()
-    before = text[max(0, start - LABEL_BEFORE) : start].rsplit("\n", 1)[-1]
-    return before, text[end : end + LABEL_BEHIND].split("\n", 1)[0]
