@@ -126,9 +126,9 @@ def _cut_stem(word: str) -> str:
 # The tokens that the model was unsure of: the text of each, and -ln of its probability against the next likeliest.
 Unsure = Sequence[tuple[str, float]]
 TEXT_CHARS_MAX = 100_000
-CALLS_MAX, KEYS_MAX = 16, 64
+_CALLS_MAX, _KEYS_MAX = 16, 64
 # Of a request its end is read: what an agent's client puts in front of the user's words tells nothing of the call.
-REQUEST_CHARS_MAX = 1_000
+_REQUEST_CHARS_MAX = 1_000
 _NAME = re.compile(r"(?<=[\w,;()] )[A-Z][\w-]+|(?<=[\"'“])[^\"'”]{2,40}(?=[\"'”])")
 _AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
 
@@ -145,7 +145,7 @@ def read_signs(
     return {
         **_read_tokens(calls, unsure),
         **_read_values(calls, arguments, toolbox, _Said("\n".join(texts)[:TEXT_CHARS_MAX])),
-        **_read_request(calls, arguments, toolbox, request[-REQUEST_CHARS_MAX:]),
+        **_read_request(calls, arguments, toolbox, request[-_REQUEST_CHARS_MAX:]),
     }
 
 
@@ -169,10 +169,10 @@ def _read_values(
     calls: Sequence[ToolCall], arguments: Sequence[Mapping[str, Any]], toolbox: ToolBox, said: _Said
 ) -> dict[str, float]:
     made_up = {True: 0.0, False: 0.0}
-    for call, given in list(zip(calls, arguments, strict=True))[:CALLS_MAX]:
+    for call, given in list(zip(calls, arguments, strict=True))[:_CALLS_MAX]:
         tool = toolbox.find(call.name)
         schema = tool.parameters if tool is not None else {}
-        for key, value in list(given.items())[:KEYS_MAX]:
+        for key, value in list(given.items())[:_KEYS_MAX]:
             known = schema.get("properties", {}).get(key, {})
             if not isinstance(known, Mapping) or known.get("default") != value:
                 missing = sum(said.find_missing(leaf) for leaf in _list_leaves(value))
@@ -188,7 +188,7 @@ def _read_request(
     numbers = sum(not used.has_number(number) for number in asked.numbers)
     names = sum(used.find_missing(name) > 0.5 for name in _NAME.findall(request))
     return {
-        "named": min(1.0 - asked.find_missing(call.name) for call in calls[:CALLS_MAX]),
+        "named": min(1.0 - asked.find_missing(call.name) for call in calls[:_CALLS_MAX]),
         "unused_numbers": min(4.0, float(numbers)),
         "unused_names": min(4.0, float(names)),
         "ands_a_call": min(4.0, len(_AND.findall(request)) / len(calls)),

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-NAMES_MAX = 8
-NAME_CHARS_MAX = 64
+_NAMES_MAX = 8
+_NAME_CHARS_MAX = 64
 _ANSWER = "assistant"
 
 
@@ -130,6 +130,6 @@ def _count(messages: int) -> str:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    shown = [name[:NAME_CHARS_MAX] for name in names[:NAMES_MAX]]
+    shown = [name[:_NAME_CHARS_MAX] for name in names[:_NAMES_MAX]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -38,7 +38,7 @@ from reliability.admission.request import (
 )
 from reliability.rolling import SECOND_NS
 
-IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
+_IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def reserve(
         return budget, rejection
     roomy = budget.make_room(config.bounds, request.key, request.payer, now_ns)
     if roomy is None:
-        return budget, Rejection(request.tier, RejectedBy.FULL, "too many open reservations", IN_FLIGHT_RETRY_S)
+        return budget, Rejection(request.tier, RejectedBy.FULL, "too many open reservations", _IN_FLIGHT_RETRY_S)
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
     capped = request.output_tokens is not None and cap < request.output_tokens
     slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
@@ -207,14 +207,14 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
     if tokens > load.tokens_max:
         return None
     if load.window is BudgetWindow.SESSION:
-        return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
+        return _IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
     hour = budget.hour if load.window is BudgetWindow.HOUR else budget.hour_of(key)
     spent = hour.spent.drop_expired(HOUR, now_ns)
     excess = load.tokens - load.tokens_max
     wait_ns = spent.frees_in_ns(HOUR, excess, now_ns)
     if wait_ns is None:  # not before reservations return something
         wait_ns = spent.frees_in_ns(HOUR, excess - hour.reserved, now_ns) or 0
-    return max(-(-wait_ns // SECOND_NS), IN_FLIGHT_RETRY_S if hour.reserved else 1)
+    return max(-(-wait_ns // SECOND_NS), _IN_FLIGHT_RETRY_S if hour.reserved else 1)
 
 
 def _find_limit(config: BudgetConfig, window: BudgetWindow, key: str) -> Limit:

@@ -17,7 +17,7 @@ from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
 PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
-EXPIRED_MAX = 512  # closed reservations that a late settle may still add to
+_EXPIRED_MAX = 512  # closed reservations that a late settle may still add to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Budget:
     def remember_expired(self, name: str, held: Reservation, charged: int) -> Budget:
         """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
         expired = {**self.expired, name: _Expired(held.key, held.session, charged)}
-        while len(expired) > EXPIRED_MAX:
+        while len(expired) > _EXPIRED_MAX:
             del expired[next(iter(expired))]
         return replace(self, expired=expired)
 

@@ -40,13 +40,13 @@ from reliability.escalation.refusals import (
 from reliability.faults import Again, OtherTier, traits_of
 from reliability.types import Fault, Flaw, Reason, RefuseCode
 
-BACKOFF_FIRST_NS = 100_000_000
+_BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
 # A tier may ask for patience with Retry-After; more than this and another tier is the better answer.
 RETRY_AFTER_MAX_NS = 2_000_000_000
-LOOP_RETRY_AFTER_S = 5.0
-CYCLE_REASKS_MAX = 1
-DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
+_LOOP_RETRY_AFTER_S = 5.0
+_CYCLE_REASKS_MAX = 1
+_DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
 
 Policy = Callable[[Situation], Decision | None]
@@ -149,7 +149,7 @@ def _stop_for_all_tiers(situation: Situation) -> Decision | None:
 def _stop_when_spent(situation: Situation) -> Decision | None:
     """Hold the request to its one deadline and its one cap of attempts."""
     if situation.remaining_ns <= 0:
-        met = "; ".join(filter(None, (DEADLINE_PASSED, describe_attempts(situation.attempts))))
+        met = "; ".join(filter(None, (_DEADLINE_PASSED, describe_attempts(situation.attempts))))
         return Refuse(code=RefuseCode.DEADLINE, message=met)
     return _conclude_exhausted(situation) if situation.spent else None
 
@@ -187,7 +187,7 @@ def _reask_flaw(situation: Situation) -> Decision | None:
         return None
     reasks = sum(1 for a in situation.attempts if a.tier == last.tier and traits_of(a).again is Again.REASK) - 1
     reasks_max = situation.limits.reasks_max
-    if reasks >= (min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
+    if reasks >= (min(reasks_max, _CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
         return None
     if not _may_repeat(situation) or _is_spared(situation, last):
         return None
@@ -212,7 +212,7 @@ def _retry_transient(situation: Situation) -> Call | None:
     if traits_of(last).again is not Again.RETRY:
         return None
     retries = sum(1 for a in situation.attempts if a.tier == last.tier and a.fault is not None) - 1
-    full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))
+    full = min(BACKOFF_MAX_NS, _BACKOFF_FIRST_NS << min(retries, 10))
     wait_ns = max(int(full * (0.5 + 0.5 * situation.jitter)), int((last.retry_after_s or 0.0) * 1e9))
     patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
     if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation):
@@ -247,7 +247,7 @@ def _refuse_exhausted(situation: Situation) -> Refuse:
     most_helpful = min(find_last_attempts(situation.attempts), key=rank_attempt)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
     if loop is not None:
-        return Refuse(code=code_of(loop), message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
+        return Refuse(code=code_of(loop), message=loop.detail, retry_after_s=_LOOP_RETRY_AFTER_S)
     message = describe_attempts(situation.attempts)
     if situation.text_out:
         return Refuse(code=RefuseCode.BROKEN_STREAM, message=message)

@@ -22,12 +22,12 @@ from reliability.faults import TRAITS, traits_of
 from reliability.types import Fault, RefuseCode, Verdict
 
 LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
-PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
 FIGURE_MAX = 10**15
-MINUTES_FROM_S = 120
+_MINUTES_FROM_S = 120
 
-WAYS_OUT = {
+_WAYS_OUT = {
     RejectedBy.ISOLATED: "was taken out by hand: POST /v1/reliability/tiers/{tier}/restore lets it back in",
     RejectedBy.OPEN: "has failed and is left alone for {wait} more (its circuit breaker is open): come back then, or "
     "POST /v1/reliability/tiers/{tier}/close",
@@ -40,7 +40,7 @@ WAYS_OUT = {
 }
 # What a client can act on comes first: what passes, then what it must change, then what only the
 # server's owner can repair.
-PASSING_FIRST = (
+_PASSING_FIRST = (
     RefuseCode.OVERLOADED,
     RefuseCode.RATE,
     RefuseCode.TIMEOUT,
@@ -49,7 +49,7 @@ PASSING_FIRST = (
     RefuseCode.LOADING,
     RefuseCode.NO_TIER,
 )
-THEN_STAYING = (
+_THEN_STAYING = (
     RefuseCode.BUDGET,
     RefuseCode.INVALID_ANSWER,
     RefuseCode.CONTEXT_LENGTH,
@@ -58,9 +58,9 @@ THEN_STAYING = (
     RefuseCode.NO_TIER_EVER,
     RefuseCode.CLOUD_BARRED,
 )
-CODE_RANKING = PASSING_FIRST + THEN_STAYING
-PASSING = frozenset({*PASSING_FIRST, RefuseCode.DEADLINE, RefuseCode.BROKEN_STREAM, RefuseCode.STOPPING})
-CLAUSE_CHARS_MAX = 500
+CODE_RANKING = _PASSING_FIRST + _THEN_STAYING
+PASSING = frozenset({*_PASSING_FIRST, RefuseCode.DEADLINE, RefuseCode.BROKEN_STREAM, RefuseCode.STOPPING})
+_CLAUSE_CHARS_MAX = 500
 ATTEMPTS_CHARS_MAX = 2_000
 
 
@@ -77,7 +77,7 @@ def figure(number: int) -> str:
 def duration(seconds: float | None) -> str:
     """Write a wait as people read it, never shorter than it is."""
     whole_s = max(1, -int(-(seconds or 0.0) // 1))
-    if whole_s <= MINUTES_FROM_S:
+    if whole_s <= _MINUTES_FROM_S:
         return f"{whole_s} s"
     return f"{figure(-(-whole_s // 60))} min"
 
@@ -88,7 +88,7 @@ def _describe_rejection(rejection: Rejection, request: AdmissionRequest) -> str:
         return "; ".join(_describe_window(load, rejection, request) for load in rejection.windows) or rejection.detail
     rule = re.sub(r"\d+", lambda digits: figure(int(digits[0])), rejection.detail.replace("_", " "))
     wait = duration(rejection.retry_after_s)
-    words = WAYS_OUT[rejection.rejected_by].format(tier=rejection.tier, wait=wait, rule=rule)
+    words = _WAYS_OUT[rejection.rejected_by].format(tier=rejection.tier, wait=wait, rule=rule)
     return f"tier {rejection.tier} {words}"
 
 
@@ -127,13 +127,13 @@ def _find_way_out(load: Load, rejection: Rejection, request: AdmissionRequest) -
 
 def _name_in_path(session: str) -> str:
     """Return the session's name where it can stand in a path as it is and looks like no status."""
-    plain = PLAIN_NAME.fullmatch(session) and not LIKE_A_STATUS.search(session)
+    plain = _PLAIN_NAME.fullmatch(session) and not LIKE_A_STATUS.search(session)
     return session if plain else "{id}"
 
 
 def _write_in_units(number: int) -> list[str]:
     """Write the number exactly in each unit in which it has at most two digits before its point."""
-    fits = [(size, name) for size, name in UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
+    fits = [(size, name) for size, name in _UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
     return [f"{number / size:.12f}".rstrip("0").rstrip(".") + f" {name}" for size, name in fits]
 
 
@@ -165,7 +165,7 @@ def code_of(attempt: Attempt) -> RefuseCode:
 
 def describe_attempts(attempts: tuple[Attempt, ...]) -> str:
     """Describe how each tier was left, in order; what rejects several of them alike stands there once."""
-    clauses = dict.fromkeys(_describe_attempt(attempt)[:CLAUSE_CHARS_MAX] for attempt in find_last_attempts(attempts))
+    clauses = dict.fromkeys(_describe_attempt(attempt)[:_CLAUSE_CHARS_MAX] for attempt in find_last_attempts(attempts))
     return "; ".join(clauses)[:ATTEMPTS_CHARS_MAX]
 
 

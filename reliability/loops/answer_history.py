@@ -5,7 +5,7 @@
 
 The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; one that no
 request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
-was answered before, unless a text agent's equal requests were answered more than `RETRIES_MAX` times.
+was answered before, unless a text agent's equal requests were answered more than `_RETRIES_MAX` times.
 
 Invariants: the user re-arms, and a summary is none of the user's. `KEPT_MAX` answers and `CHARS_MAX` characters are
 kept, a long result as its two ends, a digest of each piece between, and the pictures there.
@@ -25,13 +25,13 @@ from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
 KEPT_MAX = 40
-RETRIES_MAX = 4
+_RETRIES_MAX = 4
 CHARS_MAX = 24_000
-RESULT_CHARS = 1_600
-HEAD_CHARS, TAIL_CHARS = 500, 300
-PIECES = 32
-ARGUMENT_CHARS = 1_000
-SUMMARY_CHARS = 4_000
+_RESULT_CHARS = 1_600
+_HEAD_CHARS, _TAIL_CHARS = 500, 300
+_PIECES = 32
+_ARGUMENT_CHARS = 1_000
+_SUMMARY_CHARS = 4_000
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _SUMMARY = re.compile(
     r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b"
@@ -70,7 +70,7 @@ class ShownHistory:
 
 def is_summary(content: Any) -> bool:
     """Tell whether a message seems to sum up what came before, or asks for that."""
-    return _SUMMARY.search(text_of(content)[:SUMMARY_CHARS]) is not None
+    return _SUMMARY.search(text_of(content)[:_SUMMARY_CHARS]) is not None
 
 
 def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, config: LoopConfig) -> ShownHistory:
@@ -142,7 +142,7 @@ def join_turns(
     filled = _fill_unknown([*older, *joined[unseen:]])
     twin = _find_twin(kept, shown)
     same = twin is not None and twin.key == _key_of(shown.newest[0], config)
-    more = twin.times - RETRIES_MAX if twin is not None and same and not filled[-1].continued else 0
+    more = twin.times - _RETRIES_MAX if twin is not None and same and not filled[-1].continued else 0
     return (*joined[:unseen], *filled, *[filled[-1]] * min(more, KEPT_MAX))
 
 
@@ -212,7 +212,7 @@ def _shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
     """Shorten a turn to what is kept of it. What is short already stays as it is."""
     calls = list(turn.calls)
     for at, call in enumerate(calls):
-        if len(call.arguments) > ARGUMENT_CHARS:
+        if len(call.arguments) > _ARGUMENT_CHARS:
             calls[at] = SeenCall(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
     results = tuple(None if r is None else _shorten_text(r) for r in turn.results)
     text = "" if calls and not turn.written else _shorten_text(turn.text)
@@ -224,13 +224,13 @@ def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:
 
 
 def _shorten_text(text: str) -> str:
-    if len(text) <= RESULT_CHARS:
+    if len(text) <= _RESULT_CHARS:
         return text
-    middle = text[HEAD_CHARS : len(text) - TAIL_CHARS]
-    size = -(-len(middle) // PIECES)
+    middle = text[_HEAD_CHARS : len(text) - _TAIL_CHARS]
+    size = -(-len(middle) // _PIECES)
     # In letters: digits may be no difference.
     pieces = [digest(middle[at : at + size]).translate(_LETTERS) for at in range(0, len(middle), size)]
-    return "\n".join([text[:HEAD_CHARS], *pieces, *PART.findall(middle), text[-TAIL_CHARS:]])
+    return "\n".join([text[:_HEAD_CHARS], *pieces, *PART.findall(middle), text[-_TAIL_CHARS:]])
 
 
 def _key_of(turn: Turn, config: LoopConfig) -> str:

@@ -4,7 +4,7 @@ For a history it is enough to tell equal calls from others, so they are read by 
 framework's list of calls, an envelope of the table of call formats, an XML element, `Action:` and its input, JSON with
 a name. The first form that is found counts, with all its calls.
 
-Invariants: `TEXT_CHARS` of a text, `CALLS_MAX` calls.
+Invariants: `_TEXT_CHARS` of a text, `CALLS_MAX` calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from reliability.loops.comparison.findings import SeenCall, dumps, parse
 from reliability.loops.written import find_bodies
 
-TEXT_CHARS = 32_000
+_TEXT_CHARS = 32_000
 CALLS_MAX = 16
 _MAY_HOLD = re.compile(r"```|<[a-zA-Z|｜]|\bAction\b|^[^\S\n]*+[\[{]|Calling tools|\[TOOL|⏺|✿", re.MULTILINE)
 _FENCE = re.compile(r"```[ \t]*+([\w+#.-]*+)[^\n]{0,200}+\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
@@ -41,7 +41,7 @@ _NAMES = ("name", "tool", "tool_name", "action", "function", "command")
 
 def read_text_calls(text: str) -> tuple[SeenCall, ...]:
     """Return the calls that the text holds, in their order; none where it is talk."""
-    text = text[:TEXT_CHARS]
+    text = text[:_TEXT_CHARS]
     if not _MAY_HOLD.search(text):
         return ()
     for read in _READERS:

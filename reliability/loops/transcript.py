@@ -10,8 +10,8 @@ as a marker turn. Beside what `content` tells, a user message is not the user's 
 - only shows an image behind a tool's result, at most with words that are said again: it belongs to that result.
 
 A result belongs by its id to the newest turn that has it, without a harness's elements. A result that a client has
-cleared is unknown, and unknown equals nothing. An answer with results that holds one call `FOLDED_MIN` times is read as
-a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
+cleared is unknown, and unknown equals nothing. An answer with results that holds one call `_FOLDED_MIN` times is read
+as a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
 that is delivered holds so many, unless the user orders them.
 
 Invariants: a request that is sent twice reads the same twice. `turns_max` answers and `MESSAGES_MAX` messages back are
@@ -43,21 +43,21 @@ from reliability.loops.text_calls import read_text_calls
 
 MESSAGES_MAX = 256
 #: How far back the user's last request is looked for.
-REQUEST_MESSAGES_MAX = 2_048
+_REQUEST_MESSAGES_MAX = 2_048
 #: So many of the user's messages are one request, each but the first an answer to a question.
-ASKED_MAX = 4
+_ASKED_MAX = 4
 #: How many user messages before and after one are looked at for one that says the same.
-NEIGHBOURS = 16
+_NEIGHBOURS = 16
 #: In so much of each end of a message, and of what differs between them, figures may be what a harness counts.
-COUNTED_CHARS = 1_000
+_COUNTED_CHARS = 1_000
 #: So many pairs of messages are looked at for what is counted between their ends.
-MIDDLES_MAX = 256
+_MIDDLES_MAX = 256
 #: A shorter message may be another one's beginning by chance.
-GLUED_CHARS = 20
+_GLUED_CHARS = 20
 #: A longer answer is none that a message names, and not looked for further behind its beginning.
-NAMED_CHARS, ORDER_CHARS = 40, 20_000
+_NAMED_CHARS, _ORDER_CHARS = 40, 20_000
 #: So many messages back it shows whether an agent's calls stand in its texts.
-WRITING_MESSAGES = 32
+_WRITING_MESSAGES = 32
 #: What a harness counts in its messages: what is left, how often, how late it is.
 _COUNTDOWN = re.compile(
     r"\b\d++(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
@@ -98,13 +98,13 @@ class _ConversationTail:
         """Find what the user said last before an index, be it only a few words or long ago; where that answers the
         model's questions, what led to them stands before it."""
         said: list[str] = []
-        for index in range(start - 1, max(-1, start - 1 - REQUEST_MESSAGES_MAX), -1):
+        for index in range(start - 1, max(-1, start - 1 - _REQUEST_MESSAGES_MAX), -1):
             message = self.messages[index]
             if not isinstance(message, dict) or message.get("role") != "user":
                 continue
             if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
                 said.insert(0, read_own_text(message))
-                if len(said) == ASKED_MAX or not self.answers_question(index):
+                if len(said) == _ASKED_MAX or not self.answers_question(index):
                     break
         return "\n".join(said)
 
@@ -155,15 +155,15 @@ class _ConversationTail:
         """Return whether the answer before the message is one that it names itself: "Reply OK or ALERT."."""
         before = self.messages[index - 1] if self.role_at(index - 1) == "assistant" else {}
         answer = read_own_text(before).strip(" \n.!*`\"'")
-        if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
+        if not 0 < len(answer) <= _NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
             return False
-        words = read_own_text(self.messages[index])[:ORDER_CHARS]
+        words = read_own_text(self.messages[index])[:_ORDER_CHARS]
         return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
 
     def _find_neighbours(self, index: int) -> Iterator[int]:
         for step in (-1, 1):
             near, looked = index + step, 0
-            while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
+            while self.lowest <= near < len(self.messages) and looked < _NEIGHBOURS:
                 if self.role_at(near) == "user":
                     looked += 1
                     yield near
@@ -177,9 +177,9 @@ class _ConversationTail:
         """Return whether the two are equal but for what a harness counts, or one is the other with something glued
         behind it."""
         short, long = sorted((a, b), key=len)
-        if a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n"):
+        if a == b or (len(short) >= _GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n"):
             return True
-        if self._middles == MIDDLES_MAX or not (found := find_other_digits(a, b, COUNTED_CHARS)):
+        if self._middles == _MIDDLES_MAX or not (found := find_other_digits(a, b, _COUNTED_CHARS)):
             return False
         self._middles += 1
         return len({_COUNTDOWN.sub("", middle) for middle in found}) == 1
@@ -192,14 +192,14 @@ class _ConversationTail:
 
     def _read_words(self, index: int) -> str:
         text = drop_elements(read_own_text(self.messages[index])).strip()
-        tail = max(COUNTED_CHARS, len(text) - COUNTED_CHARS)
-        ends = [text[:COUNTED_CHARS], text[tail:]]
+        tail = max(_COUNTED_CHARS, len(text) - _COUNTED_CHARS)
+        ends = [text[:_COUNTED_CHARS], text[tail:]]
         head, end = map(mask_figures, ends) if self._writes_calls else (_COUNTDOWN.sub("", part) for part in ends)
-        return f"{head}{text[COUNTED_CHARS:tail]}{end}"
+        return f"{head}{text[_COUNTED_CHARS:tail]}{end}"
 
     @cached_property
     def _writes_calls(self) -> bool:
-        latest = range(max(self.lowest, len(self.messages) - WRITING_MESSAGES), len(self.messages))
+        latest = range(max(self.lowest, len(self.messages) - _WRITING_MESSAGES), len(self.messages))
         return any(self.role_at(index) == "assistant" and self.text_calls(index) for index in reversed(latest))
 
     def read_report(self, index: int) -> str:
@@ -213,7 +213,7 @@ class _ConversationTail:
 
 
 TURNS_MAX = 64
-FOLDED_MIN = 3
+_FOLDED_MIN = 3
 _CLEARED = re.compile(
     r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
     r"\b(?:cleared|omitted|elided|removed|pruned|compacted)\b[^\n]{0,60}[\])>]\s*",
@@ -269,7 +269,7 @@ def read_request(messages: Any) -> str:
 
 def is_folded(turn: Turn) -> bool:
     """Return whether an answer holds one call so often that each of its calls is a turn."""
-    return max(Counter(turn.calls).values(), default=0) >= FOLDED_MIN
+    return max(Counter(turn.calls).values(), default=0) >= _FOLDED_MIN
 
 
 def _unfold(turn: Turn) -> Iterator[Turn]:

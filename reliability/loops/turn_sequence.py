@@ -36,7 +36,7 @@ from reliability.loops.thresholds import LoopConfig
 Key = frozenset[str]
 Pairwise = Callable[[int, int], bool]
 T = TypeVar("T")
-COMPARED = ("has_same_results", "has_near_results")
+_COMPARED = ("has_same_results", "has_near_results")
 
 
 def _once(find: Callable[..., T]) -> Callable[..., T]:
@@ -122,7 +122,7 @@ class TurnSequence:
 
     def _is_cheap(self, older: int, newer: int) -> bool:
         """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
-        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in COMPARED):
+        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in _COMPARED):
             return True
         a, b = ([result for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))

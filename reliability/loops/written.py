@@ -21,7 +21,7 @@ from reliability.tools.formats import CALL_FORMATS
 
 #: The rows whose calls are compared within an answer.
 ROWS = [row for row in CALL_FORMATS if row.compared]
-NAME_CHARS = 49
+_NAME_CHARS = 49
 _NAME = r"[A-Za-z0-9_][\w.:-]{0,48}"
 _SIGNS = ("<", r"\[", r"\]", "⏺", "✿")
 #: A sign and what stands behind it in every opener.
@@ -29,7 +29,7 @@ _SIGN = re.compile(r"<(?=[\w|｜]| [|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿")
 _NAME_BEHIND = re.compile(r"[\w.:-]{1,49}\Z")
 _WORD = re.compile(r"[A-Za-z=/> -]+")
 REPEATS = 3
-KEPT = REPEATS - 1
+_KEPT = REPEATS - 1
 CALL_CHARS = 32_768
 DISTINCT_MAX = 64
 DELIMITER_CHARS = 96  # no delimiter of the table is longer
@@ -59,7 +59,7 @@ def _read_head(opener: str) -> str:
 
 
 _HEADS = tuple(sorted({_read_head(opener) for _, opener in _WORDED}))
-HEAD_CHARS = max(map(len, _HEADS))
+_HEAD_CHARS = max(map(len, _HEADS))
 
 
 def _find_opener(text: str, at: int) -> re.Match[str] | None:
@@ -86,7 +86,7 @@ def _find_at_sign(text: str, at: int) -> re.Match[str] | None:
 
 
 def _find_name(text: str, at: int, end: int) -> re.Match[str] | None:
-    name = _NAME_BEHIND.search(text[max(at, end - NAME_CHARS) : end])
+    name = _NAME_BEHIND.search(text[max(at, end - _NAME_CHARS) : end])
     if name is None:
         return None
     matches = (_AT_NAME.match(text, end - size) for size in range(len(name[0]), 0, -1))
@@ -95,7 +95,7 @@ def _find_name(text: str, at: int, end: int) -> re.Match[str] | None:
 
 def _find_at_word(text: str, at: int, last: int) -> re.Match[str] | None:
     """Find the first opener that begins with a word, not behind `last`."""
-    part = text[at : last + HEAD_CHARS]
+    part = text[at : last + _HEAD_CHARS]
     lowered = part.lower()
     if len(lowered) != len(part):  # some letters are two in lower case
         lowered = part
@@ -215,7 +215,7 @@ def find_bodies(text: str) -> list[str]:
     return [span.inner for span in _walk_calls(text)]
 
 
-def cut_before_repeats(text: str, kept: int = KEPT) -> str:
+def cut_before_repeats(text: str, kept: int = _KEPT) -> str:
     """Return the text up to the first copy of a call behind the `kept` ones."""
     counts = Counter[str]()
     for span in _walk_calls(text):
@@ -232,9 +232,9 @@ def drop_repeats(text: str) -> str:
     dropped: list[_Span] = []
     for span in spans:
         counts[span.key] += 1
-        if counts[span.key] > KEPT:
+        if counts[span.key] > _KEPT:
             dropped.append(span)
-    twice = {span.key: span.body for span in spans if counts[span.key] >= KEPT}
+    twice = {span.key: span.body for span in spans if counts[span.key] >= _KEPT}
     dropped += _find_broken_off(text, spans, set(dropped), list(twice.values()))
     return _cut_out(text, sorted(dropped, key=lambda span: span.start))
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from reliability.rolling import SECOND_NS
 
-SOURCES_MAX = 32  # readings of further sources are not looked at
+_SOURCES_MAX = 32  # readings of further sources are not looked at
 
 
 class Level(StrEnum):
@@ -117,7 +117,7 @@ def observe(pressure: Pressure, config: PressureConfig, readings: Sequence[Readi
     known = {**pressure.values, **observed}
     values = {
         name: known[name]
-        for name in list(config.sources)[:SOURCES_MAX]
+        for name in list(config.sources)[:_SOURCES_MAX]
         if name in known and now_ns < known[name][1] + config.stale_ns
     }
     fresh_until_ns = max((seen for _, seen in values.values()), default=0) + config.stale_ns

@@ -11,7 +11,8 @@ a conversation stands at that answer and waits. Of runs that are equal to the le
 nobody has gone on from, to which it adds the fewest messages; so each goes on once.
 
 Invariants: one thread; what is asked twice under one ticket is answered the same. At most `conversations_max`,
-`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `TWINS_MAX` conversations of a digest; the longest idle goes first.
+`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `_TWINS_MAX` conversations of a digest; the longest idle
+goes first.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from enum import IntEnum
 from reliability.sessions.trail import Answered, Before, Trail, digest_parts
 
 NODES_MAX = 8
-OPEN_MAX = 16
-TWINS_MAX = 256
+_OPEN_MAX = 16
+_TWINS_MAX = 256
 DIGESTS_MAX = 100_000
 RETRY_NS = 600 * 10**9
 
@@ -77,8 +78,8 @@ Found = tuple[_Conversation, _Node]
 # How a request would go on, how unlike its system prompt and its beginning are, how many messages it would add, whether
 # another one has begun alike since this one was last at work, its turn among equals.
 Rank = tuple[_Way, int, int, bool, int]
-STRANGE = 6
-SHRUNK = 1_000_000  # where a request adds no message: more than any adds
+_STRANGE = 6
+_SHRUNK = 1_000_000  # where a request adds no message: more than any adds
 
 
 class Conversations:
@@ -113,7 +114,7 @@ class Conversations:
         node.gone, node.lost = trail.whole, False
         conversation.open[ticket] = (trail, node)
         self._tickets[key, ticket] = conversation.name
-        while len(conversation.open) > OPEN_MAX:
+        while len(conversation.open) > _OPEN_MAX:
             del self._tickets[key, conversation.open.popitem(last=False)[0]]
         conversation.persona, conversation.system, conversation.used_ns = trail.persona, trail.system, now_ns
         self._known.move_to_end((key, conversation.name))
@@ -166,7 +167,7 @@ class Conversations:
         newest = answer is trail.seen[0][1]
         for digest in _list_weak(scope, place, answer) if newest else exact:
             ways = [way for way in self._collect(digest, trail) if _waits(*way)]
-            strange = bool(answer.calls) or all(rank[1] >= STRANGE for rank, _ in ways)
+            strange = bool(answer.calls) or all(rank[1] >= _STRANGE for rank, _ in ways)
             if not ways or (len(ways) > 1 and strange):
                 continue
             rank, found = min(ways, key=lambda way: way[0])
@@ -237,7 +238,7 @@ class Conversations:
             holders = self._index.setdefault(digest, {})
             holders.pop(at, None)
             holders[at] = None
-            if len(holders) > TWINS_MAX:
+            if len(holders) > _TWINS_MAX:
                 del holders[next(iter(holders))]
 
     def _let_go(self, conversation: _Conversation, digests: Iterable[bytes]) -> None:
@@ -271,7 +272,7 @@ def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, be
     if way is not _Way.FIRST:
         return way, strange, 0, False, -conversation.used_ns if way is _Way.RETRY else -place
     added = trail.size - node.size
-    return way, strange, added if added > 0 else SHRUNK, conversation.used_ns < begun_ns, place
+    return way, strange, added if added > 0 else _SHRUNK, conversation.used_ns < begun_ns, place
 
 
 def _waits(rank: Rank, found: Found) -> bool:
@@ -280,7 +281,7 @@ def _waits(rank: Rank, found: Found) -> bool:
 
 
 def _count_strange(conversation: _Conversation, trail: Trail) -> int:
-    """Weigh what is unlike: that the system prompt begins otherwise most; `STRANGE`: all but its date."""
+    """Weigh what is unlike: that the system prompt begins otherwise most; `_STRANGE`: all but its date."""
     other = (
         conversation.system != trail.system,
         conversation.start != trail.start,

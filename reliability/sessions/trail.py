@@ -6,7 +6,7 @@
 Clients change what they send back (ids, spelling, reasoning, old results, the date), so an answer is seen at several
 strengths, from the id that we gave a call, over what stood before it, down to the bare words.
 
-Invariants: the last `ANSWERS_MAX` answers, `DEEP` messages before each and `TEXT_CHARS` at either end of a text are
+Invariants: the last `ANSWERS_MAX` answers, `_DEEP` messages before each and `_TEXT_CHARS` at either end of a text are
 read. Total: what can't be read is digested as nothing.
 """
 
@@ -25,21 +25,21 @@ from reliability.loops.transcript import answer_turn
 Message = Mapping[str, Any]
 
 ANSWERS_MAX = 6
-CONTEXT, DEEP = 4, 12
-CALLS_MAX = 4
-PERSONA_CHARS = 24
-TEXT_CHARS = 32_768
-ENDS = 8  # of the messages at either end of a request, for its name
-OPENING_MAX = 16  # messages that a client puts before its first request's answer
-QUOTED_CHARS_MIN = 40
-QUOTED_LINES_MAX = 64
-QUOTED_CHARS_MAX = 65_536
+_CONTEXT, _DEEP = 4, 12
+_CALLS_MAX = 4
+_PERSONA_CHARS = 24
+_TEXT_CHARS = 32_768
+_ENDS = 8  # of the messages at either end of a request, for its name
+_OPENING_MAX = 16  # messages that a client puts before its first request's answer
+_QUOTED_CHARS_MIN = 40
+_QUOTED_LINES_MAX = 64
+_QUOTED_CHARS_MAX = 65_536
 #: Words that stand by themselves in many conversations prove nothing.
-WORDS_CHARS_MIN = 24
-LEAD_CHARS = 24
-FRONT_CHARS = 512
-DIGEST_BYTES = 12
-SYSTEM = ("system", "developer")
+_WORDS_CHARS_MIN = 24
+_LEAD_CHARS = 24
+_FRONT_CHARS = 512
+_DIGEST_BYTES = 12
+_SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"role", "content"})
 
 
@@ -92,7 +92,7 @@ class Trail:
 def digest_parts(*parts: bytes) -> bytes:
     """Digest some parts: the same in every process."""
     sizes = b",".join([b"%d" % len(part) for part in parts])
-    return blake2b(b"".join([sizes, b":", *parts]), digest_size=DIGEST_BYTES).digest()
+    return blake2b(b"".join([sizes, b":", *parts]), digest_size=_DIGEST_BYTES).digest()
 
 
 class _Digests:
@@ -121,18 +121,18 @@ class _Digests:
 
     def place_at(self, index: int) -> Before:
         """Return the digests of what stands before a message: the newest one, a few, and more to the letter."""
-        newest = [self.digest_at(i) for i in range(max(0, index - CONTEXT), index)]
+        newest = [self.digest_at(i) for i in range(max(0, index - _CONTEXT), index)]
         if not newest:
             return Before()
-        before = range(max(0, index - DEEP), index)
+        before = range(max(0, index - _DEEP), index)
         exact = (self.read_at(i).said if self._is_answer(i) else self.digest_at(i) for i in before)
         return Before(newest[-1], digest_parts(*newest), digest_parts(*exact), _digest_front(self._said[index - 1]))
 
 
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Two of different owners are never of one conversation."""
-    said = [message for message in messages if message.get("role") not in SYSTEM]
-    systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
+    said = [message for message in messages if message.get("role") not in _SYSTEM]
+    systems = [message for message in messages[:_ENDS] if message.get("role") in _SYSTEM]
     digests = _Digests(said)
     answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
     summary = _find_summary(said)
@@ -140,13 +140,13 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     return Trail(
         whole=name_request(messages),
         start=digests.digest_at(0) if said else b"",
-        persona=digest_parts(*(_cut(text_of(m.get("content"))[:PERSONA_CHARS]) for m in systems[:1])),
+        persona=digest_parts(*(_cut(text_of(m.get("content"))[:_PERSONA_CHARS]) for m in systems[:1])),
         system=digest_parts(*map(_digest_message, systems)),
         size=len(said),
         place=digests.place_at(len(said)),
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
         seen=tuple((digests.place_at(index), digests.read_at(index)) for index in answers[:ANSWERS_MAX]),
-        opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= OPENING_MAX else b"",
+        opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= _OPENING_MAX else b"",
         folded=summary is not None,
         quotes=() if summary is None else _digest_quotes(said[summary:]),
     )
@@ -154,7 +154,7 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
 
 def name_request(messages: Sequence[Message]) -> bytes:
     """Name a request: sent again it has the same name. Of a long one its two ends and its length count."""
-    ends = [*messages[:ENDS], *messages[max(ENDS, len(messages) - ENDS) :]]
+    ends = [*messages[:_ENDS], *messages[max(_ENDS, len(messages) - _ENDS) :]]
     return digest_parts(str(len(messages)).encode(), *(part for message in ends for part in _name_message(message)))
 
 
@@ -162,7 +162,7 @@ def describe_answer(turn: Turn, ids: Iterable[str] = ()) -> Answered:
     """Describe an answer as it leaves; `ids` are those of its calls."""
     if turn.calls:
         return _describe(turn, ids)
-    lines = _long_lines(turn.text[:QUOTED_CHARS_MAX].rpartition("</think>")[2])
+    lines = _long_lines(turn.text[:_QUOTED_CHARS_MAX].rpartition("</think>")[2])
     quotes = dict.fromkeys(_digest_lines([*lines[:1], *lines[-1:]]))
     # As it will be read in a history: its text may be a call to its client.
     return replace(_describe(answer_turn({"role": "assistant", "content": turn.text})), quotes=tuple(quotes))
@@ -179,9 +179,9 @@ def _name_message(message: Message) -> Iterator[bytes]:
 
 
 def _shorten(text: str) -> str:
-    if len(text) <= 2 * TEXT_CHARS:
+    if len(text) <= 2 * _TEXT_CHARS:
         return text
-    return f"{text[:TEXT_CHARS]}\x00{len(text)}\x00{text[-TEXT_CHARS:]}"
+    return f"{text[:_TEXT_CHARS]}\x00{len(text)}\x00{text[-_TEXT_CHARS:]}"
 
 
 def _cut(text: str) -> bytes:
@@ -196,7 +196,7 @@ def _digest_message(message: Message) -> bytes:
 
 def _digest_front(message: Message) -> bytes:
     """Digest the first line of a message of the user; empty where it has none."""
-    text = text_of(message.get("content"))[:FRONT_CHARS].strip() if message.get("role") == "user" else ""
+    text = text_of(message.get("content"))[:_FRONT_CHARS].strip() if message.get("role") == "user" else ""
     return digest_parts(b"front", _cut(text.splitlines()[0])) if text else b""
 
 
@@ -213,15 +213,15 @@ def _describe(turn: Turn, ids: Iterable[str] = (), *, native: bool = False) -> A
     calls are written in the text, all of it counts, too: two that call the same differ in what they say. `native`: its
     calls don't stand in its text."""
     encoded = [_cut(call_key(call)) for call in turn.calls]
-    named = zip(encoded[:CALLS_MAX], ids, strict=False)
+    named = zip(encoded[:_CALLS_MAX], ids, strict=False)
     calls = tuple(digest_parts(b"id", id.encode("utf-8", "surrogatepass"), call) for call, id in named if id)
     text = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
     said = digest_parts(b"words", _cut(text))
     if encoded:
         words = digest_parts(b"calls", *encoded)
         return Answered(calls, words, said=said if text and not (native or calls) else words)
-    lead = digest_parts(b"lead", _cut(text[:LEAD_CHARS])) if len(text) >= LEAD_CHARS else b""
-    return Answered(calls, said, lead, len(text) < WORDS_CHARS_MIN, said)
+    lead = digest_parts(b"lead", _cut(text[:_LEAD_CHARS])) if len(text) >= _LEAD_CHARS else b""
+    return Answered(calls, said, lead, len(text) < _WORDS_CHARS_MIN, said)
 
 
 def _find_summary(said: Sequence[Message]) -> int | None:
@@ -235,12 +235,12 @@ def _find_summary(said: Sequence[Message]) -> int | None:
 
 
 def _digest_quotes(said: Sequence[Message]) -> tuple[bytes, ...]:
-    lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:QUOTED_CHARS_MAX])]
-    return _digest_lines(lines[-QUOTED_LINES_MAX:])
+    lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:_QUOTED_CHARS_MAX])]
+    return _digest_lines(lines[-_QUOTED_LINES_MAX:])
 
 
 def _long_lines(text: str) -> list[str]:
-    return [line for raw in text.splitlines() if len(line := " ".join(raw.split())) >= QUOTED_CHARS_MIN]
+    return [line for raw in text.splitlines() if len(line := " ".join(raw.split())) >= _QUOTED_CHARS_MIN]
 
 
 def _digest_lines(lines: Iterable[str]) -> tuple[bytes, ...]:
