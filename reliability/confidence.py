@@ -142,8 +142,12 @@ def read_signs(
     arguments = _read_arguments(calls)
     if arguments is None:
         return {}
+    written = _join(calls)
+    telling = [0.0]
+    telling += [surprise for text, surprise in unsure if text.strip() in written and any(map(str.isalnum, text))]
     return {
-        **_read_tokens(calls, unsure),
+        "most_unsure": min(5.0, max(telling)),
+        "unsure": min(15.0, sum(telling)),
         **_read_values(calls, arguments, toolbox, _Said("\n".join(texts)[:TEXT_CHARS_MAX])),
         **_read_request(calls, arguments, toolbox, request[-_REQUEST_CHARS_MAX:]),
     }
@@ -155,14 +159,6 @@ def _read_arguments(calls: Sequence[ToolCall]) -> list[dict[str, Any]] | None:
     except (ValueError, RecursionError):
         return None
     return read if all(isinstance(one, dict) for one in read) else None
-
-
-def _read_tokens(calls: Sequence[ToolCall], unsure: Unsure) -> dict[str, float]:
-    written, telling = _join(calls), [0.0]
-    for text, surprise in unsure:
-        if text.strip() in written and any(char.isalnum() for char in text):
-            telling.append(surprise)
-    return {"most_unsure": min(5.0, max(telling)), "unsure": min(15.0, sum(telling))}
 
 
 def _read_values(

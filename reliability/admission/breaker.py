@@ -221,7 +221,9 @@ def _record_failure(
             calls=breaker.calls.add(config.span, 1, now_ns),
             failures=breaker.failures.add(config.span, 1, now_ns),
         )
-        tripped = None if _is_one_keys_own(breaker, config, now_ns) else _find_trip_cause(breaker, config)
+        others_well = any(now_ns - at_ns < config.rate_window_ns for _, at_ns in breaker.well)
+        one_keys_own = others_well and len(breaker.failing) == 1
+        tripped = None if one_keys_own else _find_trip_cause(breaker, config)
         if tripped is None and rest_ns == 0:
             return breaker, None
         calm = max(0, now_ns - breaker.since_ns) // config.calm_ns
@@ -241,11 +243,6 @@ def _record_failure(
 def _find_well(breaker: Breaker, key: str) -> tuple[tuple[str, int], ...]:
     """Return the other keys whose newest call succeeded."""
     return tuple(each for each in breaker.well if each[0] != key)
-
-
-def _is_one_keys_own(breaker: Breaker, config: BreakerConfig, now_ns: int) -> bool:
-    is_well = any(now_ns - at_ns < config.rate_window_ns for _, at_ns in breaker.well)
-    return is_well and len(breaker.failing) == 1
 
 
 def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:

@@ -18,14 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reliability.admission.ledger import (
-    HOUR,
-    PROGRESS_TOKENS,
-    Bounds,
-    Budget,
-    Reservation,
-    session_name,
-)
+from reliability.admission.ledger import HOUR, PROGRESS_TOKENS, Bounds, Budget, Reservation, session_name
 from reliability.admission.request import (
     AdmissionRequest,
     BudgetWindow,
@@ -107,19 +100,15 @@ def settle(
     beyond its charge is added, once, and else nothing changes."""
     held = budget.open.get(name)
     if held is None:
-        return _settle_late(budget, config, name, tokens, now_ns), None
+        budget, late = budget.forget_expired(name)
+        if late is not None and tokens is not None and tokens > late.charged:
+            budget = budget.charge_unreserved(config.bounds, late.key, late.session, tokens - late.charged, now_ns)
+        return budget, None
     expired = now_ns >= held.expires_ns
     charged = held.tokens if tokens is None else max(0, tokens)
     if expired:  # the same ledger, whoever notices the time first
         charged = max(held.estimate, tokens or 0)
     return _charge_and_close(budget, config, name, held, charged, now_ns, expired=expired)
-
-
-def _settle_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
-    budget, late = budget.forget_expired(name)
-    if late is None or tokens is None or tokens <= late.charged:
-        return budget
-    return budget.charge_unreserved(config.bounds, late.key, late.session, tokens - late.charged, now_ns)
 
 
 def _charge_and_close(
@@ -165,18 +154,17 @@ def reset_session(budget: Budget, key: str, session: str) -> Budget:
 
 def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: int, more: int = 0) -> tuple[Load, ...]:
     """Compute how full each limited window is for this session, with `more` tokens on top."""
+    known, key_hour = budget.session_of(config.bounds, key, session, now_ns), budget.hour_of(key)
     full: list[Load] = []
-    if config.session.tokens_max is not None:
-        known = budget.session_of(config.bounds, key, session, now_ns)
-        tokens = known.spent + known.reserved + more
-        full.append(_build_load(BudgetWindow.SESSION, tokens, config.session.tokens_max, known.reserved))
-    if config.hour.tokens_max is not None:
-        tokens = budget.hour.count(now_ns) + more
-        full.append(_build_load(BudgetWindow.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
-    key_limit = _find_limit(config, BudgetWindow.KEY_HOUR, key)
-    if key_limit.tokens_max is not None:
-        hour = budget.hour_of(key)
-        full.append(_build_load(BudgetWindow.KEY_HOUR, hour.count(now_ns) + more, key_limit.tokens_max, hour.reserved))
+    for window, used, reserved in (
+        (BudgetWindow.SESSION, known.spent + known.reserved, known.reserved),
+        (BudgetWindow.HOUR, budget.hour.count(now_ns), budget.hour.reserved),
+        (BudgetWindow.KEY_HOUR, key_hour.count(now_ns), key_hour.reserved),
+    ):
+        tokens, tokens_max = used + more, _find_limit(config, window, key).tokens_max
+        if tokens_max is not None:
+            percent = tokens * 100 // tokens_max if tokens_max > 0 else 100
+            full.append(Load(window, tokens, tokens_max, percent, reserved))
     return tuple(full)
 
 
@@ -221,10 +209,6 @@ def _find_limit(config: BudgetConfig, window: BudgetWindow, key: str) -> Limit:
     if window is BudgetWindow.SESSION:
         return config.session
     return config.hour if window is BudgetWindow.HOUR else config.key_hours.get(key, config.key_hour)
-
-
-def _build_load(window: BudgetWindow, tokens: int, tokens_max: int, reserved: int) -> Load:
-    return Load(window, tokens, tokens_max, tokens * 100 // tokens_max if tokens_max > 0 else 100, reserved)
 
 
 def _find_warnings(full: tuple[Load, ...], config: BudgetConfig) -> tuple[Load, ...]:

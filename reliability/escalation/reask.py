@@ -51,7 +51,10 @@ def request_for(
         return _add_correction(request, failed_text, form_message(violations, original.response_format))
     if call.reask.step is RetryStep.CORRECT and violations:
         return _add_correction(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
-    return replace(_resample(request, attempts), must_speak=not failed_text.strip())
+    # The clean prompt, with chance enough for another answer, and the same chance for the same seed.
+    seed = None if request.seed is None else request.seed + attempts
+    temperature = max(request.temperature or 0.0, RESAMPLE_TEMPERATURE)
+    return replace(request, temperature=temperature, seed=seed, must_speak=not failed_text.strip())
 
 
 def resume_for(original: ChatRequest, *, told: str, thought: str, written: int) -> ChatRequest:
@@ -77,9 +80,3 @@ def _add_correction(request: ChatRequest, failed_text: str, words: str) -> ChatR
 def _add(request: ChatRequest, *messages: Mapping[str, Any]) -> ChatRequest:
     """Add messages behind the conversation, as what they are: no later request of its client has them."""
     return replace(request, messages=(*request.messages, *messages), added=request.added + len(messages))
-
-
-def _resample(request: ChatRequest, attempts: int) -> ChatRequest:
-    """Return the clean prompt, with chance enough for another answer, and the same chance for the same seed."""
-    seed = None if request.seed is None else request.seed + attempts
-    return replace(request, temperature=max(request.temperature or 0.0, RESAMPLE_TEMPERATURE), seed=seed)

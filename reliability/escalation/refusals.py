@@ -67,7 +67,8 @@ ATTEMPTS_CHARS_MAX = 2_000
 def figure(number: int) -> str:
     """Write a number as people read it: 616,827, and 0.5 million where digits look like a status."""
     number = min(max(number, -FIGURE_MAX), FIGURE_MAX)
-    for tried in (number, _round_to_two_digits(number)):
+    power: int = 10 ** max(0, len(str(abs(number))) - 2)
+    for tried in (number, round(number / power) * power):  # then with two digits
         for text in (f"{tried:,}", *_write_in_units(tried)):
             if not LIKE_A_STATUS.search(text):
                 return text if tried == number else f"about {text}"
@@ -119,27 +120,18 @@ def _find_way_out(load: Load, rejection: Rejection, request: AdmissionRequest) -
         return f"come back in {duration(rejection.retry_after_s)}, or raise the limit{cheaper}"
     if load.window is not BudgetWindow.SESSION:
         return f"raise the limit{cheaper}"
+    plain = _PLAIN_NAME.fullmatch(request.session) and not LIKE_A_STATUS.search(request.session)
+    name = request.session if plain else "{id}"
     return (
         "start a new session (another X-MLX-Stack-Session), raise the limit, or POST "
-        f"/v1/reliability/sessions/{_name_in_path(request.session)}/reset{cheaper}"
+        f"/v1/reliability/sessions/{name}/reset{cheaper}"
     )
-
-
-def _name_in_path(session: str) -> str:
-    """Return the session's name where it can stand in a path as it is and looks like no status."""
-    plain = _PLAIN_NAME.fullmatch(session) and not LIKE_A_STATUS.search(session)
-    return session if plain else "{id}"
 
 
 def _write_in_units(number: int) -> list[str]:
     """Write the number exactly in each unit in which it has at most two digits before its point."""
     fits = [(size, name) for size, name in _UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
     return [f"{number / size:.12f}".rstrip("0").rstrip(".") + f" {name}" for size, name in fits]
-
-
-def _round_to_two_digits(number: int) -> int:
-    power: int = 10 ** max(0, len(str(abs(number))) - 2)
-    return round(number / power) * power
 
 
 def passes(attempt: Attempt) -> bool:

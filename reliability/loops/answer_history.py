@@ -83,7 +83,7 @@ def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, con
     return ShownHistory(
         request=request,
         task=digest(text_of(first)),
-        newest=tuple(_shorten_turns(turns[answers[-1] :], config)) if answers else (),
+        newest=tuple(_shorten_turn(turn, config) for turn in turns[answers[-1] :]) if answers else (),
         spoken=(not answers and not folded) if history else None,
         folded=folded,
         complete=len(answers) if whole else 0,
@@ -128,7 +128,7 @@ def join_turns(
     places = [index for index, turn in enumerate(turns) if not turn.continued]
     if not before or (turns and not places):
         return None
-    short = _shorten_turns(turns, config)
+    short = [_shorten_turn(turn, config) for turn in turns]
     end = _align(before, [_key_of(short[index], config) for index in places])
     if end is None:
         return None
@@ -217,10 +217,6 @@ def _shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
     results = tuple(None if r is None else _shorten_text(r) for r in turn.results)
     text = "" if calls and not turn.written else _shorten_text(turn.text)
     return replace(turn, calls=tuple(calls), results=results, text=text)
-
-
-def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:
-    return [_shorten_turn(turn, config) for turn in turns]
 
 
 def _shorten_text(text: str) -> str:

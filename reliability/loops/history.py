@@ -21,11 +21,11 @@ result. Thoughts alone are notes, however they differ, whose results only repeat
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions;
-there, too, a nudge comes before a break. Where the user asks for a number of steps, or for anything so many times, neither a nudge
-nor a break comes before; an order of repetition without a number gives the limits of a poll, and so does a user who
-says the same again behind each answer ("run the tests again"). The results of a NEAR streak must change more than
-once, and the circuit doesn't break before the streak without its newest lap told the same. The strictest verdict wins,
-then the one with the most repetitions.
+there, too, a nudge comes before a break. Where the user asks for a number of steps, or for anything so many times,
+neither a nudge nor a break comes before; an order of repetition without a number gives the limits of a poll, and so
+does a user who says the same again behind each answer ("run the tests again"). The results of a NEAR streak must change
+more than once, and the circuit doesn't break before the streak without its newest lap told the same. The strictest
+verdict wins, then the one with the most repetitions.
 
 Invariant: keys are computed from the tail backwards, only as far as a cycle holds, and each question is asked once of a
 request (`Memo`): an ordinary history costs a handful of comparisons.
@@ -41,17 +41,7 @@ from itertools import islice, pairwise, takewhile
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.call_normalization import mask_echoes
-from reliability.loops.comparison.findings import (
-    Kind,
-    Loop,
-    Memo,
-    Stage,
-    Turn,
-    digest,
-    error_text,
-    has_failed,
-    summary,
-)
+from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, error_text, has_failed, summary
 from reliability.loops.comparison.near import (
     LAPS_MAX,
     Movement,

@@ -160,18 +160,16 @@ class _ConversationTail:
         words = read_own_text(self.messages[index])[:_ORDER_CHARS]
         return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
 
-    def _find_neighbours(self, index: int) -> Iterator[int]:
+    def _find_same_words(self, index: int) -> Iterator[int]:
+        words = self._words_at(index)
         for step in (-1, 1):
             near, looked = index + step, 0
             while self.lowest <= near < len(self.messages) and looked < _NEIGHBOURS:
                 if self.role_at(near) == "user":
                     looked += 1
-                    yield near
+                    if self._is_same_message(words, self._words_at(near)):
+                        yield near
                 near += step
-
-    def _find_same_words(self, index: int) -> Iterator[int]:
-        words = self._words_at(index)
-        return (near for near in self._find_neighbours(index) if self._is_same_message(words, self._words_at(near)))
 
     def _is_same_message(self, a: str, b: str) -> bool:
         """Return whether the two are equal but for what a harness counts, or one is the other with something glued

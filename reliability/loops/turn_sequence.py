@@ -22,15 +22,7 @@ from reliability.loops.comparison.findings import Memo, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.content import PersonsOrder, read_order
-from reliability.loops.repeatable_calls import (
-    acknowledges,
-    acts,
-    find_entities,
-    is_poll,
-    leads_on,
-    takes_notes,
-    walks,
-)
+from reliability.loops.repeatable_calls import acknowledges, acts, find_entities, is_poll, leads_on, takes_notes, walks
 from reliability.loops.thresholds import LoopConfig
 
 Key = frozenset[str]

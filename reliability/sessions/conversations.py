@@ -69,16 +69,13 @@ class _Conversation:
         """The place that it stands at."""
         return self.nodes[-1] if self.nodes else self.begin
 
-    def find_node(self, digest: bytes) -> _Node | None:
-        """Find the newest place with this digest."""
-        return next((node for node in reversed(self.nodes) if digest in node.digests), None)
-
 
 Found = tuple[_Conversation, _Node]
-# How a request would go on, how unlike its system prompt and its beginning are, how many messages it would add, whether
-# another one has begun alike since this one was last at work, its turn among equals.
+# How a request would go on, how unlike its system prompt and its beginning are (most, where the system prompt begins
+# otherwise), how many messages it would add, whether another one has begun alike since this one was last at work, its
+# turn among equals.
 Rank = tuple[_Way, int, int, bool, int]
-_STRANGE = 6
+_STRANGE = 6  # all is unlike but the date of the system prompt
 _SHRUNK = 1_000_000  # where a request adds no message: more than any adds
 
 
@@ -182,7 +179,7 @@ class Conversations:
             begun_ns[each.start] = max(each.begun_ns, begun_ns.get(each.start, 0))
         ways: list[tuple[Rank, Found]] = []
         for place, conversation in enumerate(holders):
-            node = conversation.find_node(digest)
+            node = next((node for node in reversed(conversation.nodes) if digest in node.digests), None)
             if node is not None:
                 rank = _rank(conversation, node, trail, place, begun_ns[conversation.start])
                 ways.append((rank, (conversation, node)))
@@ -268,7 +265,9 @@ def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:
 def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, begun_ns: int) -> Rank:
     """Rank who holds a digest. Of those who wait the one that the request adds least to comes first, since runs that
     go round in circles hold the same digest lap after lap; who was left before another one began so comes last."""
-    way, strange = _way_on(conversation, node, trail), _count_strange(conversation, trail)
+    way = _way_on(conversation, node, trail)
+    strange = 1 * (conversation.system != trail.system) + 2 * (conversation.start != trail.start)
+    strange += 4 * (conversation.persona != trail.persona)
     if way is not _Way.FIRST:
         return way, strange, 0, False, -conversation.used_ns if way is _Way.RETRY else -place
     added = trail.size - node.size
@@ -278,16 +277,6 @@ def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, be
 def _waits(rank: Rank, found: Found) -> bool:
     """Tell whether the conversation stands at this answer, and a request that goes on like this one may be its next."""
     return found[1] is found[0].newest and rank[0] is not _Way.FORK
-
-
-def _count_strange(conversation: _Conversation, trail: Trail) -> int:
-    """Weigh what is unlike: that the system prompt begins otherwise most; `_STRANGE`: all but its date."""
-    other = (
-        conversation.system != trail.system,
-        conversation.start != trail.start,
-        conversation.persona != trail.persona,
-    )
-    return sum(weight for weight, differs in zip((1, 2, 4), other, strict=True) if differs)
 
 
 def _scope(key: str, trail: Trail) -> bytes:
