@@ -49,7 +49,7 @@ _CYCLE_REASKS_MAX = 1
 _DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
 
-Policy = Callable[[Situation], Decision | None]
+_Policy = Callable[[Situation], Decision | None]
 
 
 def decide(situation: Situation) -> Decision:
@@ -255,7 +255,7 @@ def _refuse_exhausted(situation: Situation) -> Refuse:
     return Refuse(code=code_of(most_helpful), message=message, param=most_helpful.param, retry_after_s=wait_s)
 
 
-POLICIES: tuple[Policy, ...] = (
+POLICIES: tuple[_Policy, ...] = (
     _accept_good,
     _answer_load,
     _go_on_with_text,

@@ -25,8 +25,8 @@ from reliability.loops.content import PersonsOrder, read_order
 from reliability.loops.repeatable_calls import acknowledges, acts, find_entities, is_poll, leads_on, takes_notes, walks
 from reliability.loops.thresholds import LoopConfig
 
-Key = frozenset[str]
-Pairwise = Callable[[int, int], bool]
+_Key = frozenset[str]
+_Pairwise = Callable[[int, int], bool]
 T = TypeVar("T")
 _COMPARED = ("has_same_results", "has_near_results")
 
@@ -77,15 +77,15 @@ class TurnSequence:
         size = 1 + sum(1 for _ in takewhile(lambda turn: turn.folded, reversed(self.turns)))
         return count - min(-(-size // period), max(1, self.order.times))
 
-    def key(self, index: int) -> Key:
+    def key(self, index: int) -> _Key:
         """Return what the turn's calls mean, with their figures masked."""
         return self._keys(index)[1]
 
     @_once
-    def _keys(self, index: int) -> tuple[Key, Key]:
+    def _keys(self, index: int) -> tuple[_Key, _Key]:
         return self._keys_of(self.turns[index].calls)
 
-    def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[Key, Key]:
+    def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[_Key, _Key]:
         """Return what the calls mean, as sets: as they are spelled, and masked. A thought counts only where there is
         nothing else."""
         blurred = list(map(self._blur, [call for call in calls if not takes_notes(call.name)] or calls))
@@ -98,7 +98,7 @@ class TurnSequence:
         """Return whether the calls of the two turns are spelled alike."""
         return self.turns[older].calls == self.turns[newer].calls or self._keys(older)[0] == self._keys(newer)[0]
 
-    def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
+    def count_repetitions(self, period: int, pairwise: _Pairwise, enough: int = 0) -> int:
         """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
         counted only as long as that is cheap (see `Memo`); 0: all of them."""
         if self.size < period or not self.starts_again(period):
@@ -250,7 +250,7 @@ def _name_tools(calls: Iterable[SeenCall]) -> frozenset[str]:
     return frozenset(name for name in names if not takes_notes(name)) or names
 
 
-def _has_holes(key: Key) -> bool:
+def _has_holes(key: _Key) -> bool:
     return any(HOLE in call for call in key)
 
 

@@ -70,11 +70,11 @@ class _Conversation:
         return self.nodes[-1] if self.nodes else self.begin
 
 
-Found = tuple[_Conversation, _Node]
+_Found = tuple[_Conversation, _Node]
 # How a request would go on, how unlike its system prompt and its beginning are (most, where the system prompt begins
 # otherwise), how many messages it would add, whether another one has begun alike since this one was last at work, its
 # turn among equals.
-Rank = tuple[_Way, int, int, bool, int]
+_Rank = tuple[_Way, int, int, bool, int]
 _STRANGE = 6  # all is unlike but the date of the system prompt
 _SHRUNK = 1_000_000  # where a request adds no message: more than any adds
 
@@ -144,7 +144,7 @@ class Conversations:
 
     # -- the search --------------------------------------------------------------------------------------------
 
-    def _search(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+    def _search(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
         for place, answer in trail.seen:
             for digest in _list_strong(scope, place, answer):
                 if ways := self._collect(digest, trail):
@@ -156,7 +156,7 @@ class Conversations:
             return found
         return self._search_lost(scope, trail, now_ns)
 
-    def _search_waiting(self, scope: bytes, trail: Trail, place: Before, answer: Answered) -> Found | None:
+    def _search_waiting(self, scope: bytes, trail: Trail, place: Before, answer: Answered) -> _Found | None:
         """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
         another system prompt and beginning, it counts only for the one that waits. Of several that got no answer to
         another request nobody knows which it is, unless all that was said is the same."""
@@ -172,12 +172,12 @@ class Conversations:
                 return found
         return None
 
-    def _collect(self, digest: bytes, trail: Trail) -> list[tuple[Rank, Found]]:
+    def _collect(self, digest: bytes, trail: Trail) -> list[tuple[_Rank, _Found]]:
         holders = self._list_holders(digest)
         begun_ns: dict[bytes, int] = {}
         for each in holders:
             begun_ns[each.start] = max(each.begun_ns, begun_ns.get(each.start, 0))
-        ways: list[tuple[Rank, Found]] = []
+        ways: list[tuple[_Rank, _Found]] = []
         for place, conversation in enumerate(holders):
             node = next((node for node in reversed(conversation.nodes) if digest in node.digests), None)
             if node is not None:
@@ -185,7 +185,7 @@ class Conversations:
                 ways.append((rank, (conversation, node)))
         return ways
 
-    def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+    def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
         """Find who was folded into a summary: whose words are quoted, else the only one that opened alike, is at work
         and waits. Of several nobody knows which."""
         for line in reversed(trail.quotes):
@@ -197,11 +197,11 @@ class Conversations:
         fresh = [found for found in waiting if found[0].used_ns + RETRY_NS > now_ns]
         return fresh[0] if len(fresh) == 1 else None
 
-    def _collect_waiting(self, digest: bytes, trail: Trail) -> list[Found]:
+    def _collect_waiting(self, digest: bytes, trail: Trail) -> list[_Found]:
         waiting = (c for c in self._list_holders(digest) if c.nodes)
         return [(c, c.newest) for c in waiting if _way_on(c, c.newest, trail) is not _Way.FORK]
 
-    def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+    def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
         lost = [
             conversation
             for conversation in self._list_holders(digest_parts(scope, b"whole", trail.whole))
@@ -213,7 +213,7 @@ class Conversations:
 
     # -- what is known -----------------------------------------------------------------------------------------
 
-    def _begin(self, key: str, name: str, trail: Trail, now_ns: int) -> Found:
+    def _begin(self, key: str, name: str, trail: Trail, now_ns: int) -> _Found:
         made = _Conversation(name=name, key=key, begun_ns=now_ns, used_ns=now_ns, start=trail.start)
         scope = _scope(key, trail)
         made.begin.digests = (
@@ -262,7 +262,7 @@ def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:
     return _Way.LEFT if node.gone else _Way.FIRST
 
 
-def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, begun_ns: int) -> Rank:
+def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, begun_ns: int) -> _Rank:
     """Rank who holds a digest. Of those who wait the one that the request adds least to comes first, since runs that
     go round in circles hold the same digest lap after lap; who was left before another one began so comes last."""
     way = _way_on(conversation, node, trail)
@@ -274,7 +274,7 @@ def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, be
     return way, strange, added if added > 0 else _SHRUNK, conversation.used_ns < begun_ns, place
 
 
-def _waits(rank: Rank, found: Found) -> bool:
+def _waits(rank: _Rank, found: _Found) -> bool:
     """Tell whether the conversation stands at this answer, and a request that goes on like this one may be its next."""
     return found[1] is found[0].newest and rank[0] is not _Way.FORK
 
