@@ -76,6 +76,7 @@ class _ConversationTail:
         self.messages: Sequence[Any] = messages if isinstance(messages, (list, tuple)) else []
         self.lowest = max(0, len(self.messages) - MESSAGES_MAX)
         self._memo = Memo()
+        self._words: dict[int, str] = {}
         self._middles = 0
 
     def role_at(self, index: int) -> Any:
@@ -186,7 +187,9 @@ class _ConversationTail:
         return self._memo.once(("parts", index), lambda: text_of(list_other_parts(self.messages[index])))
 
     def _words_at(self, index: int) -> str:
-        return self._memo.once(("words", index), lambda: self._read_words(index))
+        if index not in self._words:
+            self._words[index] = self._read_words(index)
+        return self._words[index]
 
     def _read_words(self, index: int) -> str:
         text = drop_elements(read_own_text(self.messages[index])).strip()
