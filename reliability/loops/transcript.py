@@ -295,9 +295,10 @@ def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -
                 turns[-1].written = True
     elif role == "tool":
         call_id = str(message.get("tool_call_id") or "")
-        called = next((turn for turn in reversed(turns) if call_id in turn.places), None)
-        if called is not None:  # a result without a call is dropped
-            _add_result(called.results[called.places[call_id]], text_of(message.get("content")))
+        for turn in reversed(turns):  # a result without a call is dropped
+            if call_id in turn.places:
+                _add_result(turn.results[turn.places[call_id]], text_of(message.get("content")))
+                break
     elif role == "user":
         _read_user(tail, index, turns)
 
