@@ -264,7 +264,7 @@ def write_calibrations(played: Played, digests: Mapping[str, str]) -> None:
         for name, field, hit in (("right", "right", True), ("unwanted", "wanted", False)):
             points = [(row["signs"], row[field] is hit) for row in calls]
             share = _count_share(points)
-            alone = Calibration(round(math.log(share / (1 - share)), 4), {}, round(share, 3))
+            alone = Calibration(base=round(math.log(share / (1 - share)), 4), share=round(share, 3))
             made = fit_calibration(points) if are_enough(points) else alone
             if made.weights or name == "right":
                 parts[name] = {"base": made.base, "weights": dict(made.weights), "share": made.share}

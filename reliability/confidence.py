@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from reliability.answer.judgement import Judged
 from reliability.attempt import UNMEASURED, Confidence
 from reliability.tools import ToolBox
@@ -124,9 +126,9 @@ def _cut_stem(word: str) -> str:
 # The tokens that the model was unsure of: the text of each, and -ln of its probability against the next likeliest.
 Unsure = Sequence[tuple[str, float]]
 TEXT_CHARS_MAX = 100_000
-CALLS_MAX, KEYS_MAX = 16, 64
+_CALLS_MAX, _KEYS_MAX = 16, 64
 # Of a request its end is read: what an agent's client puts in front of the user's words tells nothing of the call.
-REQUEST_CHARS_MAX = 1_000
+_REQUEST_CHARS_MAX = 1_000
 _NAME = re.compile(r"(?<=[\w,;()] )[A-Z][\w-]+|(?<=[\"'“])[^\"'”]{2,40}(?=[\"'”])")
 _AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
 
@@ -140,10 +142,14 @@ def read_signs(
     arguments = _read_arguments(calls)
     if arguments is None:
         return {}
+    written = _join(calls)
+    telling = [0.0]
+    telling += [surprise for text, surprise in unsure if text.strip() in written and any(map(str.isalnum, text))]
     return {
-        **_read_tokens(calls, unsure),
+        "most_unsure": min(5.0, max(telling)),
+        "unsure": min(15.0, sum(telling)),
         **_read_values(calls, arguments, toolbox, _Said("\n".join(texts)[:TEXT_CHARS_MAX])),
-        **_read_request(calls, arguments, toolbox, request[-REQUEST_CHARS_MAX:]),
+        **_read_request(calls, arguments, toolbox, request[-_REQUEST_CHARS_MAX:]),
     }
 
 
@@ -155,22 +161,14 @@ def _read_arguments(calls: Sequence[ToolCall]) -> list[dict[str, Any]] | None:
     return read if all(isinstance(one, dict) for one in read) else None
 
 
-def _read_tokens(calls: Sequence[ToolCall], unsure: Unsure) -> dict[str, float]:
-    written, telling = _join(calls), [0.0]
-    for text, surprise in unsure:
-        if text.strip() in written and any(char.isalnum() for char in text):
-            telling.append(surprise)
-    return {"most_unsure": min(5.0, max(telling)), "unsure": min(15.0, sum(telling))}
-
-
 def _read_values(
     calls: Sequence[ToolCall], arguments: Sequence[Mapping[str, Any]], toolbox: ToolBox, said: _Said
 ) -> dict[str, float]:
     made_up = {True: 0.0, False: 0.0}
-    for call, given in list(zip(calls, arguments, strict=True))[:CALLS_MAX]:
+    for call, given in list(zip(calls, arguments, strict=True))[:_CALLS_MAX]:
         tool = toolbox.find(call.name)
         schema = tool.parameters if tool is not None else {}
-        for key, value in list(given.items())[:KEYS_MAX]:
+        for key, value in list(given.items())[:_KEYS_MAX]:
             known = schema.get("properties", {}).get(key, {})
             if not isinstance(known, Mapping) or known.get("default") != value:
                 missing = sum(said.find_missing(leaf) for leaf in _list_leaves(value))
@@ -186,7 +184,7 @@ def _read_request(
     numbers = sum(not used.has_number(number) for number in asked.numbers)
     names = sum(used.find_missing(name) > 0.5 for name in _NAME.findall(request))
     return {
-        "named": min(1.0 - asked.find_missing(call.name) for call in calls[:CALLS_MAX]),
+        "named": min(1.0 - asked.find_missing(call.name) for call in calls[:_CALLS_MAX]),
         "unused_numbers": min(4.0, float(numbers)),
         "unused_names": min(4.0, float(names)),
         "ands_a_call": min(4.0, len(_AND.findall(request)) / len(calls)),
@@ -203,14 +201,14 @@ def _join(calls: Sequence[ToolCall]) -> str:
 UNWANTED_MIN = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """What each sign of a call adds to the log-odds of something, beginning at `base`. `share`: in how many of the
-    measured cases it held, 0 to 1."""
+class Calibration(BaseModel):
+    """A logistic model of a call's signs, as `evaluate` fits it."""
 
-    base: float
-    weights: Mapping[str, float]
-    share: float = 1.0
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: float = Field(default=0.0, description="log-odds of a call without signs")
+    weights: dict[str, float] = Field(default={}, description="what each sign adds to them")
+    share: float = Field(default=1.0, ge=0, le=1, description="in how many of the measured cases it held")
 
     def estimate(self, signs: Mapping[str, float]) -> float:
         """Return how likely it is, 0 to 1. A sign without a weight says nothing."""
@@ -218,13 +216,13 @@ class Calibration:
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, odds))))
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCalibration:
-    """What was measured of one model: how its signs tell that a call is `right`, and, if known, that it is one where no
-    tool was wanted (`unwanted`)."""
+class ModelCalibration(BaseModel):
+    """What tells of a model's calls."""
 
-    right: Calibration
-    unwanted: Calibration | None = None
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    right: Calibration = Field(default=Calibration(), description="how likely a call is right")
+    unwanted: Calibration | None = Field(default=None, description="how likely no tool was wanted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

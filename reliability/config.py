@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from reliability.admission.budget import Policy
-from reliability.admission.request import MemoryRules
+from reliability.admission.request import MemoryRules, Policy
+from reliability.confidence import ModelCalibration
 from reliability.loops import JudgeConfig, LoopConfig
 from reliability.rolling import SECOND_NS
 from reliability.tools import PLACEHOLDERS, CheckConfig
@@ -83,33 +83,13 @@ class StartRule(Section):
         return all(least is None or has >= least for least, has in pairs)
 
 
-class SignWeights(Section):
-    """A logistic model of a call's signs, as `evaluate` fits it."""
-
-    base: float = 0.0
-    """log-odds of a call without signs"""
-    weights: dict[str, float] = {}
-    """what each sign adds to them"""
-    share: float = Field(default=1.0, ge=0, le=1)
-    """in how many of the measured cases it held"""
-
-
-class CalibrationConfig(Section):
-    """What tells of a model's calls."""
-
-    right: SignWeights = SignWeights()
-    """how likely a call is right"""
-    unwanted: SignWeights | None = None
-    """how likely no tool was wanted"""
-
-
 class ConfidenceConfig(Section):
     """What becomes of a valid tool call that is probably not right."""
 
     min: float = Field(default=0.4, ge=0, le=1)
     """how likely a call has to be right; below it the next tier is asked, and where no tier has a likelier one, the
     likeliest is delivered. 0: every valid call is delivered at once. Known for models with a calibration"""
-    calibrations: dict[str, CalibrationConfig] = {}
+    calibrations: dict[str, ModelCalibration] = {}
     """calibrations that `evaluate` has fitted, by the sha256 of the model's weights"""
 
 

@@ -10,7 +10,7 @@ over the size again: a prompt cache loses its prefix once a step, not once a tur
 `clear_media` is for a history that no tier can read: an image that a tool showed must not end the session.
 
 Invariants: no word of a user, of the system or of an answer is cleared; a summary ends with the user's newest words,
-unless they are longer than `NEWEST_CHARS_MAX`; a cleared result keeps its place behind its
+unless they are longer than `_NEWEST_CHARS_MAX`; a cleared result keeps its place behind its
 call; what is cleared in a history is cleared in each history that continues it.
 """
 
@@ -26,13 +26,13 @@ from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes, tex
 from reliability.types import ChatRequest
 
 Message = Mapping[str, Any]
-RESULTS = ("tool", "function")
+_RESULTS = ("tool", "function")
 STUB = "[This result was removed to save room.]"
 MEDIA_STUB = {"type": "text", "text": "[An image or a file was here, which no model here can read.]"}
 NO_ARGUMENTS = "{}"
 SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
 NEWEST_HEAD = "\n\nThe user's newest message, word for word:\n\n"
-NEWEST_CHARS_MAX = 8000
+_NEWEST_CHARS_MAX = 8000
 SUMMARY_ORDER = """\
 Summarize this conversation for the assistant that continues it and sees only your summary. Write down:
 - what the user wants, with every demand and limit that the user has named;
@@ -118,8 +118,11 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
     edited = list(messages)
     for at in growth.clearable[: growth.cleared]:
         edited[at] = {**messages[at], "content": STUB}
-        if (call := growth.calls.get(at)) is not None:
-            edited[call[0]] = _clear_arguments(edited[call[0]], call[1])
+        if at in growth.calls:
+            made, place = growth.calls[at]
+            calls = list(edited[made]["tool_calls"])
+            calls[place] = {**calls[place], "function": {**calls[place]["function"], "arguments": NO_ARGUMENTS}}
+            edited[made] = {**edited[made], "tool_calls": calls}
     return Cleared(messages=tuple(edited), count=growth.cleared, size=size)
 
 
@@ -127,9 +130,9 @@ def clear_media(messages: Sequence[Message]) -> Cleared:
     """Clear the images and files, but for those that a user shows with the newest words, in one message or several.
     What stands behind a tool's result, the tool has shown."""
     newest = len(messages)
-    while newest and messages[newest - 1].get("role") not in ("assistant", *RESULTS):
+    while newest and messages[newest - 1].get("role") not in ("assistant", *_RESULTS):
         newest -= 1
-    if newest and messages[newest - 1].get("role") in RESULTS:
+    if newest and messages[newest - 1].get("role") in _RESULTS:
         newest = len(messages)
     edited, count = list(messages), 0
     for at, message in enumerate(messages[:newest]):
@@ -147,7 +150,7 @@ def complete_summary(messages: Sequence[Message], summary: str) -> str:
         newest = "\n\n".join(part["text"] for part in newest if isinstance(part.get("text"), str))
     if newest.startswith(SUMMARY_HEAD):
         newest = newest.partition(NEWEST_HEAD)[2]
-    if not newest or len(newest) > NEWEST_CHARS_MAX:
+    if not newest or len(newest) > _NEWEST_CHARS_MAX:
         return summary
     return summary + NEWEST_HEAD + newest
 
@@ -185,7 +188,7 @@ class _Growth:
             function = call["function"]
             arguments = text_bytes(str(function.get("arguments") or ""))
             self._made[str(call.get("id"))] = at, place, function["name"], arguments
-        if message.get("role") in RESULTS:
+        if message.get("role") in _RESULTS:
             self._add_result(at, message, size)
 
     def _add_result(self, at: int, message: Message, size: int) -> None:
@@ -215,18 +218,12 @@ class _Growth:
             self.cleared = after
 
 
-def _clear_arguments(message: Message, place: int) -> Message:
-    calls = list(message["tool_calls"])
-    calls[place] = {**calls[place], "function": {**calls[place]["function"], "arguments": NO_ARGUMENTS}}
-    return {**message, "tool_calls": calls}
-
-
 def _clear_thoughts(messages: Sequence[Message], rule: ClearThoughts) -> Cleared:
     """Clear old thoughts. A turn is all that is answered up to the next message of the user; one that stands behind a
     result is a reminder, and begins none."""
     turn, turns = 0, dict[int, int]()
     for at, message in enumerate(messages):
-        if message.get("role") == "user" and at and messages[at - 1].get("role") not in RESULTS:
+        if message.get("role") == "user" and at and messages[at - 1].get("role") not in _RESULTS:
             turn += 1
         if message.get("reasoning_content"):
             turns[at] = turn

@@ -26,7 +26,7 @@ Message = Mapping[str, Any]
 Definition = Mapping[str, Any]
 
 LOADERS = ("load_tools", "load_tool_definitions")
-TOOLS_MIN, CHARS_MIN = 6, 7_500
+TOOLS_MIN, _CHARS_MIN = 6, 7_500
 SYSTEM_NAMED_CHARS_MAX = 3_000  # about 700 tokens: two loads
 ROUNDS_MAX = 3
 NAMES_MAX = 8
@@ -50,7 +50,7 @@ def choose_loader(request: ChatRequest) -> str:
     form = (request.response_format or {}).get("type", "text")
     if len(request.tools) < TOOLS_MIN or request.tool_choice == "none" or form != "text":
         return ""
-    if sum(map(_measure, request.tools)) < CHARS_MIN:
+    if sum(map(_measure, request.tools)) < _CHARS_MIN:
         return ""
     taken = {read_name(tool) for tool in request.tools}
     return next((name for name in LOADERS if name not in taken), "")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reliability.admission.admit import RejectedBy
+from reliability.admission.request import RejectedBy
 from reliability.attempt import Attempt
 from reliability.types import Fault, Flaw, Reason, RefuseCode, Verdict
 

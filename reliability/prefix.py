@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-NAMES_MAX = 8
-NAME_CHARS_MAX = 64
+_NAMES_MAX = 8
+_NAME_CHARS_MAX = 64
 _ANSWER = "assistant"
 
 
@@ -65,14 +65,9 @@ class PromptShape:
         return self.messages[self.head :]
 
 
-def _begins_anew(old: PromptShape, new: PromptShape) -> bool:
-    """Tell whether nobody has answered in `new`, and its first words aren't those of `old`."""
-    return _ANSWER not in new.roles and new.history[:1] != old.history[:1]
-
-
 def explain(old: PromptShape, new: PromptShape) -> tuple[tuple[PrefixChange, ...], str]:
     """Say what changed from one prompt of a session to the next, and that in words."""
-    if _begins_anew(old, new):
+    if _ANSWER not in new.roles and new.history[:1] != old.history[:1]:
         return (PrefixChange.NEW_CONVERSATION,), "a conversation begins anew"
     found = list(_list_changes(old, new)) or [(PrefixChange.TEMPLATE, _TEMPLATE_WORDS)]
     return tuple(change for change, _ in found), "; ".join(words for _, words in found)
@@ -135,6 +130,6 @@ def _count(messages: int) -> str:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    shown = [name[:NAME_CHARS_MAX] for name in names[:NAMES_MAX]]
+    shown = [name[:_NAME_CHARS_MAX] for name in names[:_NAMES_MAX]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -7,6 +7,7 @@ that left for a client would break the encoding of its whole answer.
 from __future__ import annotations
 
 import re
+from operator import is_
 from typing import Any
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
@@ -33,18 +34,14 @@ def join_all(value: Any) -> Any:
         return join_surrogates(value)
     if isinstance(value, list):
         items = [join_all(inner) for inner in value]
-        return value if all(map(_is_same, items, value)) else items
+        return value if all(map(is_, items, value)) else items
     if not isinstance(value, dict):
         return value
     joined = {join_surrogates(key): join_all(inner) for key, inner in value.items()}
     if len(joined) < len(value):
         raise ValueError("two keys differ in nothing but half characters")
-    same = all(map(_is_same, joined, value)) and all(map(_is_same, joined.values(), value.values()))
+    same = all(map(is_, joined, value)) and all(map(is_, joined.values(), value.values()))
     return value if same else joined
-
-
-def _is_same(one: object, other: object) -> bool:
-    return one is other
 
 
 class Halves:

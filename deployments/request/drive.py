@@ -23,8 +23,7 @@ from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from deployments.request.timeouts import NS_PER_S
 from deployments.request.tool_loading import choose_shown, defer, end_load, expect_loads
-from reliability.admission.admit import Grant, Rejection
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.attempt import Attempt

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from deployments.config.tier_config import Timeouts
 from deployments.work.large_work import Large, at_once
-from reliability.admission.admit import Grant, Rejection
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.confidence import ModelCalibration
 from reliability.loops import Window
 from reliability.memory.pressure import Level

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.request.attempt import AttemptState
-from reliability.admission.budget import Load
+from reliability.admission.request import Load
 from reliability.answer.judgement import Expected, Judged
 from reliability.attempt import Attempt
 from reliability.context_edits import Cleared, Compaction

@@ -41,11 +41,12 @@ from deployments.state.unix_socket import StepListener, find_socket_folder
 from deployments.state.watching import Watchable, one_at_a_time
 from deployments.work.large_work import settle_collector
 from reliability.admission import admit as admission
-from reliability.admission.admit import AdmissionConfig, Grant
+from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
 from reliability.admission.ledger import session_name
+from reliability.admission.request import Grant
 from reliability.loops import LoopConfig, Window, keep_answer, observe
 from reliability.loops.answer_history import count_kept_chars
 from reliability.sessions import Conversations

@@ -35,9 +35,8 @@ from deployments.state.records import (
     TurnItem,
 )
 from deployments.state.unix_socket import SocketActor
-from reliability.admission.admit import Grant, Rejection
 from reliability.admission.events import Charge, Progress, Settlement
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.loops import Window
 from reliability.sessions import Answered, Trail
 from reliability.types import Usage, Verdict

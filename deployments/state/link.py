@@ -31,8 +31,8 @@ from deployments.state.records import (
     TurnItem,
 )
 from deployments.telemetry import log_error, log_info
-from reliability.admission.admit import Grant
 from reliability.admission.events import Progress, Settlement
+from reliability.admission.request import Grant
 from reliability.types import Usage, Verdict
 
 _ITEMS_PER_STEP = 512

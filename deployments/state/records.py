@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.state.idempotent_answers import KeptItem
-from reliability.admission.admit import AdmissionConfig, Grant, Rejection
+from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import Phase
 from reliability.admission.events import Charge, Progress, Settlement
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.loops import LoopConfig, ShownHistory, Turn, Window
 from reliability.sessions import Answered, Trail
 

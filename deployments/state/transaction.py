@@ -26,8 +26,9 @@ from deployments.state.records import (
 )
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
-from reliability.admission.admit import AdmissionConfig, AdmissionState, ClosedGrant, Grant
+from reliability.admission.admit import AdmissionConfig, AdmissionState
 from reliability.admission.events import Admit, Begin, Charge, Event, Progress, Settlement
+from reliability.admission.request import ClosedGrant, Grant
 from reliability.types import Usage, Verdict
 
 LOG = logging.getLogger("ray.serve")

@@ -12,33 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Literal
 
 from reliability.admission import breaker as breakers
 from reliability.admission import budget as budgets
-from reliability.admission.breaker import Breaker, BreakerConfig, Change, Permit, Phase
-from reliability.admission.budget import BudgetConfig, ClosedReservation, Load, Policy
+from reliability.admission.breaker import Breaker, BreakerConfig, Permit, Phase
+from reliability.admission.budget import BudgetConfig
 from reliability.admission.ledger import Budget
 from reliability.admission.persistent_map import Shards
-from reliability.admission.request import AdmissionRequest, MemoryRules, memory_rule
+from reliability.admission.request import (
+    AdmissionRequest,
+    ClosedGrant,
+    Grant,
+    MemoryRules,
+    RejectedBy,
+    Rejection,
+    memory_rule,
+)
 from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits, take
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 
 TIERS_MAX = 64  # tiers come from the configuration; this only bounds a mistake
-
-
-class RejectedBy(StrEnum):
-    """Why a call may not run."""
-
-    MEMORY_PRESSURE = "memory_pressure"
-    OPEN = "open"
-    PROBING = "probing"
-    ISOLATED = "isolated"
-    BUDGET = "budget"
-    RETRY_BUDGET = "retry_budget"
-    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,47 +45,6 @@ class AdmissionConfig:
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     retries: RetryBudgetLimits = field(default_factory=RetryBudgetLimits)
     memory: MemoryRules = field(default_factory=MemoryRules)
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """The call may run until `expires_ns` and generate `output_cap` tokens. It is settled once, by its id."""
-
-    id: str
-    tier: str
-    probe: bool
-    tokens: int
-    output_cap: int
-    capped: bool
-    expires_ns: int
-    warnings: tuple[Load, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """The call may not run. `policy`, `windows` and `requested_tokens` only where the token budget rejects."""
-
-    tier: str
-    rejected_by: RejectedBy
-    detail: str
-    retry_after_s: float | None
-    policy: Policy | None = None
-    windows: tuple[Load, ...] = ()
-    requested_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedGrant:
-    """What closing a grant did. With `known` False it was not open, and nothing changed."""
-
-    id: str
-    known: bool
-    tier: str = ""
-    expired: bool = False
-    tokens: int = 0
-    overrun: int = 0
-    warnings: tuple[Load, ...] = ()
-    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,32 +92,22 @@ def admit(
     name = f"{state.epoch}:{state.granted}"
     hold_ns = permit.expires_ns - now_ns
     budget, reserved = budgets.reserve(state.budget, config.budget, name, request, now_ns, hold_ns)
-    if isinstance(reserved, budgets.BudgetRejection):
-        return state, _reject_by_budget(request.tier, reserved)
+    if isinstance(reserved, Rejection):
+        return state, reserved
     calls, wait_ns = state.retries, None
     if not request.fallback:
         calls, wait_ns = take(calls, config.retries, request.extra, now_ns)
     if wait_ns is not None:
         return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_ns / SECOND_NS)
-    after = AdmissionState(
-        breakers={**state.breakers, request.tier: breaker},
+    after = replace(
+        _with_breaker(state, request.tier, breaker),
         budget=budget,
         retries=calls,
         grants=state.grants.put(name, _OpenGrant(request.tier, permit)),
         granted=state.granted + 1,
-        epoch=state.epoch,
         now_ns=now_ns,
     )
-    return after, Grant(
-        id=name,
-        tier=request.tier,
-        probe=permit.probe,
-        tokens=reserved.tokens,
-        output_cap=reserved.output_cap,
-        capped=reserved.capped,
-        expires_ns=reserved.expires_ns,
-        warnings=reserved.warnings,
-    )
+    return after, replace(reserved, probe=permit.probe)
 
 
 def settle(
@@ -250,51 +194,22 @@ def phase_of(state: AdmissionState, tier: str, now_ns: int) -> Phase:
 
 
 def _release_permit(
-    state: AdmissionState, config: AdmissionConfig, closed: ClosedReservation, verdict: Verdict, retry_after_ns: int
+    state: AdmissionState, config: AdmissionConfig, closed: ClosedGrant, verdict: Verdict, retry_after_ns: int
 ) -> tuple[AdmissionState, ClosedGrant]:
     """Return the permit of a grant whose reservation has just been closed."""
-    held = state.grants.get(closed.name)
+    held = state.grants.get(closed.id)
     if held is None:
-        return state, ClosedGrant(closed.name, known=False)
-    says = Verdict.IGNORED if closed.expired else verdict
+        return state, ClosedGrant(closed.id, known=False)
     breaker, change = breakers.settle(
         state.breakers.get(held.tier, Breaker()),
         _breaker_config(config, held.tier),
         held.permit,
-        says,
+        Verdict.IGNORED if closed.expired else verdict,
         state.now_ns,
         retry_after_ns,
     )
-    after = replace(
-        state,
-        breakers={**state.breakers, held.tier: breaker},
-        grants=state.grants.drop(closed.name),
-    )
-    return after, ClosedGrant(
-        id=closed.name,
-        known=True,
-        tier=held.tier,
-        expired=closed.expired,
-        tokens=closed.tokens,
-        overrun=closed.overrun,
-        warnings=closed.warnings,
-        change=change,
-    )
-
-
-def _reject_by_budget(tier: str, rejection: budgets.BudgetRejection) -> Rejection:
-    if rejection.shortage is budgets.Shortage.ROOM:
-        return Rejection(tier, RejectedBy.FULL, "too many open reservations", rejection.retry_after_s)
-    detail = ", ".join(f"{load.window}: {load.tokens} > {load.tokens_max}" for load in rejection.windows)
-    return Rejection(
-        tier,
-        RejectedBy.BUDGET,
-        detail,
-        rejection.retry_after_s,
-        rejection.policy,
-        rejection.windows,
-        rejection.requested_tokens,
-    )
+    after = replace(_with_breaker(state, held.tier, breaker), grants=state.grants.drop(closed.id))
+    return after, replace(closed, tier=held.tier, change=change)
 
 
 def _with_breaker(state: AdmissionState, tier: str, breaker: Breaker) -> AdmissionState:

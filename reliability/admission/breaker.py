@@ -29,11 +29,11 @@ from enum import StrEnum
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 from reliability.types import Verdict
 
-OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
+_OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
 PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
-RATE_BUCKETS = 10  # the failure window is this fine
+_RATE_BUCKETS = 10  # the failure window is this fine
 WELL_MAX = 2  # keys remembered whose newest call succeeded: one of them may be the one that fails
-PROBE_WAIT_NS = SECOND_NS  # the wait of a request that finds all probe slots taken
+_PROBE_WAIT_NS = SECOND_NS  # the wait of a request that finds all probe slots taken
 
 
 class Phase(StrEnum):
@@ -77,13 +77,13 @@ class BreakerConfig:
         positive = ("rate_calls_min", "open_ns", "calm_ns", "probes_max", "probe_successes", "permit_ns")
         bad = [name for name in positive if getattr(self, name) < 1]
         bad += [name for name in ("failures_max", "rate_percent") if getattr(self, name) in (0,)]
-        if bad or self.open_max_ns < self.open_ns or self.rate_window_ns < RATE_BUCKETS:
+        if bad or self.open_max_ns < self.open_ns or self.rate_window_ns < _RATE_BUCKETS:
             raise ValueError(f"breaker: out of range: {', '.join(bad) or 'open_max_ns or rate_window_ns'}")
 
     @property
     def span(self) -> Span:
         """The window of the failure rate."""
-        return Span(self.rate_window_ns, self.rate_window_ns // RATE_BUCKETS)
+        return Span(self.rate_window_ns, self.rate_window_ns // _RATE_BUCKETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def admit(
     live = _find_live_permits(ready, now_ns)
     beside_ns = ready.probed_ns + config.open_max_ns - now_ns  # until a probe may run beside those that hang
     if phase is Phase.HALF_OPEN and len(live) >= config.probes_max and beside_ns > 0:
-        return breaker, BreakerRejection(Cause.PROBING, min(PROBE_WAIT_NS, beside_ns, min(live.values()) - now_ns))
+        return breaker, BreakerRejection(Cause.PROBING, min(_PROBE_WAIT_NS, beside_ns, min(live.values()) - now_ns))
     hold = config.permit_ns if hold_ns is None else min(max(hold_ns, 0), config.permit_ns)
     permit = Permit(ready.generation, ready.issued, phase is Phase.HALF_OPEN, now_ns + hold, key)
     live[permit.number] = permit.expires_ns
@@ -221,18 +221,20 @@ def _record_failure(
             calls=breaker.calls.add(config.span, 1, now_ns),
             failures=breaker.failures.add(config.span, 1, now_ns),
         )
-        tripped = None if _is_one_keys_own(breaker, config, now_ns) else _find_trip_cause(breaker, config)
+        others_well = any(now_ns - at_ns < config.rate_window_ns for _, at_ns in breaker.well)
+        one_keys_own = others_well and len(breaker.failing) == 1
+        tripped = None if one_keys_own else _find_trip_cause(breaker, config)
         if tripped is None and rest_ns == 0:
             return breaker, None
         calm = max(0, now_ns - breaker.since_ns) // config.calm_ns
         openings = max(0, breaker.openings - calm) + (tripped is not None)
         cause = tripped or Cause.RETRY_AFTER
     began_ns = breaker.probed_ns if cause is Cause.PROBE_FAILED else now_ns
-    doubled_ns = min(config.open_ns << min(max(openings - 1, 0), OPENINGS_MAX), config.open_max_ns)
+    doubled_ns = min(config.open_ns << min(max(openings - 1, 0), _OPENINGS_MAX), config.open_max_ns)
     open_ns = 0 if cause is Cause.RETRY_AFTER else doubled_ns
     opened = replace(
         _enter_phase(breaker, Phase.OPEN, now_ns),
-        openings=min(openings, OPENINGS_MAX),
+        openings=min(openings, _OPENINGS_MAX),
         until_ns=max(now_ns + rest_ns, began_ns + open_ns),
     )
     return opened, Change(breaker.phase, Phase.OPEN, cause)
@@ -241,11 +243,6 @@ def _record_failure(
 def _find_well(breaker: Breaker, key: str) -> tuple[tuple[str, int], ...]:
     """Return the other keys whose newest call succeeded."""
     return tuple(each for each in breaker.well if each[0] != key)
-
-
-def _is_one_keys_own(breaker: Breaker, config: BreakerConfig, now_ns: int) -> bool:
-    is_well = any(now_ns - at_ns < config.rate_window_ns for _, at_ns in breaker.well)
-    return is_well and len(breaker.failing) == 1
 
 
 def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:

@@ -17,43 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
-from reliability.admission.ledger import (
-    HOUR,
-    PROGRESS_TOKENS,
-    Bounds,
-    Budget,
-    Reservation,
-    session_name,
+from reliability.admission.ledger import HOUR, PROGRESS_TOKENS, Bounds, Budget, Reservation, session_name
+from reliability.admission.request import (
+    AdmissionRequest,
+    BudgetWindow,
+    ClosedGrant,
+    Grant,
+    Load,
+    Policy,
+    RejectedBy,
+    Rejection,
 )
-from reliability.admission.request import AdmissionRequest
 from reliability.rolling import SECOND_NS
 
-IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
-
-
-class BudgetWindow(StrEnum):
-    """What tokens are counted by."""
-
-    SESSION = "session"
-    HOUR = "hour"
-    KEY_HOUR = "key_hour"
-
-
-class Policy(StrEnum):
-    """What happens at the limit of a window."""
-
-    WARN_AND_CONTINUE = "warn_and_continue"
-    ESCALATE = "escalate"
-    HARD_STOP = "hard_stop"
-
-
-class Shortage(StrEnum):
-    """What was lacking: the tokens of a window, or the room to remember one more name."""
-
-    TOKENS = "tokens"
-    ROOM = "room"
+_IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,53 +63,6 @@ class BudgetConfig:
             raise ValueError("budget: output_tokens_max must be at least 1, or None for no cap")
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: how many of the tokens
-    are held by open calls, which may give some of them back."""
-
-    window: BudgetWindow
-    tokens: int
-    tokens_max: int
-    percent: int
-    reserved: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetGrant:
-    """The call may cost `tokens`, and generate `output_cap` of them (`capped`: fewer than it named)."""
-
-    name: str
-    tokens: int
-    output_cap: int
-    capped: bool
-    expires_ns: int
-    warnings: tuple[Load, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetRejection:
-    """Nothing was reserved. `retry_after_s` None: waiting doesn't help. `requested_tokens`: those that
-    were to be reserved, which stand in the windows too."""
-
-    shortage: Shortage
-    policy: Policy
-    windows: tuple[Load, ...]
-    retry_after_s: int | None
-    requested_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedReservation:
-    """A reservation has ended: what was charged, and by how much that is more than was set aside."""
-
-    name: str
-    tokens: int
-    overrun: int
-    expired: bool
-    warnings: tuple[Load, ...]
-
-
 def output_cap(config: BudgetConfig, named: int | None) -> int:
     """Return how much a request may generate that names `named` tokens. At least 1."""
     wanted = config.output_tokens_default if named is None else max(1, named)
@@ -140,7 +71,7 @@ def output_cap(config: BudgetConfig, named: int | None) -> int:
 
 def reserve(
     budget: Budget, config: BudgetConfig, name: str, request: AdmissionRequest, now_ns: int, hold_ns: int | None = None
-) -> tuple[Budget, BudgetGrant | BudgetRejection]:
+) -> tuple[Budget, Grant | Rejection]:
     """Set tokens aside for one call, under a name that no other has. A rejection changes nothing but what time has
     closed."""
     budget, _ = expire(budget, config, now_ns)
@@ -152,23 +83,27 @@ def reserve(
         return budget, rejection
     roomy = budget.make_room(config.bounds, request.key, request.payer, now_ns)
     if roomy is None:
-        return budget, BudgetRejection(Shortage.ROOM, Policy.HARD_STOP, (), IN_FLIGHT_RETRY_S)
+        return budget, Rejection(request.tier, RejectedBy.FULL, "too many open reservations", _IN_FLIGHT_RETRY_S)
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
     capped = request.output_tokens is not None and cap < request.output_tokens
     slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
     taken = Reservation(request.key, request.payer, tokens, cap, capped, now_ns + hold, slack=slack)
-    grant = BudgetGrant(name, tokens, cap, capped, taken.expires_ns, _find_warnings(full, config))
+    warnings = _find_warnings(full, config)
+    grant = Grant(name, request.tier, False, tokens, cap, capped, taken.expires_ns, warnings)
     return roomy.open_reservation(config.bounds, name, taken, now_ns), grant
 
 
 def settle(
     budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int
-) -> tuple[Budget, ClosedReservation | None]:
+) -> tuple[Budget, ClosedGrant | None]:
     """Close a reservation with the tokens that were used. None: it isn't open; where it has expired, what was used
     beyond its charge is added, once, and else nothing changes."""
     held = budget.open.get(name)
     if held is None:
-        return _settle_late(budget, config, name, tokens, now_ns), None
+        budget, late = budget.forget_expired(name)
+        if late is not None and tokens is not None and tokens > late.charged:
+            budget = budget.charge_unreserved(config.bounds, late.key, late.session, tokens - late.charged, now_ns)
+        return budget, None
     expired = now_ns >= held.expires_ns
     charged = held.tokens if tokens is None else max(0, tokens)
     if expired:  # the same ledger, whoever notices the time first
@@ -176,19 +111,13 @@ def settle(
     return _charge_and_close(budget, config, name, held, charged, now_ns, expired=expired)
 
 
-def _settle_late(budget: Budget, config: BudgetConfig, name: str, tokens: int | None, now_ns: int) -> Budget:
-    budget, late = budget.forget_expired(name)
-    if late is None or tokens is None or tokens <= late.charged:
-        return budget
-    return budget.charge_unreserved(config.bounds, late.key, late.session, tokens - late.charged, now_ns)
-
-
 def _charge_and_close(
     budget: Budget, config: BudgetConfig, name: str, held: Reservation, charged: int, now_ns: int, *, expired: bool
-) -> tuple[Budget, ClosedReservation]:
+) -> tuple[Budget, ClosedGrant]:
     after = budget.close_reservation(name, held, charged, now_ns)
     warnings = _find_warnings(loads(after, config, held.key, held.session, now_ns), config)
-    return after, ClosedReservation(name, charged, max(0, charged - held.tokens), expired, warnings)
+    overrun = max(0, charged - held.tokens)
+    return after, ClosedGrant(name, True, expired=expired, tokens=charged, overrun=overrun, warnings=warnings)
 
 
 def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens: int, now_ns: int) -> Budget:
@@ -199,11 +128,11 @@ def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens:
     return budget.charge_unreserved(config.bounds, key, session, max(0, tokens), now_ns)
 
 
-def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[ClosedReservation, ...]]:
+def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[ClosedGrant, ...]]:
     """Close what was never settled, at what it is known to have used. Costs nothing where nothing is due."""
     if budget.wake_ns is None or now_ns < budget.wake_ns:
         return budget, ()
-    closed: list[ClosedReservation] = []
+    closed: list[ClosedGrant] = []
     due = [(name, held) for name, held in budget.open.items() if now_ns >= held.expires_ns]
     for name, held in due:
         charged = held.estimate
@@ -225,24 +154,23 @@ def reset_session(budget: Budget, key: str, session: str) -> Budget:
 
 def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: int, more: int = 0) -> tuple[Load, ...]:
     """Compute how full each limited window is for this session, with `more` tokens on top."""
+    known, key_hour = budget.session_of(config.bounds, key, session, now_ns), budget.hour_of(key)
     full: list[Load] = []
-    if config.session.tokens_max is not None:
-        known = budget.session_of(config.bounds, key, session, now_ns)
-        tokens = known.spent + known.reserved + more
-        full.append(_build_load(BudgetWindow.SESSION, tokens, config.session.tokens_max, known.reserved))
-    if config.hour.tokens_max is not None:
-        tokens = budget.hour.count(now_ns) + more
-        full.append(_build_load(BudgetWindow.HOUR, tokens, config.hour.tokens_max, budget.hour.reserved))
-    key_limit = _find_limit(config, BudgetWindow.KEY_HOUR, key)
-    if key_limit.tokens_max is not None:
-        hour = budget.hour_of(key)
-        full.append(_build_load(BudgetWindow.KEY_HOUR, hour.count(now_ns) + more, key_limit.tokens_max, hour.reserved))
+    for window, used, reserved in (
+        (BudgetWindow.SESSION, known.spent + known.reserved, known.reserved),
+        (BudgetWindow.HOUR, budget.hour.count(now_ns), budget.hour.reserved),
+        (BudgetWindow.KEY_HOUR, key_hour.count(now_ns), key_hour.reserved),
+    ):
+        tokens, tokens_max = used + more, _find_limit(config, window, key).tokens_max
+        if tokens_max is not None:
+            percent = tokens * 100 // tokens_max if tokens_max > 0 else 100
+            full.append(Load(window, tokens, tokens_max, percent, reserved))
     return tuple(full)
 
 
 def _find_rejection(
     budget: Budget, config: BudgetConfig, request: AdmissionRequest, full: tuple[Load, ...], tokens: int, now_ns: int
-) -> BudgetRejection | None:
+) -> Rejection | None:
     over = [
         (load, _find_limit(config, load.window, request.key).policy) for load in full if load.tokens > load.tokens_max
     ]
@@ -253,12 +181,12 @@ def _find_rejection(
         policy = Policy.ESCALATE
     else:
         return None
-    rejected_by = tuple(load for load, its in over if its is policy)
-    waits = [_wait_s(budget, load, request.key, tokens, now_ns) for load in rejected_by]
+    windows = tuple(load for load, its in over if its is policy)
+    waits = [_wait_s(budget, load, request.key, tokens, now_ns) for load in windows]
     known = [wait for wait in waits if wait is not None]
-    return BudgetRejection(
-        Shortage.TOKENS, policy, rejected_by, max(known) if len(known) == len(waits) else None, tokens
-    )
+    wait_s = max(known) if len(known) == len(waits) else None
+    detail = ", ".join(f"{load.window}: {load.tokens} > {load.tokens_max}" for load in windows)
+    return Rejection(request.tier, RejectedBy.BUDGET, detail, wait_s, policy, windows, tokens)
 
 
 def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> int | None:
@@ -267,24 +195,20 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
     if tokens > load.tokens_max:
         return None
     if load.window is BudgetWindow.SESSION:
-        return IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
+        return _IN_FLIGHT_RETRY_S if load.tokens - load.reserved <= load.tokens_max else None
     hour = budget.hour if load.window is BudgetWindow.HOUR else budget.hour_of(key)
     spent = hour.spent.drop_expired(HOUR, now_ns)
     excess = load.tokens - load.tokens_max
     wait_ns = spent.frees_in_ns(HOUR, excess, now_ns)
     if wait_ns is None:  # not before reservations return something
         wait_ns = spent.frees_in_ns(HOUR, excess - hour.reserved, now_ns) or 0
-    return max(-(-wait_ns // SECOND_NS), IN_FLIGHT_RETRY_S if hour.reserved else 1)
+    return max(-(-wait_ns // SECOND_NS), _IN_FLIGHT_RETRY_S if hour.reserved else 1)
 
 
 def _find_limit(config: BudgetConfig, window: BudgetWindow, key: str) -> Limit:
     if window is BudgetWindow.SESSION:
         return config.session
     return config.hour if window is BudgetWindow.HOUR else config.key_hours.get(key, config.key_hour)
-
-
-def _build_load(window: BudgetWindow, tokens: int, tokens_max: int, reserved: int) -> Load:
-    return Load(window, tokens, tokens_max, tokens * 100 // tokens_max if tokens_max > 0 else 100, reserved)
 
 
 def _find_warnings(full: tuple[Load, ...], config: BudgetConfig) -> tuple[Load, ...]:

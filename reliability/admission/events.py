@@ -17,11 +17,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from reliability.admission import admit as admission
-from reliability.admission.admit import AdmissionConfig, AdmissionState, ClosedGrant, Grant, Rejection
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.admit import AdmissionConfig, AdmissionState
+from reliability.admission.request import AdmissionRequest, ClosedGrant, Grant, Rejection
 from reliability.types import Usage, Verdict
 
-VERSION = 1  # of the shape of the state; a snapshot of another version is refused
+_VERSION = 1  # of the shape of the state; a snapshot of another version is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +138,13 @@ def replay(state: AdmissionState, config: AdmissionConfig, events: Iterable[tupl
 
 def to_plain(state: AdmissionState) -> dict[str, Any]:
     """Return the state as JSON-able values."""
-    return {"version": VERSION, "state": _STATE.dump_python(state, mode="json")}
+    return {"version": _VERSION, "state": _STATE.dump_python(state, mode="json")}
 
 
 def from_plain(plain: Mapping[str, Any]) -> AdmissionState:
     """Read the state that `to_plain` wrote down."""
-    if plain.get("version") != VERSION:
-        raise ValueError(f"snapshot: version {plain.get('version')!r} is not {VERSION}")
+    if plain.get("version") != _VERSION:
+        raise ValueError(f"snapshot: version {plain.get('version')!r} is not {_VERSION}")
     return _STATE.validate_python(plain.get("state"))
 
 

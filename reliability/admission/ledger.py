@@ -17,7 +17,7 @@ from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
 PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
-EXPIRED_MAX = 512  # closed reservations that a late settle may still add to
+_EXPIRED_MAX = 512  # closed reservations that a late settle may still add to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Budget:
     def remember_expired(self, name: str, held: Reservation, charged: int) -> Budget:
         """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
         expired = {**self.expired, name: _Expired(held.key, held.session, charged)}
-        while len(expired) > EXPIRED_MAX:
+        while len(expired) > _EXPIRED_MAX:
             del expired[next(iter(expired))]
         return replace(self, expired=expired)
 
@@ -220,9 +220,16 @@ def _key_of(name: str) -> str:
 
 
 def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> Shards[Session] | None:
+    """Drop the longest idle session of the first shard, from the name's own on, that has one."""
     if sessions.count < bounds.sessions_max or sessions.get(name) is not None:
         return sessions
-    return _drop_longest_idle(sessions, sessions.place(name))
+    start = sessions.place(name)
+    for step in range(SHARDS):
+        shard = sessions.shards[(start + step) % SHARDS]
+        idle = [(session.used_ns, known) for known, session in shard.items() if session.open == 0]
+        if idle:
+            return sessions.drop(min(idle)[1])
+    return None
 
 
 def _make_key_room(keys: Shards[_Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[_Hour] | None:
@@ -230,13 +237,3 @@ def _make_key_room(keys: Shards[_Hour], bounds: Bounds, key: str, now_ns: int) -
         return keys
     keys = keys.without([name for name, hour in keys.items() if hour.count(now_ns) == 0])
     return keys if keys.count < bounds.keys_max else None
-
-
-def _drop_longest_idle(sessions: Shards[Session], start: int) -> Shards[Session] | None:
-    """Drop the longest idle session of the first shard, from `start` on, that has one."""
-    for step in range(SHARDS):
-        shard = sessions.shards[(start + step) % SHARDS]
-        idle = [(session.used_ns, name) for name, session in shard.items() if session.open == 0]
-        if idle:
-            return sessions.drop(min(idle)[1])
-    return None

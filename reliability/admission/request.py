@@ -1,13 +1,15 @@
-"""The admission request: all that is known of a call that wants to run.
+"""What admission is asked, and what it answers.
 
-`drive` makes it, a Router replica's link carries it to the state actor, the rules of this package decide by it, and the
-journal keeps it with the grant that it was given: one type on the whole way.
+`drive` makes the request, a Router replica's link carries it to the state actor, the rules of this package decide by
+it, and the journal keeps it with the grant that it was given: one type on the whole way.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
+from reliability.admission.breaker import Change
 from reliability.memory.pressure import Level
 from reliability.rolling import SECOND_NS
 
@@ -38,6 +40,90 @@ class AdmissionRequest:
     def payer(self) -> str:
         """The session whose budget the call spends: a helper spends its parent's."""
         return self.parent or self.session
+
+
+class BudgetWindow(StrEnum):
+    """What tokens are counted by."""
+
+    SESSION = "session"
+    HOUR = "hour"
+    KEY_HOUR = "key_hour"
+
+
+class Policy(StrEnum):
+    """What happens at the limit of a window."""
+
+    WARN_AND_CONTINUE = "warn_and_continue"
+    ESCALATE = "escalate"
+    HARD_STOP = "hard_stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: how many of the tokens
+    are held by open calls, which may give some of them back."""
+
+    window: BudgetWindow
+    tokens: int
+    tokens_max: int
+    percent: int
+    reserved: int = field(default=0, compare=False)
+
+
+class RejectedBy(StrEnum):
+    """Why a call may not run."""
+
+    MEMORY_PRESSURE = "memory_pressure"
+    OPEN = "open"
+    PROBING = "probing"
+    ISOLATED = "isolated"
+    BUDGET = "budget"
+    RETRY_BUDGET = "retry_budget"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The call may run until `expires_ns`, cost `tokens`, and generate `output_cap` of them (`capped`: fewer than it
+    named). It is settled once, by its id."""
+
+    id: str
+    tier: str
+    probe: bool
+    tokens: int
+    output_cap: int
+    capped: bool
+    expires_ns: int
+    warnings: tuple[Load, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """The call may not run. `retry_after_s` None: waiting doesn't help. `policy`, `windows` and
+    `requested_tokens`, those that were to be reserved, only where the token budget rejects."""
+
+    tier: str
+    rejected_by: RejectedBy
+    detail: str
+    retry_after_s: float | None
+    policy: Policy | None = None
+    windows: tuple[Load, ...] = ()
+    requested_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedGrant:
+    """What closing a grant did: what was charged, and by how much that is more than was set aside. With `known` False
+    it was not open, and nothing changed."""
+
+    id: str
+    known: bool
+    tier: str = ""
+    expired: bool = False
+    tokens: int = 0
+    overrun: int = 0
+    warnings: tuple[Load, ...] = ()
+    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
-BUCKETS = 12  # five seconds each in a minute
+_BUCKETS = 12  # five seconds each in a minute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,13 @@ class RetryBudgetLimits:
     window_ns: int = 60 * SECOND_NS
 
     def __post_init__(self) -> None:
-        if self.share_percent < 0 or self.floor < 0 or self.window_ns < BUCKETS:
+        if self.share_percent < 0 or self.floor < 0 or self.window_ns < _BUCKETS:
             raise ValueError("retry budget: share_percent, floor or window_ns out of range")
 
     @property
     def span(self) -> Span:
         """The window of both counts."""
-        return Span(self.window_ns, self.window_ns // BUCKETS)
+        return Span(self.window_ns, self.window_ns // _BUCKETS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,21 @@ class Situation:
     limits: Limits
     jitter: float = 0.0
 
+    @property
+    def last(self) -> Attempt:
+        """The newest attempt."""
+        return self.attempts[-1]
+
+    @property
+    def spent(self) -> bool:
+        """True where no further attempt is allowed."""
+        return len(self.attempts) >= self.limits.attempts_max
+
+    @property
+    def text_out(self) -> bool:
+        """True where text has left for the client."""
+        return any(attempt.text_out for attempt in self.attempts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:

@@ -40,20 +40,22 @@ from reliability.escalation.refusals import (
 from reliability.faults import Again, OtherTier, traits_of
 from reliability.types import Fault, Flaw, Reason, RefuseCode
 
-BACKOFF_FIRST_NS = 100_000_000
+_BACKOFF_FIRST_NS = 100_000_000
 BACKOFF_MAX_NS = 2_000_000_000
 # A tier may ask for patience with Retry-After; more than this and another tier is the better answer.
 RETRY_AFTER_MAX_NS = 2_000_000_000
-LOOP_RETRY_AFTER_S = 5.0
-CYCLE_REASKS_MAX = 1
-DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
+_LOOP_RETRY_AFTER_S = 5.0
+_CYCLE_REASKS_MAX = 1
+_DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
 
-Policy = Callable[[Situation], Decision | None]
+_Policy = Callable[[Situation], Decision | None]
 
 
 def decide(situation: Situation) -> Decision:
     """Return what to do next. Total: the last policy always answers."""
+    if not situation.attempts:
+        return _stop_when_spent(situation) or Call(tier=situation.chain[0])
     for policy in POLICIES:
         decision = policy(situation)
         if decision is not None:
@@ -68,22 +70,21 @@ def reason_of(attempt: Attempt) -> Reason:
 
 def _accept_good(situation: Situation) -> Decision | None:
     """Accept a good attempt: it is the answer."""
-    return Accept() if situation.attempts and situation.attempts[-1].good else None
+    return Accept() if situation.last.good else None
 
 
 def _answer_load(situation: Situation) -> Decision | None:
     """Ask the same tier again with the definitions of the tools that it asked for. How often, the caller bounds."""
-    last = _last(situation)
-    if last is None or last.loads is None or situation.remaining_ns <= 0:
+    if situation.last.loads is None or situation.remaining_ns <= 0 or situation.spent:
         return None
-    return Call(tier=last.tier) if len(situation.attempts) < situation.limits.attempts_max else None
+    return Call(tier=situation.last.tier)
 
 
 def _go_on_with_text(situation: Situation) -> Decision | None:
     """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
     it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left. An answer that
     broke off in a call has said its text: it stands, and the next attempt's calls are taken."""
-    attempts = situation.attempts
+    attempts, last = situation.attempts, situation.last
     told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
     if not told or any(attempt.fault is None for attempt in attempts[told[-1] :]):
         return None
@@ -91,27 +92,25 @@ def _go_on_with_text(situation: Situation) -> Decision | None:
     call = _choose_continuation(situation, resume=resume)
     if call is not None:
         return replace(call, resume=resume, nudge=False)
-    last, doubted = attempts[-1], _accept_doubted(situation)
     message = last.detail if last.text_out else describe_attempts(attempts)
-    return doubted or Refuse(code=RefuseCode.BROKEN_STREAM, message=message)
+    return _accept_doubted(situation) or Refuse(code=RefuseCode.BROKEN_STREAM, message=message)
 
 
 def _choose_continuation(situation: Situation, *, resume: bool) -> Call | None:
-    attempts, last, limits = situation.attempts, situation.attempts[-1], situation.limits
-    seams = sum(attempt.seam is not None for attempt in attempts if attempt.text_out)
-    left = situation.remaining_ns > 0 and len(attempts) < limits.attempts_max and not last.hard_stop
-    if (resume and seams >= limits.continuations_max) or not left:
+    last = situation.last
+    seams = sum(attempt.seam is not None for attempt in situation.attempts if attempt.text_out)
+    if resume and seams >= situation.limits.continuations_max:
+        return None
+    if situation.remaining_ns <= 0 or situation.spent or last.hard_stop:
         return None
     again = Call(tier=last.tier) if last.text_out and traits_of(last).other_tier is not OtherTier.NEVER else None
-    return _retry_transient(situation) or _climb_from(situation, last, nudge=False) or again
+    return _retry_transient(situation) or _climb_from(situation, nudge=False) or again
 
 
 def _stop_after_text(situation: Situation) -> Decision | None:
     """Stop where text has left: what the client has seen can't be taken back."""
-    last = _last(situation)
-    if last is None or not last.text_out:
-        return None
-    if last.calls_held:
+    last = situation.last
+    if not last.text_out or last.calls_held:
         return None
     if last.flaw is Flaw.CIRCUIT_BREAK:
         return _accept_doubted(situation) or _refuse_exhausted(situation)
@@ -121,17 +120,16 @@ def _stop_after_text(situation: Situation) -> Decision | None:
 
 def _take_looped_call(situation: Situation) -> Decision | None:
     """Deliver the looping call where text stands: a nudged model's words can't stand behind it, that call can."""
-    last, looped = _last(situation), _find_looped_call(situation)
-    if last is None or looped is None or not any(attempt.text_out for attempt in situation.attempts):
+    looped, traits = _find_looped_call(situation), traits_of(situation.last)
+    if looped is None or not situation.text_out:
         return None
-    traits = traits_of(last)
     wordy = traits.again is Again.REASK and not traits.tool_call
     return Accept(attempt=looped) if wordy or _is_stuck(situation) else None
 
 
 def _take_lesser_answer(situation: Situation) -> Decision | None:
     """Deliver the text whose form was only a wish, or the answer in doubt, where no other attempt can be made."""
-    if not situation.attempts or not _is_stuck(situation):
+    if not _is_stuck(situation):
         return None
     loose = _find_loose_form(situation)
     return _accept_doubted(situation) if loose is None else Accept(attempt=loose)
@@ -140,9 +138,7 @@ def _take_lesser_answer(situation: Situation) -> Decision | None:
 def _stop_for_all_tiers(situation: Situation) -> Decision | None:
     """Refuse what is so with every tier: a request that is wrong in itself, one that this server is too busy for, and
     one whose budget allows no tier (`hard_stop`; under `escalate`: `go_on_cheaper`)."""
-    last = _last(situation)
-    if last is None:
-        return None
+    last = situation.last
     if traits_of(last).other_tier is OtherTier.NEVER:
         return Refuse(code=code_of(last), message=last.detail, param=last.param)
     if last.fault is Fault.BUDGET and last.hard_stop:
@@ -150,36 +146,34 @@ def _stop_for_all_tiers(situation: Situation) -> Decision | None:
     return None
 
 
+def _stop_when_spent(situation: Situation) -> Decision | None:
+    """Hold the request to its one deadline and its one cap of attempts."""
+    if situation.remaining_ns <= 0:
+        met = "; ".join(filter(None, (_DEADLINE_PASSED, describe_attempts(situation.attempts))))
+        return Refuse(code=RefuseCode.DEADLINE, message=met)
+    return _conclude_exhausted(situation) if situation.spent else None
+
+
 def _go_on_cheaper(situation: Situation) -> Decision | None:
     """Call the cheap tier, wherever it stands, where a budget rejects a tier but not the session."""
-    last, cheap = _last(situation), situation.limits.cheap
-    if last is None or last.fault is not Fault.BUDGET or cheap is None:
+    cheap = situation.limits.cheap
+    if situation.last.fault is not Fault.BUDGET or cheap is None:
         return None
     tried = any(attempt.tier == cheap for attempt in situation.attempts)
     return None if tried else Call(tier=cheap, nudge=_has_loop(situation))
 
 
-def _stop_when_spent(situation: Situation) -> Decision | None:
-    """Hold the request to its one deadline and its one cap of attempts."""
-    if situation.remaining_ns <= 0:
-        met = "; ".join(filter(None, (DEADLINE_PASSED, describe_attempts(situation.attempts))))
-        return Refuse(code=RefuseCode.DEADLINE, message=met)
-    if len(situation.attempts) >= situation.limits.attempts_max:
-        return _conclude_exhausted(situation)
-    return None
-
-
 def _leave_loop(situation: Situation) -> Decision | None:
     """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked. Who is nudged answers with
     chance: at 0 a weak model repeats the call that it has just read twice, whatever it is told."""
-    last = _last(situation)
-    if last is None or not traits_of(last).nudge:
+    last = situation.last
+    if not traits_of(last).nudge:
         return None
-    up = _climb_from(situation, last, nudge=True)
+    up = _climb_from(situation, nudge=True)
     if last.flaw is Flaw.CIRCUIT_BREAK:
         return up or _accept_doubted(situation) or _refuse_exhausted(situation)
     looped = [a.tier for a in situation.attempts if a.flaw is Flaw.LOOP]
-    if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation, last):
+    if len(looped) == 1 and situation.limits.reasks_max > 0 and _may_repeat(situation):
         return Call(tier=last.tier, nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
     if len(set(looped)) == 1 and up is not None:
         return up
@@ -188,14 +182,14 @@ def _leave_loop(situation: Situation) -> Decision | None:
 
 def _reask_flaw(situation: Situation) -> Decision | None:
     """Ask the same tier again after a flaw: same prompt or with feedback, by its strategy."""
-    last = _last(situation)
-    if last is None or traits_of(last).again is not Again.REASK:
+    last = situation.last
+    if traits_of(last).again is not Again.REASK:
         return None
     reasks = sum(1 for a in situation.attempts if a.tier == last.tier and traits_of(a).again is Again.REASK) - 1
     reasks_max = situation.limits.reasks_max
-    if reasks >= (min(reasks_max, CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
+    if reasks >= (min(reasks_max, _CYCLE_REASKS_MAX) if last.flaw is Flaw.CYCLE else reasks_max):
         return None
-    if not _may_repeat(situation, last) or _is_spared(situation, last):
+    if not _may_repeat(situation) or _is_spared(situation, last):
         return None
     return _build_reask(situation, last, reasks)
 
@@ -212,25 +206,23 @@ def _build_reask(situation: Situation, last: Attempt, reasks: int) -> Call:
 
 
 def _retry_transient(situation: Situation) -> Call | None:
-    """Call the same tier again after a fault that a second call may cure."""
-    last = _last(situation)
-    if last is None or traits_of(last).again is not Again.RETRY:
+    """Call the same tier again after a fault that a second call may cure. The wait doubles, with up to half of it as
+    jitter, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed."""
+    last = situation.last
+    if traits_of(last).again is not Again.RETRY:
         return None
     retries = sum(1 for a in situation.attempts if a.tier == last.tier and a.fault is not None) - 1
-    # The wait grows, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed.
-    wait_ns = max(_backoff_ns(retries, situation.jitter), int((last.retry_after_s or 0.0) * 1e9))
+    full = min(BACKOFF_MAX_NS, _BACKOFF_FIRST_NS << min(retries, 10))
+    wait_ns = max(int(full * (0.5 + 0.5 * situation.jitter)), int((last.retry_after_s or 0.0) * 1e9))
     patient = wait_ns <= RETRY_AFTER_MAX_NS and wait_ns < situation.remaining_ns
-    if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation, last):
+    if retries >= situation.limits.retries_max or not patient or not _may_repeat(situation):
         return None
     return Call(tier=last.tier, wait_ns=wait_ns, nudge=_has_loop(situation))
 
 
 def _climb(situation: Situation) -> Decision | None:
-    """Call the first tier of the chain, then the next one after the tier that was tried last."""
-    last = _last(situation)
-    if last is None:
-        return Call(tier=situation.chain[0])
-    return _climb_from(situation, last, nudge=_has_loop(situation))
+    """Call the next tier of the chain after the one that was tried last."""
+    return _climb_from(situation, nudge=_has_loop(situation))
 
 
 def _conclude_exhausted(situation: Situation) -> Decision:
@@ -247,8 +239,7 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     if loose is not None:
         return Accept(attempt=loose)
     cycle = _find_newest(situation, Flaw.CYCLE)
-    told = any(attempt.text_out for attempt in situation.attempts)
-    return _refuse_exhausted(situation) if cycle is None or told else Accept(attempt=cycle)
+    return _refuse_exhausted(situation) if cycle is None or situation.text_out else Accept(attempt=cycle)
 
 
 def _refuse_exhausted(situation: Situation) -> Refuse:
@@ -256,18 +247,15 @@ def _refuse_exhausted(situation: Situation) -> Refuse:
     most_helpful = min(find_last_attempts(situation.attempts), key=rank_attempt)
     loop = next((a for a in situation.attempts if a.flaw is Flaw.CIRCUIT_BREAK), None)
     if loop is not None:
-        return Refuse(code=code_of(loop), message=loop.detail, retry_after_s=LOOP_RETRY_AFTER_S)
-    if any(a.text_out for a in situation.attempts):
-        return Refuse(code=RefuseCode.BROKEN_STREAM, message=describe_attempts(situation.attempts))
-    return Refuse(
-        code=code_of(most_helpful),
-        message=describe_attempts(situation.attempts),
-        param=most_helpful.param,
-        retry_after_s=retry_after_s(situation.attempts) if passes(most_helpful) else None,
-    )
+        return Refuse(code=code_of(loop), message=loop.detail, retry_after_s=_LOOP_RETRY_AFTER_S)
+    message = describe_attempts(situation.attempts)
+    if situation.text_out:
+        return Refuse(code=RefuseCode.BROKEN_STREAM, message=message)
+    wait_s = retry_after_s(situation.attempts) if passes(most_helpful) else None
+    return Refuse(code=code_of(most_helpful), message=message, param=most_helpful.param, retry_after_s=wait_s)
 
 
-POLICIES: tuple[Policy, ...] = (
+POLICIES: tuple[_Policy, ...] = (
     _accept_good,
     _answer_load,
     _go_on_with_text,
@@ -285,13 +273,9 @@ POLICIES: tuple[Policy, ...] = (
 )
 
 
-def _last(situation: Situation) -> Attempt | None:
-    return situation.attempts[-1] if situation.attempts else None
-
-
 def _is_stuck(situation: Situation) -> bool:
     """Return whether no call may follow the last attempt: no time is left, or no tier may be called."""
-    last = situation.attempts[-1]
+    last = situation.last
     return situation.remaining_ns <= 0 or last.hard_stop or traits_of(last).other_tier is OtherTier.NEVER
 
 
@@ -308,7 +292,7 @@ def _find_looped_call(situation: Situation) -> int | None:
 
 def _find_loose_form(situation: Situation) -> int | None:
     """Find the newest text of another form than the wanted one, where the client doesn't insist on it."""
-    if not situation.limits.loose_form or any(attempt.text_out for attempt in situation.attempts):
+    if not situation.limits.loose_form or situation.text_out:
         return None
     return _find_newest(situation, Flaw.FORM_INVALID)
 
@@ -329,41 +313,40 @@ def _ask_in_words(situation: Situation) -> Call | None:
     nobody wanted."""
     doubted = [a for a in situation.attempts if a.flaw is Flaw.DOUBT]
     once = len({a.tier for a in doubted}) == len(doubted)
-    spoken = any(a.text_out for a in situation.attempts)
-    if not doubted or not once or spoken or len(situation.attempts) >= situation.limits.attempts_max:
+    if not doubted or not once or situation.text_out or situation.spent:
         return None
     behind = situation.attempts[situation.attempts.index(doubted[-1]) + 1 :]
     unwanted = all((a.confidence.unwanted or 0.0) >= UNWANTED_MIN for a in doubted)
     return Call(tier=doubted[-1].tier, words=True) if unwanted and not any(a.ran for a in behind) else None
 
 
-def _climb_from(situation: Situation, last: Attempt, *, nudge: bool) -> Call | None:
-    if not _may_leave(situation, last) or _has_come_back(situation):
+def _climb_from(situation: Situation, *, nudge: bool) -> Call | None:
+    tier, chain = situation.last.tier, situation.chain
+    if not _may_leave(situation, situation.last) or _has_come_back(situation):
         return None
-    if last.tier not in situation.chain:
-        return None  # the cheap tier: the ones of the chain are what the budget has rejected
-    position = situation.chain.index(last.tier) + 1
-    return Call(tier=situation.chain[position], nudge=nudge) if position < len(situation.chain) else None
+    if tier not in chain[:-1]:
+        return None  # the last one, or the cheap one: then those of the chain are what the budget has rejected
+    return Call(tier=chain[chain.index(tier) + 1], nudge=nudge)
 
 
-def _may_leave(situation: Situation, last: Attempt) -> bool:
-    traits = traits_of(last)
+def _may_leave(situation: Situation, attempt: Attempt) -> bool:
+    traits = traits_of(attempt)
     if traits.other_tier is OtherTier.IF_ON:
         return traits.reason in situation.limits.escalate_on
     return traits.other_tier is OtherTier.ALWAYS
 
 
-def _is_spared(situation: Situation, last: Attempt) -> bool:
+def _is_spared(situation: Situation, attempt: Attempt) -> bool:
     """Return whether a valid call of this tier would be in doubt too, so that asking it for one is in vain where
     another tier can be asked."""
-    likely, least = last.confidence.likely, situation.limits.confidence_min
-    doubtful = last.flaw is Flaw.TOOL_CALL_INVALID and likely is not None and likely < least
-    return doubtful and _may_leave(situation, last) and last.tier in situation.chain[:-1]
+    likely, least = attempt.confidence.likely, situation.limits.confidence_min
+    doubtful = attempt.flaw is Flaw.TOOL_CALL_INVALID and likely is not None and likely < least
+    return doubtful and _may_leave(situation, attempt) and attempt.tier in situation.chain[:-1]
 
 
 def _has_come_back(situation: Situation) -> bool:
     """Return whether the last attempt was at a tier that had been spared, and left."""
-    tier, attempts = situation.attempts[-1].tier, situation.attempts
+    tier, attempts = situation.last.tier, situation.attempts
     first = next((at for at, one in enumerate(attempts) if one.tier == tier and _is_spared(situation, one)), None)
     return first is not None and any(one.tier != tier for one in attempts[first:])
 
@@ -371,22 +354,14 @@ def _has_come_back(situation: Situation) -> bool:
 def _come_back(situation: Situation) -> Call | None:
     """Ask a tier for the call that seemed in vain, once no other tier has answered."""
     spared = next((attempt for attempt in situation.attempts if _is_spared(situation, attempt)), None)
-    spoken = any(attempt.text_out for attempt in situation.attempts)
-    full = len(situation.attempts) >= situation.limits.attempts_max
-    if spared is None or spoken or full or spared is situation.attempts[-1] or _has_come_back(situation):
+    if spared is None or situation.text_out or situation.spent or spared is situation.last:
         return None
-    return _build_reask(situation, spared, CONSTRAINED_FROM)
+    return None if _has_come_back(situation) else _build_reask(situation, spared, CONSTRAINED_FROM)
 
 
-def _may_repeat(situation: Situation, last: Attempt) -> bool:
-    """Return whether one more call on this tier leaves an attempt for each tier up the chain."""
-    if _climb_from(situation, last, nudge=False) is None:
+def _may_repeat(situation: Situation) -> bool:
+    """Return whether one more call on the last tier leaves an attempt for each tier up the chain."""
+    if _climb_from(situation, nudge=False) is None:
         return True
-    behind = len(situation.chain) - 1 - situation.chain.index(last.tier)
+    behind = len(situation.chain) - 1 - situation.chain.index(situation.last.tier)
     return situation.limits.attempts_max - len(situation.attempts) > behind
-
-
-def _backoff_ns(retries: int, jitter: float) -> int:
-    """Double the wait, capped in the exponent, with up to half of it as jitter."""
-    full = min(BACKOFF_MAX_NS, BACKOFF_FIRST_NS << min(retries, 10))
-    return int(full * (0.5 + 0.5 * jitter))

@@ -20,8 +20,8 @@ from reliability.types import ChatRequest
 
 # At 0 a model would say the same again; at 0.7 SmolLM2-135M went from 3 valid calls of 10 to 8 in four tries.
 RESAMPLE_TEMPERATURE = 0.7
-FAILED_CHARS_MAX = 4_000
-NO_TOOL_FITS = (
+_FAILED_CHARS_MAX = 4_000
+_NO_TOOL_FITS = (
     "No tool that you have is for this request. Answer in words: say what you know, or that you can't do it, or ask "
     "for what is missing."
 )
@@ -40,7 +40,7 @@ def request_for(
     """Build the next attempt's request. `attempts`: how many there were; `failed_text`: what the last one wrote."""
     request = original
     if call.words:
-        return _add(replace(request, tools=(), tool_choice=None, loader=""), {"role": "user", "content": NO_TOOL_FITS})
+        return _add(replace(request, tools=(), tool_choice=None, loader=""), {"role": "user", "content": _NO_TOOL_FITS})
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
     if call.reask is None:
@@ -51,7 +51,10 @@ def request_for(
         return _add_correction(request, failed_text, form_message(violations, original.response_format))
     if call.reask.step is RetryStep.CORRECT and violations:
         return _add_correction(request, failed_text, corrective_message(violations, toolbox or ToolBox()))
-    return replace(_resample(request, attempts), must_speak=not failed_text.strip())
+    # The clean prompt, with chance enough for another answer, and the same chance for the same seed.
+    seed = None if request.seed is None else request.seed + attempts
+    temperature = max(request.temperature or 0.0, RESAMPLE_TEMPERATURE)
+    return replace(request, temperature=temperature, seed=seed, must_speak=not failed_text.strip())
 
 
 def resume_for(original: ChatRequest, *, told: str, thought: str, written: int) -> ChatRequest:
@@ -70,16 +73,10 @@ def _count_calls(text: str, box: ToolBox) -> int:
 def _add_correction(request: ChatRequest, failed_text: str, words: str) -> ChatRequest:
     # A weak model copies what it is shown as its own: nothing is shown that it didn't write, nor a result of its own.
     shown = failed_text.strip() and not RESULT_ALONE.match(failed_text)
-    failed_turn = ({"role": "assistant", "content": failed_text[:FAILED_CHARS_MAX]},) if shown else ()
+    failed_turn = ({"role": "assistant", "content": failed_text[:_FAILED_CHARS_MAX]},) if shown else ()
     return _add(request, *failed_turn, {"role": "user", "content": words})
 
 
 def _add(request: ChatRequest, *messages: Mapping[str, Any]) -> ChatRequest:
     """Add messages behind the conversation, as what they are: no later request of its client has them."""
     return replace(request, messages=(*request.messages, *messages), added=request.added + len(messages))
-
-
-def _resample(request: ChatRequest, attempts: int) -> ChatRequest:
-    """Return the clean prompt, with chance enough for another answer, and the same chance for the same seed."""
-    seed = None if request.seed is None else request.seed + attempts
-    return replace(request, temperature=max(request.temperature or 0.0, RESAMPLE_TEMPERATURE), seed=seed)

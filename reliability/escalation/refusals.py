@@ -16,20 +16,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reliability.admission.admit import RejectedBy, Rejection
-from reliability.admission.budget import BudgetWindow, Load, Policy
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, BudgetWindow, Load, Policy, RejectedBy, Rejection
 from reliability.attempt import Attempt
 from reliability.faults import TRAITS, traits_of
 from reliability.types import Fault, RefuseCode, Verdict
 
 LIKE_A_STATUS = re.compile(r"429|50[0234]|524")
-PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
 FIGURE_MAX = 10**15
-MINUTES_FROM_S = 120
+_MINUTES_FROM_S = 120
 
-WAYS_OUT = {
+_WAYS_OUT = {
     RejectedBy.ISOLATED: "was taken out by hand: POST /v1/reliability/tiers/{tier}/restore lets it back in",
     RejectedBy.OPEN: "has failed and is left alone for {wait} more (its circuit breaker is open): come back then, or "
     "POST /v1/reliability/tiers/{tier}/close",
@@ -42,7 +40,7 @@ WAYS_OUT = {
 }
 # What a client can act on comes first: what passes, then what it must change, then what only the
 # server's owner can repair.
-PASSING_FIRST = (
+_PASSING_FIRST = (
     RefuseCode.OVERLOADED,
     RefuseCode.RATE,
     RefuseCode.TIMEOUT,
@@ -51,7 +49,7 @@ PASSING_FIRST = (
     RefuseCode.LOADING,
     RefuseCode.NO_TIER,
 )
-THEN_STAYING = (
+_THEN_STAYING = (
     RefuseCode.BUDGET,
     RefuseCode.INVALID_ANSWER,
     RefuseCode.CONTEXT_LENGTH,
@@ -60,16 +58,17 @@ THEN_STAYING = (
     RefuseCode.NO_TIER_EVER,
     RefuseCode.CLOUD_BARRED,
 )
-CODE_RANKING = PASSING_FIRST + THEN_STAYING
-PASSING = frozenset({*PASSING_FIRST, RefuseCode.DEADLINE, RefuseCode.BROKEN_STREAM, RefuseCode.STOPPING})
-CLAUSE_CHARS_MAX = 500
+CODE_RANKING = _PASSING_FIRST + _THEN_STAYING
+PASSING = frozenset({*_PASSING_FIRST, RefuseCode.DEADLINE, RefuseCode.BROKEN_STREAM, RefuseCode.STOPPING})
+_CLAUSE_CHARS_MAX = 500
 ATTEMPTS_CHARS_MAX = 2_000
 
 
 def figure(number: int) -> str:
     """Write a number as people read it: 616,827, and 0.5 million where digits look like a status."""
     number = min(max(number, -FIGURE_MAX), FIGURE_MAX)
-    for tried in (number, _round_to_two_digits(number)):
+    power: int = 10 ** max(0, len(str(abs(number))) - 2)
+    for tried in (number, round(number / power) * power):  # then with two digits
         for text in (f"{tried:,}", *_write_in_units(tried)):
             if not LIKE_A_STATUS.search(text):
                 return text if tried == number else f"about {text}"
@@ -79,7 +78,7 @@ def figure(number: int) -> str:
 def duration(seconds: float | None) -> str:
     """Write a wait as people read it, never shorter than it is."""
     whole_s = max(1, -int(-(seconds or 0.0) // 1))
-    if whole_s <= MINUTES_FROM_S:
+    if whole_s <= _MINUTES_FROM_S:
         return f"{whole_s} s"
     return f"{figure(-(-whole_s // 60))} min"
 
@@ -90,7 +89,7 @@ def _describe_rejection(rejection: Rejection, request: AdmissionRequest) -> str:
         return "; ".join(_describe_window(load, rejection, request) for load in rejection.windows) or rejection.detail
     rule = re.sub(r"\d+", lambda digits: figure(int(digits[0])), rejection.detail.replace("_", " "))
     wait = duration(rejection.retry_after_s)
-    words = WAYS_OUT[rejection.rejected_by].format(tier=rejection.tier, wait=wait, rule=rule)
+    words = _WAYS_OUT[rejection.rejected_by].format(tier=rejection.tier, wait=wait, rule=rule)
     return f"tier {rejection.tier} {words}"
 
 
@@ -121,27 +120,18 @@ def _find_way_out(load: Load, rejection: Rejection, request: AdmissionRequest) -
         return f"come back in {duration(rejection.retry_after_s)}, or raise the limit{cheaper}"
     if load.window is not BudgetWindow.SESSION:
         return f"raise the limit{cheaper}"
+    plain = _PLAIN_NAME.fullmatch(request.session) and not LIKE_A_STATUS.search(request.session)
+    name = request.session if plain else "{id}"
     return (
         "start a new session (another X-MLX-Stack-Session), raise the limit, or POST "
-        f"/v1/reliability/sessions/{_name_in_path(request.session)}/reset{cheaper}"
+        f"/v1/reliability/sessions/{name}/reset{cheaper}"
     )
-
-
-def _name_in_path(session: str) -> str:
-    """Return the session's name where it can stand in a path as it is and looks like no status."""
-    plain = PLAIN_NAME.fullmatch(session) and not LIKE_A_STATUS.search(session)
-    return session if plain else "{id}"
 
 
 def _write_in_units(number: int) -> list[str]:
     """Write the number exactly in each unit in which it has at most two digits before its point."""
-    fits = [(size, name) for size, name in UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
+    fits = [(size, name) for size, name in _UNITS if abs(number) < 100 * size and abs(number) * 10 >= size]
     return [f"{number / size:.12f}".rstrip("0").rstrip(".") + f" {name}" for size, name in fits]
-
-
-def _round_to_two_digits(number: int) -> int:
-    power: int = 10 ** max(0, len(str(abs(number))) - 2)
-    return round(number / power) * power
 
 
 def passes(attempt: Attempt) -> bool:
@@ -167,7 +157,7 @@ def code_of(attempt: Attempt) -> RefuseCode:
 
 def describe_attempts(attempts: tuple[Attempt, ...]) -> str:
     """Describe how each tier was left, in order; what rejects several of them alike stands there once."""
-    clauses = dict.fromkeys(_describe_attempt(attempt)[:CLAUSE_CHARS_MAX] for attempt in find_last_attempts(attempts))
+    clauses = dict.fromkeys(_describe_attempt(attempt)[:_CLAUSE_CHARS_MAX] for attempt in find_last_attempts(attempts))
     return "; ".join(clauses)[:ATTEMPTS_CHARS_MAX]
 
 

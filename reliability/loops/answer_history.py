@@ -5,7 +5,7 @@
 
 The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; one that no
 request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
-was answered before, unless a text agent's equal requests were answered more than `RETRIES_MAX` times.
+was answered before, unless a text agent's equal requests were answered more than `_RETRIES_MAX` times.
 
 Invariants: the user re-arms, and a summary is none of the user's. `KEPT_MAX` answers and `CHARS_MAX` characters are
 kept, a long result as its two ends, a digest of each piece between, and the pictures there.
@@ -25,13 +25,13 @@ from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
 KEPT_MAX = 40
-RETRIES_MAX = 4
+_RETRIES_MAX = 4
 CHARS_MAX = 24_000
-RESULT_CHARS = 1_600
-HEAD_CHARS, TAIL_CHARS = 500, 300
-PIECES = 32
-ARGUMENT_CHARS = 1_000
-SUMMARY_CHARS = 4_000
+_RESULT_CHARS = 1_600
+_HEAD_CHARS, _TAIL_CHARS = 500, 300
+_PIECES = 32
+_ARGUMENT_CHARS = 1_000
+_SUMMARY_CHARS = 4_000
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _SUMMARY = re.compile(
     r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b"
@@ -70,7 +70,7 @@ class ShownHistory:
 
 def is_summary(content: Any) -> bool:
     """Tell whether a message seems to sum up what came before, or asks for that."""
-    return _SUMMARY.search(text_of(content)[:SUMMARY_CHARS]) is not None
+    return _SUMMARY.search(text_of(content)[:_SUMMARY_CHARS]) is not None
 
 
 def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, config: LoopConfig) -> ShownHistory:
@@ -83,7 +83,7 @@ def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, con
     return ShownHistory(
         request=request,
         task=digest(text_of(first)),
-        newest=tuple(_shorten_turns(turns[answers[-1] :], config)) if answers else (),
+        newest=tuple(_shorten_turn(turn, config) for turn in turns[answers[-1] :]) if answers else (),
         spoken=(not answers and not folded) if history else None,
         folded=folded,
         complete=len(answers) if whole else 0,
@@ -104,7 +104,7 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
     """Keep an answer to the request that shows this."""
     before = _still_valid(kept, shown)
     if shown.newest:
-        newest = [_build_kept(turn, config) for turn in shown.newest]
+        newest = [Kept(turn, _key_of(turn, config)) for turn in shown.newest]
         at = next((index for index in reversed(range(len(before))) if before[index].key == newest[0].key), None)
         if at is None:
             before = tuple(newest)
@@ -113,7 +113,8 @@ def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, confi
             before = (*before[:at], known, *newest[1:])
     # As a later request will show it: its text may be a call to its client.
     answer = answer if answer.calls else answer_turn({"role": "assistant", "content": answer.text})
-    made = _build_kept(_shorten_turn(answer, config), config, shown)
+    short = _shorten_turn(answer, config)
+    made = Kept(short, _key_of(short, config), shown.request, shown.task)
     if (twin := _find_twin(kept, shown)) is not None and twin.key == made.key:
         made = replace(made, times=twin.times + 1)
     return _bound((*before, made)[-KEPT_MAX:])
@@ -127,7 +128,7 @@ def join_turns(
     places = [index for index, turn in enumerate(turns) if not turn.continued]
     if not before or (turns and not places):
         return None
-    short = _shorten_turns(turns, config)
+    short = [_shorten_turn(turn, config) for turn in turns]
     end = _align(before, [_key_of(short[index], config) for index in places])
     if end is None:
         return None
@@ -141,7 +142,7 @@ def join_turns(
     filled = _fill_unknown([*older, *joined[unseen:]])
     twin = _find_twin(kept, shown)
     same = twin is not None and twin.key == _key_of(shown.newest[0], config)
-    more = twin.times - RETRIES_MAX if twin is not None and same and not filled[-1].continued else 0
+    more = twin.times - _RETRIES_MAX if twin is not None and same and not filled[-1].continued else 0
     return (*joined[:unseen], *filled, *[filled[-1]] * min(more, KEPT_MAX))
 
 
@@ -209,31 +210,23 @@ def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
 
 def _shorten_turn(turn: Turn, config: LoopConfig) -> Turn:
     """Shorten a turn to what is kept of it. What is short already stays as it is."""
-    calls = tuple(_shorten_call(call, config) for call in turn.calls)
+    calls = list(turn.calls)
+    for at, call in enumerate(calls):
+        if len(call.arguments) > _ARGUMENT_CHARS:
+            calls[at] = SeenCall(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
     results = tuple(None if r is None else _shorten_text(r) for r in turn.results)
-    return replace(
-        turn, calls=calls, results=results, text="" if calls and not turn.written else _shorten_text(turn.text)
-    )
-
-
-def _shorten_turns(turns: Sequence[Turn], config: LoopConfig) -> list[Turn]:
-    return [_shorten_turn(turn, config) for turn in turns]
-
-
-def _shorten_call(call: SeenCall, config: LoopConfig) -> SeenCall:
-    if len(call.arguments) <= ARGUMENT_CHARS:
-        return call
-    return SeenCall(call.name, digest(canonical(call.arguments, config.ignored_arguments)))
+    text = "" if calls and not turn.written else _shorten_text(turn.text)
+    return replace(turn, calls=tuple(calls), results=results, text=text)
 
 
 def _shorten_text(text: str) -> str:
-    if len(text) <= RESULT_CHARS:
+    if len(text) <= _RESULT_CHARS:
         return text
-    middle = text[HEAD_CHARS : len(text) - TAIL_CHARS]
-    size = -(-len(middle) // PIECES)
+    middle = text[_HEAD_CHARS : len(text) - _TAIL_CHARS]
+    size = -(-len(middle) // _PIECES)
     # In letters: digits may be no difference.
     pieces = [digest(middle[at : at + size]).translate(_LETTERS) for at in range(0, len(middle), size)]
-    return "\n".join([text[:HEAD_CHARS], *pieces, *PART.findall(middle), text[-TAIL_CHARS:]])
+    return "\n".join([text[:_HEAD_CHARS], *pieces, *PART.findall(middle), text[-_TAIL_CHARS:]])
 
 
 def _key_of(turn: Turn, config: LoopConfig) -> str:
@@ -242,11 +235,6 @@ def _key_of(turn: Turn, config: LoopConfig) -> str:
     if turn.calls:
         return digest(*sorted({call_key(call, config.ignored_arguments) for call in turn.calls}))
     return "text " + digest(" ".join(turn.text.rpartition("</think>")[2].split()))
-
-
-def _build_kept(turn: Turn, config: LoopConfig, shown: ShownHistory | None = None) -> Kept:
-    key = _key_of(turn, config)
-    return Kept(turn, key) if shown is None else Kept(turn, key, shown.request, shown.task)
 
 
 def count_kept_chars(kept: Iterable[Kept]) -> int:

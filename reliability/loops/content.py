@@ -17,7 +17,7 @@ from reliability.tools.turns import HARNESS_TAGS
 
 Message = dict[str, Any]
 
-SAMPLE_CHARS = 8_192
+_SAMPLE_CHARS = 8_192
 #: Every message that this server injects starts like this, so that it is never mistaken for the user.
 NOTICE = "[Reliability notice"
 #: A text that is made of such elements and nothing else; each is read once.
@@ -36,13 +36,13 @@ _URGES = re.compile(
     r"|you (?:did not|didn't|have not|haven't|must|need to))\b",
     re.IGNORECASE,
 )
-GO_ON = phrase_set(
+_GO_ON = phrase_set(
     "|continue|please continue|go on|please go on|keep going|proceed|please proceed|go ahead|carry on|resume|ok|okay"
     "|next|keep working|continue working|continue working on it|please continue working on it"
     "|please continue working on the task"
 )
-GO_ON_CHARS = max(map(len, GO_ON))
-NUMBER_MAX, REQUEST_CHARS, CLAUSE_CHARS = 200, 2_000, 160
+_GO_ON_CHARS = max(map(len, _GO_ON))
+NUMBER_MAX, _REQUEST_CHARS, _CLAUSE_CHARS = 200, 2_000, 160
 _NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
 #: Words behind `|` count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
 _NUMBERS = """
@@ -159,8 +159,8 @@ def _read_text(part: Any) -> str | None:
 
 def _sample(value: Any, depth: int = 8) -> Any:
     """Thin out every long text of the value (most often an image), so that its digest stays cheap."""
-    if isinstance(value, str) and len(value) > SAMPLE_CHARS:
-        return [len(value), value[:1024], value[:: len(value) // SAMPLE_CHARS + 1], value[-1024:]]
+    if isinstance(value, str) and len(value) > _SAMPLE_CHARS:
+        return [len(value), value[:1024], value[:: len(value) // _SAMPLE_CHARS + 1], value[-1024:]]
     if isinstance(value, dict) and depth:
         return {str(k): _sample(v, depth - 1) for k, v in value.items()}
     if isinstance(value, list) and depth:
@@ -213,7 +213,7 @@ def classify_speaker(message: Message) -> Who:
     if list_other_parts(message) or not isinstance(message.get("content") or "", (str, list)):
         return Who.SPEAKS
     words = drop_elements(text).strip().strip(".!… ")
-    return Who.GOES_ON if len(words) <= GO_ON_CHARS and words.lower() in GO_ON else Who.SPEAKS
+    return Who.GOES_ON if len(words) <= _GO_ON_CHARS and words.lower() in _GO_ON else Who.SPEAKS
 
 
 def urges_on(message: Message) -> bool:
@@ -231,9 +231,9 @@ class PersonsOrder(NamedTuple):
 
 
 def read_order(text: str) -> PersonsOrder:
-    """Read what a request orders, beside what a harness adds; a longer one than `REQUEST_CHARS` orders nothing."""
+    """Read what a request orders, beside what a harness adds; a longer one than `_REQUEST_CHARS` orders nothing."""
     lower = drop_elements(text).lower()
-    if len(lower) > REQUEST_CHARS:
+    if len(lower) > _REQUEST_CHARS:
         return PersonsOrder()
     endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
     return PersonsOrder(_read_number(lower), _read_times(lower), endless)
@@ -253,7 +253,7 @@ def _read_times(lower: str) -> int:
         clause = _TENS.sub(lambda ten: str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]]), part)
         for match in _TIMES.finditer(clause):
             count = _read_count(next(filter(None, match.groups()))) + most * (" more " in match[0])
-            before = clause[max(0, match.start() - CLAUSE_CHARS) : match.start()]
+            before = clause[max(0, match.start() - _CLAUSE_CHARS) : match.start()]
             if count > most and not _COMPARES.match(clause, match.end()) and not _REPORTS_TIMES.search(before):
                 most = count
     return min(most, NUMBER_MAX)

@@ -19,13 +19,13 @@ argument, and so does a browser that opens an address: their failures are left t
 text of an answer that holds nothing else. Every user message but a bare "go on" re-arms it, and so does a call with a
 result. Thoughts alone are notes, however they differ, whose results only repeat, count or confirm them.
 
-A user message re-arms every rule; where such messages say the same again between the laps, breaking takes `PUSHED_LAPS`
-more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions; there, too, a
-nudge comes before a break. Where the user asks for a number of steps, or for anything so many times, neither a nudge
-nor a break comes before; an order of repetition without a number gives the limits of a poll, and so does a user who
-says the same again behind each answer ("run the tests again"). The results of a NEAR streak must change more than
-once, and the circuit doesn't break before the streak without its newest lap told the same. The strictest verdict wins,
-then the one with the most repetitions.
+A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
+`_PUSHED_LAPS` more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions;
+there, too, a nudge comes before a break. Where the user asks for a number of steps, or for anything so many times,
+neither a nudge nor a break comes before; an order of repetition without a number gives the limits of a poll, and so
+does a user who says the same again behind each answer ("run the tests again"). The results of a NEAR streak must change
+more than once, and the circuit doesn't break before the streak without its newest lap told the same. The strictest
+verdict wins, then the one with the most repetitions.
 
 Invariant: keys are computed from the tail backwards, only as far as a cycle holds, and each question is asked once of a
 request (`Memo`): an ordinary history costs a handful of comparisons.
@@ -41,17 +41,7 @@ from itertools import islice, pairwise, takewhile
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.call_normalization import mask_echoes
-from reliability.loops.comparison.findings import (
-    Kind,
-    Loop,
-    Memo,
-    Stage,
-    Turn,
-    digest,
-    error_text,
-    has_failed,
-    summary,
-)
+from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, error_text, has_failed, summary
 from reliability.loops.comparison.near import (
     LAPS_MAX,
     Movement,
@@ -67,17 +57,17 @@ from reliability.loops.transcript import is_folded
 from reliability.loops.turn_sequence import TurnSequence
 
 #: A result that changed once and no more is news.
-CHANGES_MIN = 2
-PUSHED_LAPS = 2
-ERROR_CHARS = 2_000
+_CHANGES_MIN = 2
+_PUSHED_LAPS = 2
+_ERROR_CHARS = 2_000
 #: An error shorter than this ("error") says too little to be the same error.
-ERROR_CHARS_MIN = 8
+_ERROR_CHARS_MIN = 8
 _LOOKUP = re.compile(
     r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b|\b(?:404|410)\b"
     r"|\bnot[ _]resolved?\b|\benotfound\b",
     re.IGNORECASE,
 )
-TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
+_TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
 #: So many texts are looked at for each repetition that is asked about.
 TEXTS_MAX = 64
 
@@ -185,7 +175,7 @@ def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, 
 
 def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
     """Return the limit of a streak over the newest `size` turns: a later one where users' messages push them on."""
-    return limit + PUSHED_LAPS if limit > 0 and any(turn.pushed for turn in turns[-size:]) else limit
+    return limit + _PUSHED_LAPS if limit > 0 and any(turn.pushed for turn in turns[-size:]) else limit
 
 
 def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
@@ -200,7 +190,8 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
         warn, limit = _poll_thresholds(row.config)
     count = row.count_repetitions(period, row.has_near_results, max(limit, row.order.number + 1, row.order.times + 1))
     stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
-    if stage is Stage.BREAK and _judge_streak(row.cut_at(row.size - period), period, count - 1) is not movement:
+    before = TurnSequence(row.turns[: row.size - period], row.config, None, row.memo)
+    if stage is Stage.BREAK and _judge_streak(before, period, count - 1) is not movement:
         stage = Stage.WARN
     return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.NEAR), True
 
@@ -227,7 +218,7 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
             changes = max(changes, _count_changes(texts, row))
             step = key in row.steps_in(place)
             told = max(told, find_movement(texts, has_failed(newest), step))
-    return told if changes >= CHANGES_MIN else Movement.PROGRESS
+    return told if changes >= _CHANGES_MIN else Movement.PROGRESS
 
 
 def _count_changes(texts: Sequence[str], row: TurnSequence) -> int:
@@ -239,6 +230,7 @@ def _count_changes(texts: Sequence[str], row: TurnSequence) -> int:
 
 def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, kind: Kind) -> Loop:
     newest = row.turns[row.size - period :]
+    keys = {row.key(index) for index in range(row.size - period, row.size)}
     names = list(dict.fromkeys(call.name for turn in newest for call in turn.calls))
     results = [result for turn in newest for result in turn.results if result is not None]
     return Loop(
@@ -248,7 +240,7 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, 
         period=period,
         tool=" → ".join(names[:4]),
         evidence=summary(results[-1]) if results else "",
-        key=digest(*sorted(key for keys in row.cycle_key(period) for key in keys)),
+        key=digest(*sorted(call for key in keys for call in key)),
     )
 
 
@@ -297,11 +289,11 @@ def _read_error(turn: Turn) -> tuple[str, str, str] | None:
     names = {call.name for call in turn.calls}
     if len(names) != 1 or is_generic_tool(turn.calls[0].name):
         return None
-    texts = {error_text(result)[:ERROR_CHARS] for result in turn.results if result is not None and has_failed(result)}
+    texts = {error_text(result)[:_ERROR_CHARS] for result in turn.results if result is not None and has_failed(result)}
     if len(texts) != 1 or not all(has_failed(result) for result in turn.results):
         return None
     text = texts.pop()
-    return (names.pop(), text, mask_echoes(turn.calls[0], text)) if len(text) >= ERROR_CHARS_MIN else None
+    return (names.pop(), text, mask_echoes(turn.calls[0], text)) if len(text) >= _ERROR_CHARS_MIN else None
 
 
 def _find_thoughts(row: TurnSequence) -> Loop | None:
@@ -348,7 +340,7 @@ def _walk_back(turns: Sequence[Turn]) -> Iterator[str]:
         if turn.calls and not (turn.written and all(result is None for result in turn.results)):
             return
         if turn.text.strip():
-            yield " ".join(turn.text[:TEXT_CHARS].split())
+            yield " ".join(turn.text[:_TEXT_CHARS].split())
 
 
 def _is_alike(a: str, b: str, similarity: float) -> bool:

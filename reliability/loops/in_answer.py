@@ -1,15 +1,15 @@
 """Repetition inside one answer, while it decodes.
 
     rule         finds
-    CYCLE        the tail repeats a unit: in prose six times and for SPAN characters (a period of up to SHORT_PERIOD_MAX
-                 at once, one of up to 4,000 in strides, copies that differ a little by `long_cycles`); or the last
-                 UNITS_KEPT sentences hold only a few different ones
-    WHITESPACE   WHITE_CHARS of nothing but white space; PADDING_CHARS where it may be the content of a call
+    CYCLE        the tail repeats a unit: in prose six times and for _SPAN characters (a period of up to
+                 _SHORT_PERIOD_MAX at once, one of up to 4,000 in strides, copies that differ a little by
+                 `long_cycles`); or the last UNITS_KEPT sentences hold only a few different ones
+    WHITESPACE   WHITE_CHARS of nothing but white space; _PADDING_CHARS where it may be the content of a call
     ANSWER_CALLS the same call written three times, or once more than the user orders (see `written`), where the request
                  declares tools
 
 Code fences, tables, rows of cells, lists, quotes, lines of code and what is mostly digits repeat by nature: there it
-takes twenty copies and STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of
+takes twenty copies and _STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of
 `is_runaway_argument`.
 
 What ends by itself is honest, and a runaway doesn't end. A scan that is `patient` lets an answer write `PATIENCE_BYTES`
@@ -46,17 +46,17 @@ PATIENCE_BYTES = 8_192
 LEFT_CHARS = 2_048
 BLOCK = 32
 #: A cut may bring the end of one copy to light: then it is cut once more.
-PASSES_MAX = 16
-PROBE = 24
-TRIES = 8
-SHORT_PERIOD_MAX = 500
-REPETITIONS, SPAN = 6, 400
-STRUCTURED_REPETITIONS, STRUCTURED_SPAN = 20, 3_000
-WHITE_CHARS, PADDING_CHARS = 256, 3_000
-STRUCTURAL = ("", ",", ":", "{", "[", "\n")
+_PASSES_MAX = 16
+_PROBE = 24
+_TRIES = 8
+_SHORT_PERIOD_MAX = 500
+_REPETITIONS, _SPAN = 6, 400
+_STRUCTURED_REPETITIONS, _STRUCTURED_SPAN = 20, 3_000
+WHITE_CHARS, _PADDING_CHARS = 256, 3_000
+_STRUCTURAL = ("", ",", ":", "{", "[", "\n")
 LINE_CHARS = 600
-TAIL_CHARS = REPETITIONS * SHORT_PERIOD_MAX + LINE_CHARS + BLOCK
-UNITS_KEPT, UNITS_DISTINCT, UNIT_LETTERS, UNIT_CHARS = 60, 8, 10, 120
+TAIL_CHARS = _REPETITIONS * _SHORT_PERIOD_MAX + LINE_CHARS + BLOCK
+UNITS_KEPT, _UNITS_DISTINCT, _UNIT_LETTERS, _UNIT_CHARS = 60, 8, 10, 120
 
 _STRUCTURE = re.compile(
     r"""^[ \t]*(?:[-*+•◦▪][ \t]|\d{1,9}[.):][ \t]|[#>|{}\[\]─-╿]|[-=_*~]{3}|"[\w -]{1,60}"\s*:"""
@@ -201,7 +201,7 @@ def _feed_written(seen: _SeenAnswer, text: str, *, final: bool = False) -> Writt
 
 def truncate(text: str) -> str:
     """Return the text with two copies of whatever it repeats; a text without repetition is returned as it is."""
-    for _ in range(PASSES_MAX):
+    for _ in range(_PASSES_MAX):
         shorter = _cut(drop_repeats(text))
         if shorter == text:
             break
@@ -221,7 +221,8 @@ def _scan_block(seen: _SeenAnswer, block: str, written: Written | None, final: b
     line, fenced, units = _read_lines(seen, block, final)
     head = _read_head(seen.head, block)
     called = seen.written is not None and update_place(seen.called, tail, len(block))
-    far = _extend_far(seen.far, tail, length, final)
+    new = length - seen.far.length
+    far = extend(seen.far, tail[-new:], VARIED_TAIL_CHARS) if new == STRIDE or (final and new) else seen.far
     fence, inside = seen.fenced or fenced, seen.called or called
     plain_from = length if fence or inside else seen.plain_from
     if not inside and written is not None and (run >= WHITE_CHARS or far is not seen.far):
@@ -247,11 +248,6 @@ def _read_head(head: str, block: str) -> str:
     return head if len(head) >= HEAD_CHARS else head + block
 
 
-def _extend_far(far: LongTail, tail: str, length: int, final: bool) -> LongTail:
-    new = length - far.length
-    return extend(far, tail[-new:], VARIED_TAIL_CHARS) if new == STRIDE or (final and new) else far
-
-
 def _count_white(before: int, block: str) -> tuple[int, int]:
     """Return (the run at the block's end, the run that reaches into the block from before)."""
     if not block or block.isspace():
@@ -263,7 +259,7 @@ def _is_padding(tail: str, new: int, white: int, run: int) -> bool:
     """Return whether white space in a call may be content: on one line, and not where a value must follow."""
     at = len(tail) - new - white
     before = tail[max(0, at - 1) : max(0, at)]
-    return run < PADDING_CHARS and before not in STRUCTURAL and "\n" not in tail[max(0, at) : at + run]
+    return run < _PADDING_CHARS and before not in _STRUCTURAL and "\n" not in tail[max(0, at) : at + run]
 
 
 def _read_lines(seen: _SeenAnswer, block: str, final: bool) -> tuple[str, bool, tuple[str, ...]]:
@@ -281,12 +277,12 @@ def _read_lines(seen: _SeenAnswer, block: str, final: bool) -> tuple[str, bool, 
 
 
 def _split_sentences(line: str) -> list[str]:
-    pieces = [piece.strip().lower()[:UNIT_CHARS] for piece in _SENTENCE.split(line)]
-    return [piece for piece in pieces if sum(map(str.isalpha, piece)) >= UNIT_LETTERS]
+    pieces = [piece.strip().lower()[:_UNIT_CHARS] for piece in _SENTENCE.split(line)]
+    return [piece for piece in pieces if sum(map(str.isalpha, piece)) >= _UNIT_LETTERS]
 
 
 def _find_chant(units: tuple[str, ...]) -> Loop | None:
-    if len(units) < UNITS_KEPT or len(set(units)) > UNITS_DISTINCT:
+    if len(units) < UNITS_KEPT or len(set(units)) > _UNITS_DISTINCT:
         return None
     return _build_loop(Kind.CYCLE, UNITS_KEPT // len(set(units)), len(set(units)), units[-1], None)
 
@@ -295,18 +291,21 @@ def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop |
     """Find the smallest unit that prose repeats often enough, by where its end stood before. `head`: how the open line
     begins. Structure must go on for longer: see `_find_long_cycle`."""
     size = len(tail)
-    if size < SPAN:
+    if size < _SPAN:
         return None
-    probe, lowest, end = tail[-PROBE:], max(0, size - SHORT_PERIOD_MAX - PROBE), size - 1
-    for _ in range(TRIES):
+    probe, lowest, end = tail[-_PROBE:], max(0, size - _SHORT_PERIOD_MAX - _PROBE), size - 1
+    for _ in range(_TRIES):
         at = tail.rfind(probe, lowest, end)
         if at < 0:
             return None
-        period = size - PROBE - at
-        span = max(SPAN, REPETITIONS * period)
+        period = size - _PROBE - at
+        span = max(_SPAN, _REPETITIONS * period)
         if size >= span and tail[period - span :] == tail[-span:-period]:
-            return None if fenced or _is_structure(tail, span, head) else _build_cycle_loop(tail, period, length)
-        end = at + PROBE - 1
+            if fenced or _is_structure(tail, span, head):
+                return None
+            start = length - period - count_repeated(tail, period)
+            return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
+        end = at + _PROBE - 1
     return None
 
 
@@ -320,9 +319,9 @@ def _is_structure(tail: str, span: int, head: str) -> bool:
 def _find_long_cycle(far: LongTail, fenced: bool, plain: int) -> Loop | None:
     """Find what a block doesn't show: a long period, structure that goes on and on, copies that are not exact among the
     last `plain` characters."""
-    if far.repetitions >= REPETITIONS:
-        free = far.period > SHORT_PERIOD_MAX and not fenced and not _is_structured(far.unit)
-        enough = far.repetitions >= STRUCTURED_REPETITIONS and far.span >= STRUCTURED_SPAN
+    if far.repetitions >= _REPETITIONS:
+        free = far.period > _SHORT_PERIOD_MAX and not fenced and not _is_structured(far.unit)
+        enough = far.repetitions >= _STRUCTURED_REPETITIONS and far.span >= _STRUCTURED_SPAN
         return _build_streak_cycle(far) if enough or free else None
     varied = find_varied(far, plain)
     if varied is None or _is_structured(varied.unit):
@@ -342,11 +341,6 @@ def _is_structured(unit: str) -> bool:
 
 def _count_letters(unit: str) -> int:
     return sum(map(str.isalpha, unit)) + len(_EMOJI.findall(unit))
-
-
-def _build_cycle_loop(tail: str, period: int, length: int) -> Loop:
-    start = length - period - count_repeated(tail, period)
-    return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
 
 
 def _build_loop(kind: Kind, count: int, period: int, unit: str, keep: int | None) -> Loop:

@@ -4,7 +4,7 @@ Two counters run over the turns since the user last spoke and start again when a
 which no rule detects a loop, and failures in a row. At a threshold and its multiples there is a `StuckCase`. Where the
 judge gives no answer, the model gets a firm note instead (`injection`).
 
-Invariants: the judge is never judged. `SHOWN` calls and so many characters of each are shown.
+Invariants: the judge is never judged. `_SHOWN` calls and so many characters of each are shown.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
 from reliability.loops.comparison.findings import Loop, Turn, has_failed, summary
 from reliability.loops.content import NOTICE, text_of
 from reliability.loops.thresholds import JudgeConfig
 
-SHOWN = 8
-ARGUMENTS_CHARS = 300
-RESULT_CHARS = 500
-GOAL_CHARS = 1_000
-SUGGESTION_CHARS = 1_200
-SUGGESTION_TOKENS = 400
+_SHOWN = 8
+_ARGUMENTS_CHARS = 300
+_RESULT_CHARS = 500
+_GOAL_CHARS = 1_000
+_SUGGESTION_CHARS = 1_200
+_SUGGESTION_TOKENS = 400
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _ASK = (
@@ -58,7 +59,7 @@ class JudgeRequest:
     messages: tuple[Mapping[str, str], ...]
     tier: str | None
     timeout_s: float
-    max_tokens: int = SUGGESTION_TOKENS
+    max_tokens: int = _SUGGESTION_TOKENS
 
 
 def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None = None) -> StuckCase | None:
@@ -67,20 +68,13 @@ def find_case(turns: Sequence[Turn], config: JudgeConfig, detected: Loop | None 
     if not config.enabled or detected is not None or not acted:
         return None
     tool = acted[-1].calls[-1].name
-    calls = _count_streak([_calls_only(turn, tool) for turn in acted])
-    failed = [bool(turn.results) and all(map(has_failed, turn.results)) for turn in acted]
-    failures = _count_streak([_calls_only(turn, tool) and bad for turn, bad in zip(acted, failed, strict=True)])
-    if _is_due(failures, config.failure_threshold):
-        return StuckCase(Trouble.FAILURES, tool, failures)
-    return StuckCase(Trouble.CONSECUTIVE, tool, calls) if _is_due(calls, config.consecutive_threshold) else None
-
-
-def _calls_only(turn: Turn, tool: str) -> bool:
-    return all(call.name == tool for call in turn.calls)
-
-
-def _count_streak(flags: Sequence[bool]) -> int:
-    return next((i for i, flag in enumerate(reversed(flags)) if not flag), len(flags))
+    called = list(takewhile(lambda turn: all(call.name == tool for call in turn.calls), reversed(acted)))
+    failed = list(takewhile(lambda turn: turn.results and all(map(has_failed, turn.results)), called))
+    if _is_due(len(failed), config.failure_threshold):
+        return StuckCase(Trouble.FAILURES, tool, len(failed))
+    if _is_due(len(called), config.consecutive_threshold):
+        return StuckCase(Trouble.CONSECUTIVE, tool, len(called))
+    return None
 
 
 def _is_due(count: int, threshold: int) -> bool:
@@ -90,9 +84,9 @@ def _is_due(count: int, threshold: int) -> bool:
 def judge_request(case: StuckCase, turns: Sequence[Turn], goal: Any, config: JudgeConfig) -> JudgeRequest:
     """Build what the judge is shown: the task, and the latest calls with their results, all of it cut."""
     outcome = "failed" if case.trouble is Trouble.FAILURES else "called"
-    shown = [turn for turn in turns if turn.calls][-min(SHOWN, case.count) :]
+    shown = [turn for turn in turns if turn.calls][-min(_SHOWN, case.count) :]
     steps = "\n".join(_describe_step(number, turn) for number, turn in enumerate(shown, 1))
-    task = summary(text_of(goal), GOAL_CHARS) or "(not known)"
+    task = summary(text_of(goal), _GOAL_CHARS) or "(not known)"
     content = f"Task: {task}\n\n`{case.tool}` was {outcome} {case.count} times in a row. The latest calls:\n{steps}"
     messages = ({"role": "system", "content": _ASK}, {"role": "user", "content": content})
     return JudgeRequest(messages=messages, tier=config.judge_tier, timeout_s=config.timeout_s)
@@ -100,8 +94,8 @@ def judge_request(case: StuckCase, turns: Sequence[Turn], goal: Any, config: Jud
 
 def _describe_step(number: int, turn: Turn) -> str:
     call, result = turn.calls[-1], turn.results[-1] if turn.results else None
-    answer = summary(result, RESULT_CHARS) if result is not None else "(not known)"
-    return f"{number}. {call.name}({summary(call.arguments, ARGUMENTS_CHARS)}) -> {answer}"
+    answer = summary(result, _RESULT_CHARS) if result is not None else "(not known)"
+    return f"{number}. {call.name}({summary(call.arguments, _ARGUMENTS_CHARS)}) -> {answer}"
 
 
 def read_suggestion(response: Any) -> str:
@@ -118,7 +112,7 @@ def read_suggestion(response: Any) -> str:
 
 
 def _clean(text: str) -> str:
-    return summary(_THINKING.sub(" ", text).strip(), SUGGESTION_CHARS)
+    return summary(_THINKING.sub(" ", text).strip(), _SUGGESTION_CHARS)
 
 
 def injection(case: StuckCase, suggestion: str = "") -> str | None:

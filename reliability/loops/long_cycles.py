@@ -5,7 +5,7 @@ its copies are counted without their text. `find_varied` finds copies in prose t
 from a probe without digits. Tables, tests, logs and code differ in numbers by nature and are left alone, and so is what
 counts down or up to an end.
 
-Invariants: the same places are looked at however the text was cut; `tail_chars` of text, `TRIES` places of a probe.
+Invariants: the same places are looked at however the text was cut; `tail_chars` of text, `_TRIES` places of a probe.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from reliability.tools.formats import CALL_FORMATS
 
 STRIDE = 512
 PERIOD_MAX = 4_000
-PROBE, TRIES = 48, 12
+_PROBE, _TRIES = 48, 12
 
-VARIED_REPETITIONS, VARIED_SPAN, VARIED_LIKENESS = 7, 3_000, 90
-WORDED_REPETITIONS = 10  # where words differ: a file of licences has the same one for seven names
-VARIED_TAIL_CHARS = WORDED_REPETITIONS * PERIOD_MAX + 2 * STRIDE
-VARIED_PROBE, VARIED_TRIES = 24, 4
+_VARIED_REPETITIONS, _VARIED_SPAN, _VARIED_LIKENESS = 7, 3_000, 90
+_WORDED_REPETITIONS = 10  # where words differ: a file of licences has the same one for seven names
+VARIED_TAIL_CHARS = _WORDED_REPETITIONS * PERIOD_MAX + 2 * STRIDE
+_VARIED_PROBE, _VARIED_TRIES = 24, 4
 # Where the probes end, by turns, counted from the end of the text: a copy whose length divides the stride's is not
 # always probed at the same place.
-VARIED_BACK = (0, 97, 211)
-STRETCH = 0.15  # how much longer or shorter the next copy may be
-PROSE_CHARS, PROSE_LETTERS, PROSE_SIGNS, PROSE_DIGITS = 1_000, 0.8, 0.06, 0.06
+_VARIED_BACK = (0, 97, 211)
+_STRETCH = 0.15  # how much longer or shorter the next copy may be
+_PROSE_CHARS, _PROSE_LETTERS, _PROSE_SIGNS, _PROSE_DIGITS = 1_000, 0.8, 0.06, 0.06
 
-COUNTED_REPETITIONS, COUNTED_DIGITS = 80, 0.25
+_COUNTED_REPETITIONS, _COUNTED_DIGITS = 80, 0.25
 
 _WORDS = re.compile(r"[^\d\n]{10,}")
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,9}")
 _SIGNS = re.compile(r"[(){}\[\]<>=_/\\|@#$%^&*+~`;\"]")
 _SHARE = re.compile(r"\b(\d{1,9})\s?(?:/|of|out of|von|de|sur|из)\s?(\d{1,9})\b")
-WORDS_REPETITIONS, WORDS_SPAN = 32, 1_200
-LONG_REPETITIONS, LONG_SPAN = 12, 6_000
-OPENED_REPETITIONS = 512
+_WORDS_REPETITIONS, _WORDS_SPAN = 32, 1_200
+_LONG_REPETITIONS, _LONG_SPAN = 12, 6_000
+_OPENED_REPETITIONS = 512
 DATA_SPAN = 40_000
-WORDS_MIN = 3
+_WORDS_MIN = 3
 _TAG = re.compile(r"<[^<>]{1,400}>")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 HEAD_CHARS = 80  # of a line, by which it is told what it is
@@ -104,27 +104,27 @@ def extend(tail: LongTail, chunk: str, tail_chars: int) -> LongTail:
 def _find_streak(text: str) -> tuple[int, int]:
     """Return the period of the cycle that the text ends in, and how many characters at its end repeat; (0, 0) where
     no second copy is complete. Of several the longest is taken: a row of dots at the end of a copy is one, too."""
-    if len(text) < 2 * PROBE:
+    if len(text) < 2 * _PROBE:
         return 0, 0
-    probe, lowest, end = text[-PROBE:], max(0, len(text) - PERIOD_MAX - PROBE), len(text) - 1
+    probe, lowest, end = text[-_PROBE:], max(0, len(text) - PERIOD_MAX - _PROBE), len(text) - 1
     best = (0, 0)
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         at = text.rfind(probe, lowest, end)
         if at < 0:
             break
-        period = len(text) - PROBE - at
+        period = len(text) - _PROBE - at
         span = count_repeated(text, period)
         if span >= period:
             best = max(best, (period, span), key=lambda found: found[1])
-            end = min(at + PROBE - 1, len(text) - span - period + PROBE)
+            end = min(at + _PROBE - 1, len(text) - span - period + _PROBE)
         else:
-            end = at + PROBE - 1
+            end = at + _PROBE - 1
     return best
 
 
 def count_repeated(text: str, period: int) -> int:
     """Count how many characters at the end stood a period before, too."""
-    least, most = PROBE, len(text) - period
+    least, most = _PROBE, len(text) - period
     while least < most:
         middle = (least + most + 1) // 2
         if text[-middle:] == text[-middle - period : -period]:
@@ -136,17 +136,17 @@ def count_repeated(text: str, period: int) -> int:
 
 def find_varied(tail: LongTail, plain: int) -> _Varied | None:
     """Find copies in prose that differ in a counter, or in a few words, among the last `plain` characters."""
-    if tail.repetitions >= VARIED_REPETITIONS:
+    if tail.repetitions >= _VARIED_REPETITIONS:
         return None  # that is what the streak is for
-    text, back = tail.text[-plain:], VARIED_BACK[tail.length // STRIDE % len(VARIED_BACK)]
-    if min(len(text), plain) - back < VARIED_SPAN:
+    text, back = tail.text[-plain:], _VARIED_BACK[tail.length // STRIDE % len(_VARIED_BACK)]
+    if min(len(text), plain) - back < _VARIED_SPAN:
         return None
     at, probe = _choose_probe(text, len(text) - back)
     places = _find_places(text, probe, at) if probe else []
     if not places or _comes_to_an_end(text, places):
         return None
     unit = text[places[1] : at]
-    if not (_is_prose(unit[:PROSE_CHARS], PROSE_DIGITS) or _only_counts(text, places)):
+    if not (_is_prose(unit[:_PROSE_CHARS], _PROSE_DIGITS) or _only_counts(text, places)):
         return None
     count, begin = len(places) - 1, tail.length - len(text)
     return _Varied(count, (at - places[-1]) // count, unit, begin + places[-3])
@@ -154,18 +154,18 @@ def find_varied(tail: LongTail, plain: int) -> _Varied | None:
 
 def _choose_probe(text: str, end: int) -> tuple[int, str]:
     """Choose words without a digit shortly before `end`: (where they stand, what they are), "" where there are none."""
-    begin = max(0, end - 2 * VARIED_PROBE)
+    begin = max(0, end - 2 * _VARIED_PROBE)
     best = max(_WORDS.finditer(text, begin, end), key=lambda found: len(found[0]), default=None)
     if best is None or 2 * sum(map(str.isalpha, best[0])) < len(best[0]):
         return end, ""
-    at = max(best.start(), best.end() - VARIED_PROBE)
+    at = max(best.start(), best.end() - _VARIED_PROBE)
     return at, text[at : best.end()]
 
 
 def _find_places(text: str, probe: str, at: int) -> list[int]:
     """Find where enough copies begin, the newest first; none where there are too few."""
     first = at
-    for _ in range(VARIED_TRIES):
+    for _ in range(_VARIED_TRIES):
         first = text.rfind(probe, max(0, at - PERIOD_MAX), first + len(probe) - 1)
         if first < 0:
             return []
@@ -177,10 +177,10 @@ def _find_places(text: str, probe: str, at: int) -> list[int]:
 
 def _follow_back(text: str, probe: str, at: int, first: int) -> tuple[list[int], bool]:
     """Follow the copies back from two places of the probe; return where they begin, and whether they are enough."""
-    places, needed, varied = [at, first], VARIED_REPETITIONS, False
-    while len(places) <= needed or places[0] - places[-1] < VARIED_SPAN:
+    places, needed, varied = [at, first], _VARIED_REPETITIONS, False
+    while len(places) <= needed or places[0] - places[-1] < _VARIED_SPAN:
         newer, older = places[-2:]
-        slack = int((newer - older) * STRETCH)
+        slack = int((newer - older) * _STRETCH)
         lowest, highest = 2 * older - newer - slack, 2 * older - newer + slack
         oldest = text.rfind(probe, max(0, lowest), max(0, highest + len(probe)))
         difference = _compare(text[oldest:older], text[older:newer]) if 0 <= oldest < older else None
@@ -197,25 +197,25 @@ def _compare(older: str, newer: str) -> int | None:
         return 0
     a, b = _DIGITS.sub("0", older), _DIGITS.sub("0", newer)
     if a == b:
-        return VARIED_REPETITIONS
-    return WORDED_REPETITIONS if fuzz.ratio(a, b, score_cutoff=VARIED_LIKENESS) > 0 else None
+        return _VARIED_REPETITIONS
+    return _WORDED_REPETITIONS if fuzz.ratio(a, b, score_cutoff=_VARIED_LIKENESS) > 0 else None
 
 
 def _is_prose(copy: str, digits_share: float) -> bool:
     """Return whether these are words: nearly all letters, few signs and few digits."""
     marks = len(copy) - sum(map(str.isspace, copy))
     letters, digits, signs = sum(map(str.isalpha, copy)), sum(map(str.isdigit, copy)), len(_SIGNS.findall(copy))
-    share = PROSE_LETTERS * (1 - digits_share)
-    return letters >= share * marks and signs <= PROSE_SIGNS * marks and digits <= digits_share * marks
+    share = _PROSE_LETTERS * (1 - digits_share)
+    return letters >= share * marks and signs <= _PROSE_SIGNS * marks and digits <= digits_share * marks
 
 
 def _only_counts(text: str, places: list[int]) -> bool:
     """Return whether so many short copies say nothing but the next number each."""
-    if len(places) <= COUNTED_REPETITIONS:
+    if len(places) <= _COUNTED_REPETITIONS:
         return False
     copies = [text[start:end] for end, start in itertools.pairwise(places)]
     numbers = [_NUMBER.findall(copy) for copy in copies]
-    if any(len(found) != 1 for found in numbers) or not _is_prose(copies[0], COUNTED_DIGITS):
+    if any(len(found) != 1 for found in numbers) or not _is_prose(copies[0], _COUNTED_DIGITS):
         return False
     return all(int(newer[0]) == int(older[0]) + 1 for newer, older in itertools.pairwise(numbers))
 
@@ -238,9 +238,9 @@ def is_runaway_argument(tail: LongTail) -> bool:
     """Return whether the streak at the end of a call's arguments has gone on for too long."""
     count, span = tail.repetitions, tail.span
     opened = sum(map(tail.unit.count, "{[")) > sum(map(tail.unit.count, "}]"))
-    if span >= DATA_SPAN or (opened and count >= OPENED_REPETITIONS):
+    if span >= DATA_SPAN or (opened and count >= _OPENED_REPETITIONS):
         return True
-    many = (count >= WORDS_REPETITIONS and span >= WORDS_SPAN) or (count >= LONG_REPETITIONS and span >= LONG_SPAN)
+    many = (count >= _WORDS_REPETITIONS and span >= _WORDS_SPAN) or (count >= _LONG_REPETITIONS and span >= _LONG_SPAN)
     return many and _has_words(tail.unit)
 
 
@@ -248,7 +248,7 @@ def _has_words(unit: str) -> bool:
     """Return whether the unit says something. It may begin in the middle of a word or of a tag, so it is read three
     times in a row, and what stands there only once is such a piece."""
     words = Counter(_WORD.findall(_TAG.sub(" ", unit * 3)))
-    return sum(count > 1 for count in words.values()) >= WORDS_MIN
+    return sum(count > 1 for count in words.values()) >= _WORDS_MIN
 
 
 def update_place(inside: bool, tail: str, new: int) -> bool:

@@ -48,7 +48,7 @@ _STEPS = word_set(
     "redo jump walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
 )
 _WALKS = word_set("step next continue finish over into out n s c ni si fin stepi nexti")
-READS = word_set(
+_READS = word_set(
     "get read list ls search find fetch show view query check look inspect describe status state cat grep lookup count "
     "is has test tests validate lint verify compile analyze calculate compute info help whoami ping diagnose retrieve "
     "explain summarize logs price prices quote monitor"
@@ -58,12 +58,12 @@ _EDITS = word_set("edit editor replace write patch overwrite save apply rewrite 
 _SWITCHED = word_set("on off")
 _ONCE = _SWITCHED | word_set("send reply email mail notify sms")
 #: Where a shell or a terminal is told what to do.
-COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
-ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
+_COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
+_ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
 #: A longer text is a command or a content, and names no step.
-ACTION_CHARS = 16
+_ACTION_CHARS = 16
 #: A longer result shows a file or a page, and a figure in it is none of the call's doing.
-STEP_CHARS, DONE_CHARS = 500, 80
+_STEP_CHARS, _DONE_CHARS = 500, 80
 #: Words that say no more than that it was done, and those that name the deed.
 _DONE = word_set(
     "ok okay done success successful successfully succeeded true null none completed executed performed fertig "
@@ -81,9 +81,9 @@ _NO_DEEDS = word_set(
 _DEED = re.compile(r"[a-z]{3,20}ed")
 #: Words beside it that tell of the log and not of the deed.
 _LEVELS = word_set("info debug log notice result status output message")
-DONE_WORDS = 3
+_DONE_WORDS = 3
 #: A step's report may be longer: the deed stands at its beginning, behind a subject or a heading, and code may follow.
-STEP_WORDS, DEED_WITHIN = 10, 4
+_STEP_WORDS, _DEED_WITHIN = 10, 4
 _SHOWN_CODE = re.compile(r"```.*?```", re.DOTALL)
 #: Commands that are steps: a folder up, a touch of a phone's screen, a key.
 _STEP_COMMAND = re.compile(
@@ -104,7 +104,7 @@ _ENTITY = re.compile(
     r"|(?<![a-z0-9])(?=\d{0,24}[a-f])(?=[a-f]{0,24}\d)[0-9a-f]{8,24}(?![a-z0-9])",
     re.IGNORECASE,
 )
-ENTITY_LABEL_CHARS = 24
+_ENTITY_LABEL_CHARS = 24
 
 
 def is_generic_tool(name: str) -> bool:
@@ -128,15 +128,15 @@ def _read_fields(call: SeenCall) -> dict[str, Any]:
 
 def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
     named = set(words_of(call.name))
-    for key in ACTION_KEYS:
-        named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= ACTION_CHARS else ())
+    for key in _ACTION_KEYS:
+        named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= _ACTION_CHARS else ())
     return named if named.isdisjoint(_SWITCHED) else named - {"turn"}
 
 
 def acts(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may want more."""
     named = _name_actions(call, _read_texts(call))
-    if not READS.isdisjoint(named):
+    if not _READS.isdisjoint(named):
         return "next" in named
     if not _STEPS.isdisjoint(named):
         return True
@@ -149,12 +149,12 @@ def walks(call: SeenCall) -> bool:
     if any(word.startswith("debug") for word in named) and not _WALKS.isdisjoint(named):
         return True
     texts = _read_texts(call)
-    return any(texts[key].strip().lower() in _WALKS for key in (*ACTION_KEYS, *COMMAND_KEYS) if key in texts)
+    return any(texts[key].strip().lower() in _WALKS for key in (*_ACTION_KEYS, *_COMMAND_KEYS) if key in texts)
 
 
 def leads_on(result: str | None) -> bool:
     """Return whether the result may be one of a step: short, no failure, no refusal."""
-    if result is None or len(result) > STEP_CHARS:
+    if result is None or len(result) > _STEP_CHARS:
         return False
     return not has_failed(result) and not _REFUSES.search(result)
 
@@ -163,19 +163,19 @@ def acknowledges(call: SeenCall, result: str) -> bool:
     """Return whether the call goes one step on, and its result says no more than that it was done."""
     texts = _read_texts(call)
     if not _STEPS.isdisjoint(_name_actions(call, texts)):
-        return len(result) <= STEP_CHARS and _is_done(_SHOWN_CODE.sub("", result), STEP_WORDS)
+        return len(result) <= _STEP_CHARS and _is_done(_SHOWN_CODE.sub("", result), _STEP_WORDS)
     if any(map(_BATCH.match, texts.values())):
         return leads_on(result) and re.search("[1-9]", result) is not None
     if not _is_done(result):
         return False
     if is_generic_tool(call.name):
-        return any(_STEP_COMMAND.fullmatch(texts.get(key, "-")) for key in COMMAND_KEYS)
+        return any(_STEP_COMMAND.fullmatch(texts.get(key, "-")) for key in _COMMAND_KEYS)
     return acts(call) and any(map(_is_deed, words_of(result)))
 
 
-def _is_done(result: str, words_max: int = DONE_WORDS) -> bool:
+def _is_done(result: str, words_max: int = _DONE_WORDS) -> bool:
     """Return whether a result says no more than that something was done, in so many words."""
-    if len(result) > DONE_CHARS:
+    if len(result) > _DONE_CHARS:
         return False
     known, value = parse(result)
     if known and isinstance(value, dict):
@@ -191,7 +191,7 @@ def _says_done(text: str, words_max: int) -> bool:
         return True
     words = [word for word in words_of(text) if word not in _LEVELS]
     few = 0 < len(words) <= words_max and not _REFUSES.search(text)
-    return few and any(word in _DONE or _is_deed(word) for word in words[:DEED_WITHIN])
+    return few and any(word in _DONE or _is_deed(word) for word in words[:_DEED_WITHIN])
 
 
 def _is_deed(word: str) -> bool:
@@ -201,8 +201,8 @@ def _is_deed(word: str) -> bool:
 
 def find_entities(text: str) -> frozenset[str]:
     """Find the random ids of what a step has made; one that names the request or the message is none."""
-    found = _ENTITY.finditer(text[:STEP_CHARS])
-    labels = ((match[0], text[max(0, match.start() - ENTITY_LABEL_CHARS) : match.start()]) for match in found)
+    found = _ENTITY.finditer(text[:_STEP_CHARS])
+    labels = ((match[0], text[max(0, match.start() - _ENTITY_LABEL_CHARS) : match.start()]) for match in found)
     return frozenset(id for id, label in labels if MARKED.isdisjoint(words_of(label.rpartition(",")[2])))
 
 
@@ -251,14 +251,14 @@ _LOCKED = re.compile(
     r"|error acquiring the state lock|waiting for (?:the )?(?:cache |file |state )?lock",
     re.IGNORECASE,
 )
-LOCK_CHARS = 2_000
+_LOCK_CHARS = 2_000
 _COME_AGAIN = re.compile(
     r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ "
     r"_-]?after|temporarily unavailable|service unavailable"
     r"|quota exceeded|server is busy|overloaded|try again (?:later|in \d)",
     re.IGNORECASE,
 )
-COME_AGAIN_CHARS = 400
+_COME_AGAIN_CHARS = 400
 #: What a poll asks for isn't there, or has ended: then nothing is waited for.
 _JOB = r"(?:process|session|shell|terminal|job|task|agent|command|run|build|deployment|execution|thread|p?id)"
 _GONE = re.compile(
@@ -305,7 +305,7 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
     if any(_matches(call.name, pattern) for pattern in declared):
         return True
     texts = _read_texts(call)
-    if _polls_by_name(call.name) or any(texts.get(key, "").lower() in _WAITS for key in ACTION_KEYS):
+    if _polls_by_name(call.name) or any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS):
         return result is None or not _is_over(call, texts, result)
     if _waits(call, texts):
         return True
@@ -319,15 +319,15 @@ def _is_over(call: SeenCall, texts: dict[str, str], result: str) -> bool:
     """Return whether a poll's result says that what it asks for isn't there, or has ended."""
     if is_ongoing(result) or _says_later(call, result):
         return False
-    said = result[:COME_AGAIN_CHARS]
+    said = result[:_COME_AGAIN_CHARS]
     asks = not _ASKS_STATE.isdisjoint(_name_actions(call, texts))
-    return (len(result) <= COME_AGAIN_CHARS and _GONE.search(said) is not None) or (asks and bool(_OVER.match(said)))
+    return (len(result) <= _COME_AGAIN_CHARS and _GONE.search(said) is not None) or (asks and bool(_OVER.match(said)))
 
 
 def _is_partway(call: SeenCall, result: str) -> bool:
     """Return whether a tool that looks says how far something is, hardly anything else, and that it isn't done."""
     words = words_of(call.name)
-    if READS.isdisjoint(words) or len(result) > DONE_CHARS:
+    if _READS.isdisjoint(words) or len(result) > _DONE_CHARS:
         return False
     known, value = parse(result)
     if known and isinstance(value, dict):
@@ -349,7 +349,7 @@ def _changes(call: SeenCall, texts: dict[str, str]) -> bool:
     """Return whether the call changes the world: the verb of its name says so, what it carries, or its command."""
     words = words_of(call.name)
     named = not (_CHANGES.isdisjoint(words) and _CARRIED.isdisjoint(_read_fields(call)))
-    if named and READS.isdisjoint(words):
+    if named and _READS.isdisjoint(words):
         return True
     return any(read_deed(command) is Deed.ACTS for command in _list_commands(call, texts))
 
@@ -366,15 +366,15 @@ def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
 
 
 def _list_commands(call: SeenCall, texts: dict[str, str]) -> list[str]:
-    return [texts[key] for key in COMMAND_KEYS if key in texts] if is_generic_tool(call.name) else []
+    return [texts[key] for key in _COMMAND_KEYS if key in texts] if is_generic_tool(call.name) else []
 
 
 def _says_later(call: SeenCall, text: str) -> bool:
     """Return whether the result says that there is nothing yet, or that one must come again later."""
     said = text.strip()
-    if len(said) <= LOCK_CHARS and _LOCKED.search(said):
+    if len(said) <= _LOCK_CHARS and _LOCKED.search(said):
         return True
-    if len(said) > COME_AGAIN_CHARS:
+    if len(said) > _COME_AGAIN_CHARS:
         return False
     if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
         return True

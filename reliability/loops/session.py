@@ -1,7 +1,7 @@
 """The session window, for clients that don't send their history, and the library's simple face, `LoopDetector`.
 
 No result is known here, so the rule is the careful one: only complete answers in a row count, or a cycle of up to
-`PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once, and one
+`_PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once, and one
 to a request that the new one doesn't go on with is of another task.
 
 Invariants: `observe` is a reducer over a frozen `Window` of `window_size` fingerprints. A `LoopDetector` holds at most
@@ -27,10 +27,10 @@ from reliability.loops.repeatable_calls import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 
-TEXT_CHARS = 1_000
-FIGURES = re.compile(r"\d+")
-PERIOD_MAX = 4
-SYSTEM = ("system", "developer")
+_TEXT_CHARS = 1_000
+_FIGURES = re.compile(r"\d+")
+_PERIOD_MAX = 4
+_SYSTEM = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
     newest = _take_fingerprint(answer, config, request)
     if not config.enabled or not (newest.calls or newest.text):
         return window, None
-    kept = tuple(old for old in window.answers if not (request and old.request == request))
+    kept = (old for old in window.answers if not (request and old.request == request))
     window = replace(window, answers=(*kept, newest)[-config.window_size :])
-    found = [_find_cycle(window.answers, period, config) for period in range(1, PERIOD_MAX + 1)]
+    found = [_find_cycle(window.answers, period, config) for period in range(1, _PERIOD_MAX + 1)]
     detected = [loop for loop in found if loop is not None]
     return window, max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
 
@@ -87,7 +87,7 @@ def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]], *, too
     batch, of an agent's helpers). `tools`: it declares some. With a system prompt and without tools, in a session that
     has them, it is an agent's side request ("is this command safe?"): with other figures it is another question."""
     text = _join_texts(messages)
-    aside = window.tools and not tools and any(message.get("role") in SYSTEM for message in messages)
+    aside = window.tools and not tools and any(message.get("role") in _SYSTEM for message in messages)
     words = None if aside else _digest_words(text)
     return replace(window, answers=tuple(one for one in window.answers if _goes_on(text, words, one.request)))
 
@@ -98,17 +98,17 @@ def _goes_on(text: str, words: str | None, request: str) -> bool:
 
 
 def _digest_words(text: str) -> str:
-    return digest(FIGURES.sub("0", text))
+    return digest(_FIGURES.sub("0", text))
 
 
 def _join_texts(messages: Sequence[Mapping[str, Any]]) -> str:
-    said = [message for message in messages if message.get("role") not in SYSTEM]
+    said = [message for message in messages if message.get("role") not in _SYSTEM]
     return "\n".join(text_of(message.get("content")) for message in said).rstrip()
 
 
 def _take_fingerprint(answer: Turn, config: LoopConfig, request: str) -> Fingerprint:
     if not answer.calls:
-        return Fingerprint(text=" ".join(answer.text[:TEXT_CHARS].split()), request=request)
+        return Fingerprint(text=" ".join(answer.text[:_TEXT_CHARS].split()), request=request)
     keys = sorted({call_key(call, config.ignored_arguments) for call in answer.calls})
     names = list(dict.fromkeys(call.name for call in answer.calls))
     polls = all(is_poll(call, None, config.pollers) for call in answer.calls)

@@ -4,20 +4,21 @@ For a history it is enough to tell equal calls from others, so they are read by 
 framework's list of calls, an envelope of the table of call formats, an XML element, `Action:` and its input, JSON with
 a name. The first form that is found counts, with all its calls.
 
-Invariants: `TEXT_CHARS` of a text, `CALLS_MAX` calls.
+Invariants: `_TEXT_CHARS` of a text, `CALLS_MAX` calls.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from reliability.loops.comparison.findings import SeenCall, dumps, parse
 from reliability.loops.written import find_bodies
 
-TEXT_CHARS = 32_000
+_TEXT_CHARS = 32_000
 CALLS_MAX = 16
 _MAY_HOLD = re.compile(r"```|<[a-zA-Z|｜]|\bAction\b|^[^\S\n]*+[\[{]|Calling tools|\[TOOL|⏺|✿", re.MULTILINE)
 _FENCE = re.compile(r"```[ \t]*+([\w+#.-]*+)[^\n]{0,200}+\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
@@ -41,14 +42,22 @@ _NAMES = ("name", "tool", "tool_name", "action", "function", "command")
 
 def read_text_calls(text: str) -> tuple[SeenCall, ...]:
     """Return the calls that the text holds, in their order; none where it is talk."""
-    text = text[:TEXT_CHARS]
+    text = text[:_TEXT_CHARS]
     if not _MAY_HOLD.search(text):
         return ()
-    for read in _READERS:
-        calls = list(read(text))[:CALLS_MAX]
-        if calls:
-            return tuple(calls)
-    return ()
+    found = (tuple(islice(calls, CALLS_MAX)) for calls in _list_forms(text))
+    return next(filter(None, found), ())
+
+
+def _list_forms(text: str) -> Iterator[Iterator[SeenCall]]:
+    """List the calls of each form in which they may be written, the form that counts first."""
+    yield _read_listed(text)
+    yield (SeenCall("code", match[1].strip()) for match in _CODE.finditer(text))
+    yield (_read_body("call", body) for body in find_bodies(text))
+    yield _read_elements(text)
+    yield (_read_body(match[1].strip(), match[2] or "{}") for match in _ACTION.finditer(text))
+    yield (_read_body(match[1] or "code", match[2]) for match in _FENCE.finditer(text) if match[2].strip())
+    yield _read_json(text)
 
 
 def _read_listed(text: str) -> Iterator[SeenCall]:
@@ -75,22 +84,6 @@ def _evaluate(text: str) -> Any:
         return None
 
 
-def _read_code(text: str) -> Iterator[SeenCall]:
-    for match in _CODE.finditer(text):
-        yield SeenCall("code", match[1].strip())
-
-
-def _read_fences(text: str) -> Iterator[SeenCall]:
-    for match in _FENCE.finditer(text):
-        if match[2].strip():
-            yield _read_body(match[1] or "code", match[2])
-
-
-def _read_envelopes(text: str) -> Iterator[SeenCall]:
-    for body in find_bodies(text):
-        yield _read_body("call", body)
-
-
 def _read_elements(text: str) -> Iterator[SeenCall]:
     at, open_ended = 0, set[str]()
     for match in _ELEMENT.finditer(text):
@@ -103,11 +96,6 @@ def _read_elements(text: str) -> Iterator[SeenCall]:
             continue
         yield _read_body(name, text[match.end() : end])
         at = end
-
-
-def _read_actions(text: str) -> Iterator[SeenCall]:
-    for match in _ACTION.finditer(text):
-        yield _read_body(match[1].strip(), match[2] or "{}")
 
 
 def _read_json(text: str) -> Iterator[SeenCall]:
@@ -130,14 +118,3 @@ def _read_body(name: str, body: str) -> SeenCall:
         return SeenCall(name, dumps(rest))
     arguments = inner if inner is not None and len(rest) == 1 else rest
     return SeenCall(value[key], arguments if isinstance(arguments, str) else dumps(arguments))
-
-
-_READERS: tuple[Callable[[str], Iterator[SeenCall]], ...] = (
-    _read_listed,
-    _read_code,
-    _read_envelopes,
-    _read_elements,
-    _read_actions,
-    _read_fences,
-    _read_json,
-)

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Share = Annotated[float, Field(gt=0.0, le=1.0)]
-Threshold = Annotated[int, Field(le=64)]
+_Share = Annotated[float, Field(gt=0.0, le=1.0)]
+_Threshold = Annotated[int, Field(le=64)]
 
 
 class LoopConfig(BaseModel):
@@ -23,14 +23,14 @@ class LoopConfig(BaseModel):
     window_size: Annotated[int, Field(ge=1, le=256)] = Field(
         default=10, description="answers of a session that are remembered, for clients that send no history"
     )
-    duplicate_threshold: Threshold = Field(
+    duplicate_threshold: _Threshold = Field(
         default=3, description="repetitions (same calls, same results) until the model is nudged; 0: never"
     )
-    break_threshold: Threshold = Field(default=5, description="repetitions until the circuit breaks; 0: never")
-    similarity_threshold: Share = Field(
+    break_threshold: _Threshold = Field(default=5, description="repetitions until the circuit breaks; 0: never")
+    similarity_threshold: _Share = Field(
         default=0.95, description="how alike two texts must be to count as the same text"
     )
-    near_threshold: Share = Field(
+    near_threshold: _Share = Field(
         default=0.9, description="how alike results must be to count as a repetition although they differ"
     )
     max_period: Annotated[int, Field(ge=1, le=16)] = Field(
@@ -39,8 +39,8 @@ class LoopConfig(BaseModel):
     pollers: tuple[str, ...] = Field(
         default=(), description="tools that wait or page: a name, or a name with `*` at one of its ends"
     )
-    poller_duplicate_threshold: Threshold = Field(default=10, description="repetitions of a poller until the nudge")
-    poller_break_threshold: Threshold = Field(default=20, description="repetitions of a poller until the break")
+    poller_duplicate_threshold: _Threshold = Field(default=10, description="repetitions of a poller until the nudge")
+    poller_break_threshold: _Threshold = Field(default=20, description="repetitions of a poller until the break")
     ignored_arguments: frozenset[str] = Field(
         default=frozenset({"task_progress"}),
         description="arguments that say something about the run and nothing about the call",
@@ -60,10 +60,10 @@ class JudgeConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(default=False, description="true: it is asked")
-    consecutive_threshold: Threshold = Field(
+    consecutive_threshold: _Threshold = Field(
         default=5, description="calls of one tool in a row until it is asked; 0: never"
     )
-    failure_threshold: Threshold = Field(
+    failure_threshold: _Threshold = Field(
         default=5, description="failures of one tool in a row until it is asked; 0: never"
     )
     judge_tier: str | None = Field(

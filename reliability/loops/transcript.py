@@ -10,8 +10,8 @@ as a marker turn. Beside what `content` tells, a user message is not the user's 
 - only shows an image behind a tool's result, at most with words that are said again: it belongs to that result.
 
 A result belongs by its id to the newest turn that has it, without a harness's elements. A result that a client has
-cleared is unknown, and unknown equals nothing. An answer with results that holds one call `FOLDED_MIN` times is read as
-a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
+cleared is unknown, and unknown equals nothing. An answer with results that holds one call `_FOLDED_MIN` times is read
+as a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
 that is delivered holds so many, unless the user orders them.
 
 Invariants: a request that is sent twice reads the same twice. `turns_max` answers and `MESSAGES_MAX` messages back are
@@ -24,9 +24,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from reliability.loops.comparison.findings import SeenCall, Turn, dumps
+from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
 from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.content import (
     Message,
@@ -42,21 +43,21 @@ from reliability.loops.text_calls import read_text_calls
 
 MESSAGES_MAX = 256
 #: How far back the user's last request is looked for.
-REQUEST_MESSAGES_MAX = 2_048
+_REQUEST_MESSAGES_MAX = 2_048
 #: So many of the user's messages are one request, each but the first an answer to a question.
-ASKED_MAX = 4
+_ASKED_MAX = 4
 #: How many user messages before and after one are looked at for one that says the same.
-NEIGHBOURS = 16
+_NEIGHBOURS = 16
 #: In so much of each end of a message, and of what differs between them, figures may be what a harness counts.
-COUNTED_CHARS = 1_000
+_COUNTED_CHARS = 1_000
 #: So many pairs of messages are looked at for what is counted between their ends.
-MIDDLES_MAX = 256
+_MIDDLES_MAX = 256
 #: A shorter message may be another one's beginning by chance.
-GLUED_CHARS = 20
+_GLUED_CHARS = 20
 #: A longer answer is none that a message names, and not looked for further behind its beginning.
-NAMED_CHARS, ORDER_CHARS = 40, 20_000
+_NAMED_CHARS, _ORDER_CHARS = 40, 20_000
 #: So many messages back it shows whether an agent's calls stand in its texts.
-WRITING_MESSAGES = 32
+_WRITING_MESSAGES = 32
 #: What a harness counts in its messages: what is left, how often, how late it is.
 _COUNTDOWN = re.compile(
     r"\b\d++(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
@@ -71,15 +72,12 @@ _COUNTDOWN = re.compile(
 class _ConversationTail:
     """The end of a conversation, within the bounds, and what is asked of it more than once."""
 
-    def __init__(self, messages: Sequence[Any]) -> None:
-        self.messages = messages
-        self.lowest = max(0, len(messages) - MESSAGES_MAX)
-        self._text_calls: dict[int, tuple[SeenCall, ...]] = {}
+    def __init__(self, messages: Any) -> None:
+        self.messages: Sequence[Any] = messages if isinstance(messages, (list, tuple)) else []
+        self.lowest = max(0, len(self.messages) - MESSAGES_MAX)
+        self._memo = Memo()
         self._words: dict[int, str] = {}
         self._middles = 0
-        self._parts: dict[int, str] = {}
-        self._native: bool | None = None
-        self._writes: bool | None = None
 
     def role_at(self, index: int) -> Any:
         message = self.messages[index] if self.lowest <= index < len(self.messages) else None
@@ -101,13 +99,13 @@ class _ConversationTail:
         """Find what the user said last before an index, be it only a few words or long ago; where that answers the
         model's questions, what led to them stands before it."""
         said: list[str] = []
-        for index in range(start - 1, max(-1, start - 1 - REQUEST_MESSAGES_MAX), -1):
+        for index in range(start - 1, max(-1, start - 1 - _REQUEST_MESSAGES_MAX), -1):
             message = self.messages[index]
             if not isinstance(message, dict) or message.get("role") != "user":
                 continue
             if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
                 said.insert(0, read_own_text(message))
-                if len(said) == ASKED_MAX or not self.answers_question(index):
+                if len(said) == _ASKED_MAX or not self.answers_question(index):
                     break
         return "\n".join(said)
 
@@ -139,14 +137,14 @@ class _ConversationTail:
 
     def text_calls(self, index: int) -> tuple[SeenCall, ...]:
         """Return the calls in the text of an answer, where the agent has no others."""
-        if self._native is None:
-            newest = (message for message in self.messages[self.lowest :] if isinstance(message, dict))
-            self._native = any(message.get("tool_calls") or message.get("role") == "tool" for message in newest)
-        if self._native:
+        if self._has_native_calls:
             return ()
-        if index not in self._text_calls:
-            self._text_calls[index] = read_text_calls(read_own_text(self.messages[index]))
-        return self._text_calls[index]
+        return self._memo.once(("calls", index), lambda: read_text_calls(read_own_text(self.messages[index])))
+
+    @cached_property
+    def _has_native_calls(self) -> bool:
+        newest = (message for message in self.messages[self.lowest :] if isinstance(message, dict))
+        return any(message.get("tool_calls") or message.get("role") == "tool" for message in newest)
 
     def says_again(self, index: int) -> bool:
         """Return whether another user message near this one says and shows the same, and was not answered in its own
@@ -158,56 +156,52 @@ class _ConversationTail:
         """Return whether the answer before the message is one that it names itself: "Reply OK or ALERT."."""
         before = self.messages[index - 1] if self.role_at(index - 1) == "assistant" else {}
         answer = read_own_text(before).strip(" \n.!*`\"'")
-        if not 0 < len(answer) <= NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
+        if not 0 < len(answer) <= _NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
             return False
-        words = read_own_text(self.messages[index])[:ORDER_CHARS]
+        words = read_own_text(self.messages[index])[:_ORDER_CHARS]
         return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
-
-    def _find_neighbours(self, index: int) -> Iterator[int]:
-        for step in (-1, 1):
-            near, looked = index + step, 0
-            while self.lowest <= near < len(self.messages) and looked < NEIGHBOURS:
-                if self.role_at(near) == "user":
-                    looked += 1
-                    yield near
-                near += step
 
     def _find_same_words(self, index: int) -> Iterator[int]:
         words = self._words_at(index)
-        return (near for near in self._find_neighbours(index) if self._is_same_message(words, self._words_at(near)))
+        for step in (-1, 1):
+            near, looked = index + step, 0
+            while self.lowest <= near < len(self.messages) and looked < _NEIGHBOURS:
+                if self.role_at(near) == "user":
+                    looked += 1
+                    if self._is_same_message(words, self._words_at(near)):
+                        yield near
+                near += step
 
     def _is_same_message(self, a: str, b: str) -> bool:
         """Return whether the two are equal but for what a harness counts, or one is the other with something glued
         behind it."""
         short, long = sorted((a, b), key=len)
-        if a == b or (len(short) >= GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n"):
+        if a == b or (len(short) >= _GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n"):
             return True
-        if self._middles == MIDDLES_MAX or not (found := find_other_digits(a, b, COUNTED_CHARS)):
+        if self._middles == _MIDDLES_MAX or not (found := find_other_digits(a, b, _COUNTED_CHARS)):
             return False
         self._middles += 1
         return len({_COUNTDOWN.sub("", middle) for middle in found}) == 1
 
     def _parts_at(self, index: int) -> str:
-        if index not in self._parts:
-            self._parts[index] = text_of(list_other_parts(self.messages[index]))
-        return self._parts[index]
+        return self._memo.once(("parts", index), lambda: text_of(list_other_parts(self.messages[index])))
 
     def _words_at(self, index: int) -> str:
         if index not in self._words:
-            text = drop_elements(read_own_text(self.messages[index])).strip()
-            tail = max(COUNTED_CHARS, len(text) - COUNTED_CHARS)
-            head, middle, tail_text = text[:COUNTED_CHARS], text[COUNTED_CHARS:tail], text[tail:]
-            self._words[index] = f"{self._mask(head)}{middle}{self._mask(tail_text)}"
+            self._words[index] = self._read_words(index)
         return self._words[index]
 
-    def _mask(self, text: str) -> str:
-        return mask_figures(text) if self._writes_calls() else _COUNTDOWN.sub("", text)
+    def _read_words(self, index: int) -> str:
+        text = drop_elements(read_own_text(self.messages[index])).strip()
+        tail = max(_COUNTED_CHARS, len(text) - _COUNTED_CHARS)
+        ends = [text[:_COUNTED_CHARS], text[tail:]]
+        head, end = map(mask_figures, ends) if self._writes_calls else (_COUNTDOWN.sub("", part) for part in ends)
+        return f"{head}{text[_COUNTED_CHARS:tail]}{end}"
 
+    @cached_property
     def _writes_calls(self) -> bool:
-        if self._writes is None:
-            latest = range(len(self.messages) - 1, max(self.lowest, len(self.messages) - WRITING_MESSAGES) - 1, -1)
-            self._writes = any(self.role_at(index) == "assistant" and self.text_calls(index) for index in latest)
-        return self._writes
+        latest = range(max(self.lowest, len(self.messages) - _WRITING_MESSAGES), len(self.messages))
+        return any(self.role_at(index) == "assistant" and self.text_calls(index) for index in reversed(latest))
 
     def read_report(self, index: int) -> str:
         """Return what a user message reports, without what is glued behind what another near it says, too."""
@@ -220,7 +214,7 @@ class _ConversationTail:
 
 
 TURNS_MAX = 64
-FOLDED_MIN = 3
+_FOLDED_MIN = 3
 _CLEARED = re.compile(
     r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
     r"\b(?:cleared|omitted|elided|removed|pruned|compacted)\b[^\n]{0,60}[\])>]\s*",
@@ -255,24 +249,13 @@ class _OpenTurn:
         return Turn(tuple(self.calls), results, self.text, *flags, request=request)
 
 
-def _read_calls(message: Message, turn: _OpenTurn) -> None:
-    listed = message.get("tool_calls")
-    for entry in listed if isinstance(listed, list) else ():
-        inner = (entry.get("function") or entry.get("custom")) if isinstance(entry, dict) else None
-        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-            given = inner.get("arguments", inner.get("input", ""))
-            arguments = given if isinstance(given, str) else dumps(given)
-            turn.add(SeenCall(inner["name"], arguments), str(entry.get("id") or ""))
-
-
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
     """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
-    listed = messages if isinstance(messages, (list, tuple)) else []
-    tail = _ConversationTail(listed)
+    tail = _ConversationTail(messages)
     turns: list[_OpenTurn] = []
     start = tail.find_start(turns_max)
-    for index in range(start, len(listed)):
-        if isinstance(listed[index], dict):
+    for index in range(start, len(tail.messages)):
+        if isinstance(tail.messages[index], dict):
             _read_message(tail, index, turns)
     request = tail.find_request(start) if turns else ""
     read = [part for turn in turns for part in _unfold(turn.freeze(request))]
@@ -281,13 +264,13 @@ def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
 
 def read_request(messages: Any) -> str:
     """Read what the user said last, however many turns ago."""
-    listed = messages if isinstance(messages, (list, tuple)) else []
-    return _ConversationTail(listed).find_request(len(listed))
+    tail = _ConversationTail(messages)
+    return tail.find_request(len(tail.messages))
 
 
 def is_folded(turn: Turn) -> bool:
     """Return whether an answer holds one call so often that each of its calls is a turn."""
-    return max(Counter(turn.calls).values(), default=0) >= FOLDED_MIN
+    return max(Counter(turn.calls).values(), default=0) >= _FOLDED_MIN
 
 
 def _unfold(turn: Turn) -> Iterator[Turn]:
@@ -311,7 +294,11 @@ def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -
                 turns[-1].add(call)
                 turns[-1].written = True
     elif role == "tool":
-        _attach(turns, str(message.get("tool_call_id") or ""), message.get("content"))
+        call_id = str(message.get("tool_call_id") or "")
+        for turn in reversed(turns):  # a result without a call is dropped
+            if call_id in turn.places:
+                _add_result(turn.results[turn.places[call_id]], text_of(message.get("content")))
+                break
     elif role == "user":
         _read_user(tail, index, turns)
 
@@ -342,28 +329,24 @@ def _find_acting(turns: Sequence[_OpenTurn]) -> _OpenTurn | None:
 
 def _read_answer(message: Message) -> _OpenTurn:
     turn = _OpenTurn(read_own_text(message))
-    _read_calls(message, turn)
+    listed = message.get("tool_calls")
+    for entry in listed if isinstance(listed, list) else ():
+        inner = (entry.get("function") or entry.get("custom")) if isinstance(entry, dict) else None
+        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+            given = inner.get("arguments", inner.get("input", ""))
+            arguments = given if isinstance(given, str) else dumps(given)
+            turn.add(SeenCall(inner["name"], arguments), str(entry.get("id") or ""))
     if not turn.calls and not turn.text.strip():
         names = ("reasoning_content", "reasoning")
         turn.text = next((message[name] for name in names if isinstance(message.get(name), str)), "")
     return turn
 
 
-def _attach(turns: list[_OpenTurn], call_id: str, content: Any) -> None:
-    """Give a result to the call it belongs to; a result without a call is dropped."""
-    for turn in reversed(turns):
-        if call_id in turn.places:
-            _add_result(turn.results[turn.places[call_id]], text_of(content))
-            return
-
-
 def _add_result(texts: list[str], text: str) -> None:
-    if texts or not _is_cleared(text):
+    """Add a text to a result; one that its client has cleared is unknown."""
+    cleared = len(text) <= 200 and _CLEARED.fullmatch(text) and _CLEARED_ABOUT.search(text)
+    if texts or not cleared:
         texts.append(drop_elements(text))
-
-
-def _is_cleared(text: str) -> bool:
-    return len(text) <= 200 and bool(_CLEARED.fullmatch(text)) and bool(_CLEARED_ABOUT.search(text))
 
 
 def calls_turn(calls: Iterable[tuple[str, str]], text: str = "") -> Turn:
@@ -387,5 +370,5 @@ def answer_turn(response: Any) -> Turn:
 
 def carries_history(messages: Any) -> bool:
     """Return whether the client sends what came before: then the transcript decides."""
-    listed = messages if isinstance(messages, (list, tuple)) else []
-    return any(isinstance(message, dict) and message.get("role") == "assistant" for message in listed)
+    tail = _ConversationTail(messages)
+    return any(isinstance(message, dict) and message.get("role") == "assistant" for message in tail.messages)

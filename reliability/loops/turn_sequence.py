@@ -22,21 +22,13 @@ from reliability.loops.comparison.findings import Memo, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.content import PersonsOrder, read_order
-from reliability.loops.repeatable_calls import (
-    acknowledges,
-    acts,
-    find_entities,
-    is_poll,
-    leads_on,
-    takes_notes,
-    walks,
-)
+from reliability.loops.repeatable_calls import acknowledges, acts, find_entities, is_poll, leads_on, takes_notes, walks
 from reliability.loops.thresholds import LoopConfig
 
-Key = frozenset[str]
-Pairwise = Callable[[int, int], bool]
+_Key = frozenset[str]
+_Pairwise = Callable[[int, int], bool]
 T = TypeVar("T")
-COMPARED = ("has_same_results", "has_near_results")
+_COMPARED = ("has_same_results", "has_near_results")
 
 
 def _once(find: Callable[..., T]) -> Callable[..., T]:
@@ -85,23 +77,15 @@ class TurnSequence:
         size = 1 + sum(1 for _ in takewhile(lambda turn: turn.folded, reversed(self.turns)))
         return count - min(-(-size // period), max(1, self.order.times))
 
-    def cut_at(self, end: int) -> TurnSequence:
-        """Return the row as it stood before the turn `end`, with no answer to judge."""
-        return TurnSequence(self.turns[:end], self.config, None, self.memo)
-
-    def cycle_key(self, period: int) -> frozenset[Key]:
-        """Return what the newest repetition does, wherever in it one starts to count."""
-        return frozenset(self.key(index) for index in range(self.size - period, self.size))
-
-    def key(self, index: int) -> Key:
+    def key(self, index: int) -> _Key:
         """Return what the turn's calls mean, with their figures masked."""
         return self._keys(index)[1]
 
     @_once
-    def _keys(self, index: int) -> tuple[Key, Key]:
+    def _keys(self, index: int) -> tuple[_Key, _Key]:
         return self._keys_of(self.turns[index].calls)
 
-    def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[Key, Key]:
+    def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[_Key, _Key]:
         """Return what the calls mean, as sets: as they are spelled, and masked. A thought counts only where there is
         nothing else."""
         blurred = list(map(self._blur, [call for call in calls if not takes_notes(call.name)] or calls))
@@ -114,7 +98,7 @@ class TurnSequence:
         """Return whether the calls of the two turns are spelled alike."""
         return self.turns[older].calls == self.turns[newer].calls or self._keys(older)[0] == self._keys(newer)[0]
 
-    def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
+    def count_repetitions(self, period: int, pairwise: _Pairwise, enough: int = 0) -> int:
         """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
         counted only as long as that is cheap (see `Memo`); 0: all of them."""
         if self.size < period or not self.starts_again(period):
@@ -130,7 +114,7 @@ class TurnSequence:
 
     def _is_cheap(self, older: int, newer: int) -> bool:
         """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
-        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in COMPARED):
+        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in _COMPARED):
             return True
         a, b = ([result for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
@@ -239,7 +223,7 @@ class TurnSequence:
     def has_same_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have the same results; those of polls are compared as they are."""
         exact = self.polls_at(older) and self.polls_at(newer)
-        if not self._results_pass(older, newer, _is_literally_equal if exact else self.is_equal):
+        if not self._results_pass(older, newer, (lambda a, b: a.strip() == b.strip()) if exact else self.is_equal):
             return False
         if not _has_holes(self.key(newer)) or self._asks_the_same(older, newer):
             return True
@@ -266,13 +250,9 @@ def _name_tools(calls: Iterable[SeenCall]) -> frozenset[str]:
     return frozenset(name for name in names if not takes_notes(name)) or names
 
 
-def _has_holes(key: Key) -> bool:
+def _has_holes(key: _Key) -> bool:
     return any(HOLE in call for call in key)
 
 
 def _holds_places_only(call: str) -> bool:
     return call.count(HOLE) == call.count(PLACE)
-
-
-def _is_literally_equal(older: str, newer: str) -> bool:
-    return older.strip() == newer.strip()

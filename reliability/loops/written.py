@@ -21,7 +21,7 @@ from reliability.tools.formats import CALL_FORMATS
 
 #: The rows whose calls are compared within an answer.
 ROWS = [row for row in CALL_FORMATS if row.compared]
-NAME_CHARS = 49
+_NAME_CHARS = 49
 _NAME = r"[A-Za-z0-9_][\w.:-]{0,48}"
 _SIGNS = ("<", r"\[", r"\]", "⏺", "✿")
 #: A sign and what stands behind it in every opener.
@@ -29,17 +29,11 @@ _SIGN = re.compile(r"<(?=[\w|｜]| [|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿")
 _NAME_BEHIND = re.compile(r"[\w.:-]{1,49}\Z")
 _WORD = re.compile(r"[A-Za-z=/> -]+")
 REPEATS = 3
-KEPT = REPEATS - 1
+_KEPT = REPEATS - 1
 CALL_CHARS = 32_768
 DISTINCT_MAX = 64
 DELIMITER_CHARS = 96  # no delimiter of the table is longer
 _UNNAMED = re.compile(r"⏺(?!\s*[\w.-]+\s*[:(])")
-
-
-def _list_openers() -> Iterator[tuple[int, str]]:
-    for at, row in enumerate(ROWS):
-        for opener in row.compared:
-            yield at, opener
 
 
 def _compile(openers: list[tuple[int, str]]) -> re.Pattern[str]:
@@ -48,9 +42,10 @@ def _compile(openers: list[tuple[int, str]]) -> re.Pattern[str]:
     return re.compile("|".join(groups) or r"(?!)", re.IGNORECASE)
 
 
-_NAMED = [(at, opener) for at, opener in _list_openers() if opener.startswith(_NAME)]
-_SIGNED = [(at, opener) for at, opener in _list_openers() if opener.startswith(_SIGNS)]
-_WORDED = [each for each in _list_openers() if each not in _NAMED and each not in _SIGNED]
+_OPENERS = [(at, opener) for at, row in enumerate(ROWS) for opener in row.compared]
+_NAMED = [each for each in _OPENERS if each[1].startswith(_NAME)]
+_SIGNED = [each for each in _OPENERS if each[1].startswith(_SIGNS)]
+_WORDED = [each for each in _OPENERS if each not in _NAMED and each not in _SIGNED]
 _AT_SIGN, _AT_NAME, _AT_WORD = _compile(_SIGNED), _compile(_NAMED), _compile(_WORDED)
 _BEHIND_NAME = _compile([(at, opener.removeprefix(_NAME)) for at, opener in _NAMED])
 
@@ -64,7 +59,7 @@ def _read_head(opener: str) -> str:
 
 
 _HEADS = tuple(sorted({_read_head(opener) for _, opener in _WORDED}))
-HEAD_CHARS = max(map(len, _HEADS))
+_HEAD_CHARS = max(map(len, _HEADS))
 
 
 def _find_opener(text: str, at: int) -> re.Match[str] | None:
@@ -91,7 +86,7 @@ def _find_at_sign(text: str, at: int) -> re.Match[str] | None:
 
 
 def _find_name(text: str, at: int, end: int) -> re.Match[str] | None:
-    name = _NAME_BEHIND.search(text[max(at, end - NAME_CHARS) : end])
+    name = _NAME_BEHIND.search(text[max(at, end - _NAME_CHARS) : end])
     if name is None:
         return None
     matches = (_AT_NAME.match(text, end - size) for size in range(len(name[0]), 0, -1))
@@ -100,7 +95,7 @@ def _find_name(text: str, at: int, end: int) -> re.Match[str] | None:
 
 def _find_at_word(text: str, at: int, last: int) -> re.Match[str] | None:
     """Find the first opener that begins with a word, not behind `last`."""
-    part = text[at : last + HEAD_CHARS]
+    part = text[at : last + _HEAD_CHARS]
     lowered = part.lower()
     if len(lowered) != len(part):  # some letters are two in lower case
         lowered = part
@@ -171,16 +166,12 @@ def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int, copi
     times, kept = counts.get(span.key, (0, 0))
     times += 1
     if times >= copies:
-        return _build_loop(times, span.body, span.key, kept)
+        said, rule = summary(span.body), Kind.ANSWER_CALLS
+        return Loop(kind=rule, stage=Stage.BREAK, repetitions=times, evidence=said, key=span.key, keep=kept)
     counts[span.key] = (times, base + span.end)
     while len(counts) > DISTINCT_MAX:
         del counts[next(iter(counts))]
     return None
-
-
-def _build_loop(times: int, body: str, key: str, keep: int | None) -> Loop:
-    evidence = summary(body)
-    return Loop(kind=Kind.ANSWER_CALLS, stage=Stage.BREAK, repetitions=times, evidence=evidence, key=key, keep=keep)
 
 
 def _find_next(text: str, at: int, searched: int, final: bool) -> _Span | tuple[int, int]:
@@ -224,7 +215,7 @@ def find_bodies(text: str) -> list[str]:
     return [span.inner for span in _walk_calls(text)]
 
 
-def cut_before_repeats(text: str, kept: int = KEPT) -> str:
+def cut_before_repeats(text: str, kept: int = _KEPT) -> str:
     """Return the text up to the first copy of a call behind the `kept` ones."""
     counts = Counter[str]()
     for span in _walk_calls(text):
@@ -241,9 +232,9 @@ def drop_repeats(text: str) -> str:
     dropped: list[_Span] = []
     for span in spans:
         counts[span.key] += 1
-        if counts[span.key] > KEPT:
+        if counts[span.key] > _KEPT:
             dropped.append(span)
-    twice = {span.key: span.body for span in spans if counts[span.key] >= KEPT}
+    twice = {span.key: span.body for span in spans if counts[span.key] >= _KEPT}
     dropped += _find_broken_off(text, spans, set(dropped), list(twice.values()))
     return _cut_out(text, sorted(dropped, key=lambda span: span.start))
 

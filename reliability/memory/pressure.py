@@ -11,13 +11,14 @@ Invariants: no two steps down within `calm_ns`; no alarm from silence; no level 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from reliability.rolling import SECOND_NS
 
-SOURCES_MAX = 32  # readings of further sources are not looked at
+_SOURCES_MAX = 32  # readings of further sources are not looked at
 
 
 class Level(StrEnum):
@@ -36,6 +37,7 @@ class Level(StrEnum):
 
 _LEVELS = (Level.NORMAL, Level.WARN, Level.CRITICAL)
 _CRITICAL = 2
+_Edge = Literal["enter", "leave"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,20 +117,20 @@ def observe(pressure: Pressure, config: PressureConfig, readings: Sequence[Readi
     known = {**pressure.values, **observed}
     values = {
         name: known[name]
-        for name in list(config.sources)[:SOURCES_MAX]
+        for name in list(config.sources)[:_SOURCES_MAX]
         if name in known and now_ns < known[name][1] + config.stale_ns
     }
     fresh_until_ns = max((seen for _, seen in values.values()), default=0) + config.stale_ns
     seen = replace(pressure, now_ns=now_ns, values=values, fresh_until_ns=fresh_until_ns if values else now_ns)
     if not values:
         return replace(seen, level=Level.UNKNOWN, source="", pressed_ns=None, rising=0)
-    loud = any(_rank_called(config.sources[name], values[name][0]) for name in observed if name in values)
+    loud = any(_rank(config.sources[name], "enter", values[name][0]) for name in observed if name in values)
     return _move_level(seen, config, loud, now_ns)
 
 
 def _move_level(pressure: Pressure, config: PressureConfig, loud: bool, now_ns: int) -> Pressure:
-    called, caller = _worst_source(pressure, config, _rank_called)
-    held, holder = _worst_source(pressure, config, _rank_held)
+    called, caller = _worst_source(pressure, config, "enter")
+    held, holder = _worst_source(pressure, config, "leave")
     rank = pressure.level.rank
     rising = pressure.rising + loud if called > max(rank, 0) else 0
     if called > rank and (rank < 0 or called == _CRITICAL or rising >= config.warn_readings):
@@ -157,16 +159,12 @@ def _enter_level(pressure: Pressure, rank: int, source: str, now_ns: int) -> Pre
     )
 
 
-def _worst_source(
-    pressure: Pressure, config: PressureConfig, rank_of: Callable[[Thresholds, float], int]
-) -> tuple[int, str]:
-    ranks = [(rank_of(config.sources[name], value), name) for name, (value, _) in pressure.values.items()]
+def _worst_source(pressure: Pressure, config: PressureConfig, edge: _Edge) -> tuple[int, str]:
+    ranks = [(_rank(config.sources[name], edge, value), name) for name, (value, _) in pressure.values.items()]
     return max(ranks, key=lambda ranked: ranked[0])
 
 
-def _rank_called(thresholds: Thresholds, value: float) -> int:
-    return (value >= thresholds.warn_enter) + (value >= thresholds.critical_enter)
-
-
-def _rank_held(thresholds: Thresholds, value: float) -> int:
-    return (value >= thresholds.warn_leave) + (value >= thresholds.critical_leave)
+def _rank(thresholds: Thresholds, edge: _Edge, value: float) -> int:
+    """Return the rank of the level that a value calls for (`enter`), or holds (`leave`)."""
+    warn, critical = getattr(thresholds, f"warn_{edge}"), getattr(thresholds, f"critical_{edge}")
+    return int(value >= warn) + int(value >= critical)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from reliability.memory.pressure import Level
 
-REPLICAS_MAX = 1024  # of one tier; more is a mistake in the configuration
+_REPLICAS_MAX = 1024  # of one tier; more is a mistake in the configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,8 @@ def _cap_replicas(demand: Demand, held: int, budget_bytes: int | None, level: Le
 
 
 def _count_minimum(demand: Demand) -> int:
-    return min(max(0, demand.replicas_min), REPLICAS_MAX)
+    return min(max(0, demand.replicas_min), _REPLICAS_MAX)
 
 
 def _count_wanted(demand: Demand) -> int:
-    return min(max(demand.replicas_wanted, _count_minimum(demand)), REPLICAS_MAX)
+    return min(max(demand.replicas_wanted, _count_minimum(demand)), _REPLICAS_MAX)

@@ -11,21 +11,22 @@ a conversation stands at that answer and waits. Of runs that are equal to the le
 nobody has gone on from, to which it adds the fewest messages; so each goes on once.
 
 Invariants: one thread; what is asked twice under one ticket is answered the same. At most `conversations_max`,
-`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `TWINS_MAX` conversations of a digest; the longest idle goes first.
+`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `_TWINS_MAX` conversations of a digest; the longest idle
+goes first.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from reliability.sessions.trail import Answered, Seen, Trail, digest_parts
+from reliability.sessions.trail import Answered, Before, Trail, digest_parts
 
 NODES_MAX = 8
-OPEN_MAX = 16
-TWINS_MAX = 256
+_OPEN_MAX = 16
+_TWINS_MAX = 256
 DIGESTS_MAX = 100_000
 RETRY_NS = 600 * 10**9
 
@@ -68,17 +69,14 @@ class _Conversation:
         """The place that it stands at."""
         return self.nodes[-1] if self.nodes else self.begin
 
-    def find_node(self, digest: bytes) -> _Node | None:
-        """Find the newest place with this digest."""
-        return next((node for node in reversed(self.nodes) if digest in node.digests), None)
 
-
-Found = tuple[_Conversation, _Node]
-# How a request would go on, how unlike its system prompt and its beginning are, how many messages it would add, whether
-# another one has begun alike since this one was last at work, its turn among equals.
-Rank = tuple[_Way, int, int, bool, int]
-STRANGE = 6
-SHRUNK = 1_000_000  # where a request adds no message: more than any adds
+_Found = tuple[_Conversation, _Node]
+# How a request would go on, how unlike its system prompt and its beginning are (most, where the system prompt begins
+# otherwise), how many messages it would add, whether another one has begun alike since this one was last at work, its
+# turn among equals.
+_Rank = tuple[_Way, int, int, bool, int]
+_STRANGE = 6  # all is unlike but the date of the system prompt
+_SHRUNK = 1_000_000  # where a request adds no message: more than any adds
 
 
 class Conversations:
@@ -102,7 +100,8 @@ class Conversations:
     def find(self, key: str, trail: Trail, ticket: str, now_ns: int) -> str:
         """Name the conversation of a request, and note that it is being answered. `ticket` names this one sending of
         it; a new conversation is named by it."""
-        self._forget_idle(now_ns)
+        while self._known and self._known[oldest := next(iter(self._known))].used_ns + self._ttl_ns <= now_ns:
+            self._forget(oldest)
         name = "c-" + digest_parts(b"name", key.encode("utf-8", "surrogatepass"), ticket.encode()).hex()
         known = self._tickets.get((key, ticket), name)
         if (key, known) in self._known:
@@ -112,7 +111,7 @@ class Conversations:
         node.gone, node.lost = trail.whole, False
         conversation.open[ticket] = (trail, node)
         self._tickets[key, ticket] = conversation.name
-        while len(conversation.open) > OPEN_MAX:
+        while len(conversation.open) > _OPEN_MAX:
             del self._tickets[key, conversation.open.popitem(last=False)[0]]
         conversation.persona, conversation.system, conversation.used_ns = trail.persona, trail.system, now_ns
         self._known.move_to_end((key, conversation.name))
@@ -130,38 +129,42 @@ class Conversations:
         if answered is None:
             node.lost = node.gone == trail.whole
             return
-        digests = tuple(_digests_left(_scope(key, trail), trail, answered))
-        self._add_node(conversation, _Node(digests=digests, size=trail.size))
+        scope, place = _scope(key, trail), trail.place
+        quotes = (digest_parts(scope, b"quote", line) for line in answered.quotes)
+        known_by = (*_list_strong(scope, place, answered), *_list_weak(scope, place, answered), *quotes)
+        conversation.nodes.append(_Node(digests=known_by, size=trail.size))
+        self._hold(conversation, known_by)
+        if len(conversation.nodes) > NODES_MAX:
+            gone = conversation.nodes.popleft()
+            kept = {digest for left in conversation.nodes for digest in left.digests}
+            self._let_go(conversation, (digest for digest in gone.digests if digest not in kept))
         self._known.move_to_end((key, name))
         while len(self._index) > DIGESTS_MAX and len(self._known) > 1:
             self._forget(next(iter(self._known)))
 
     # -- the search --------------------------------------------------------------------------------------------
 
-    def _search(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
-        for seen in trail.seen:
-            found = self._search_answer(scope, trail, seen)
+    def _search(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
+        for place, answer in trail.seen:
+            for digest in _list_strong(scope, place, answer):
+                if ways := self._collect(digest, trail):
+                    return min(ways, key=lambda way: way[0])[1]
+            found = self._search_waiting(scope, trail, place, answer)
             if found is not None:
                 return found
         if trail.folded and (found := self._search_summary(scope, trail, now_ns)) is not None:
             return found
         return self._search_lost(scope, trail, now_ns)
 
-    def _search_answer(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
-        for digest in _digests_seen(scope, seen):
-            if ways := self._collect(digest, trail):
-                return min(ways, key=lambda way: way[0])[1]
-        return self._search_waiting(scope, trail, seen)
-
-    def _search_waiting(self, scope: bytes, trail: Trail, seen: Seen) -> Found | None:
+    def _search_waiting(self, scope: bytes, trail: Trail, place: Before, answer: Answered) -> _Found | None:
         """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
         another system prompt and beginning, it counts only for the one that waits. Of several that got no answer to
         another request nobody knows which it is, unless all that was said is the same."""
-        newest = seen is trail.seen[0]
-        exact = set(_digests_front(scope, seen))
-        for digest in _digests_weak(scope, seen) if newest else _digests_front(scope, seen):
+        exact = list(_list_front(scope, place, answer))
+        newest = answer is trail.seen[0][1]
+        for digest in _list_weak(scope, place, answer) if newest else exact:
             ways = [way for way in self._collect(digest, trail) if _waits(*way)]
-            strange = bool(seen.calls) or all(rank[1] >= STRANGE for rank, _ in ways)
+            strange = bool(answer.calls) or all(rank[1] >= _STRANGE for rank, _ in ways)
             if not ways or (len(ways) > 1 and strange):
                 continue
             rank, found = min(ways, key=lambda way: way[0])
@@ -169,65 +172,62 @@ class Conversations:
                 return found
         return None
 
-    def _collect(self, digest: bytes, trail: Trail) -> list[tuple[Rank, Found]]:
-        holders = [self._known[at] for at in self._index.get(digest, ())]
+    def _collect(self, digest: bytes, trail: Trail) -> list[tuple[_Rank, _Found]]:
+        holders = self._list_holders(digest)
         begun_ns: dict[bytes, int] = {}
         for each in holders:
             begun_ns[each.start] = max(each.begun_ns, begun_ns.get(each.start, 0))
-        ways: list[tuple[Rank, Found]] = []
+        ways: list[tuple[_Rank, _Found]] = []
         for place, conversation in enumerate(holders):
-            node = conversation.find_node(digest)
+            node = next((node for node in reversed(conversation.nodes) if digest in node.digests), None)
             if node is not None:
                 rank = _rank(conversation, node, trail, place, begun_ns[conversation.start])
                 ways.append((rank, (conversation, node)))
         return ways
 
-    def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
+    def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
         """Find who was folded into a summary: whose words are quoted, else the only one that opened alike, is at work
         and waits. Of several nobody knows which."""
         for line in reversed(trail.quotes):
-            if waiting := self._collect_waiting(_of(scope, b"quote", line), trail):
+            if waiting := self._collect_waiting(digest_parts(scope, b"quote", line), trail):
                 return waiting[-1]
         if not trail.opening:
             return None
-        waiting = self._collect_waiting(_of(scope, b"opening", trail.opening), trail)
+        waiting = self._collect_waiting(digest_parts(scope, b"opening", trail.opening), trail)
         fresh = [found for found in waiting if found[0].used_ns + RETRY_NS > now_ns]
         return fresh[0] if len(fresh) == 1 else None
 
-    def _collect_waiting(self, digest: bytes, trail: Trail) -> list[Found]:
-        holders = [self._known[at] for at in self._index.get(digest, ())]
-        return [(c, c.newest) for c in holders if c.nodes and _way_on(c, c.newest, trail) is not _Way.FORK]
+    def _collect_waiting(self, digest: bytes, trail: Trail) -> list[_Found]:
+        waiting = (c for c in self._list_holders(digest) if c.nodes)
+        return [(c, c.newest) for c in waiting if _way_on(c, c.newest, trail) is not _Way.FORK]
 
-    def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> Found | None:
-        lost: list[_Conversation] = []
-        for at in self._index.get(_of(scope, b"whole", trail.whole), ()):
-            conversation = self._known[at]
-            begin = conversation.begin
-            fresh = not conversation.nodes and conversation.used_ns + RETRY_NS > now_ns
-            if fresh and begin.lost and begin.gone == trail.whole:
-                lost.append(conversation)
+    def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
+        lost = [
+            conversation
+            for conversation in self._list_holders(digest_parts(scope, b"whole", trail.whole))
+            if not conversation.nodes and conversation.used_ns + RETRY_NS > now_ns
+            if conversation.begin.lost and conversation.begin.gone == trail.whole
+        ]
         newest = max(lost, key=lambda each: each.used_ns, default=None)
         return None if newest is None else (newest, newest.begin)
 
     # -- what is known -----------------------------------------------------------------------------------------
 
-    def _begin(self, key: str, name: str, trail: Trail, now_ns: int) -> Found:
+    def _begin(self, key: str, name: str, trail: Trail, now_ns: int) -> _Found:
         made = _Conversation(name=name, key=key, begun_ns=now_ns, used_ns=now_ns, start=trail.start)
         scope = _scope(key, trail)
-        made.begin.digests = (_of(scope, b"whole", trail.whole), _of(scope, b"opening", trail.opening))
+        made.begin.digests = (
+            digest_parts(scope, b"whole", trail.whole),
+            digest_parts(scope, b"opening", trail.opening),
+        )
         self._known[key, name] = made
         self._hold(made, made.begin.digests)
         while len(self._known) > self._max:
             self._forget(next(iter(self._known)))
         return made, made.begin
 
-    def _add_node(self, conversation: _Conversation, node: _Node) -> None:
-        conversation.nodes.append(node)
-        self._hold(conversation, node.digests)
-        if len(conversation.nodes) > NODES_MAX:
-            gone = conversation.nodes.popleft()
-            kept = {digest for left in conversation.nodes for digest in left.digests}
-            self._let_go(conversation, (digest for digest in gone.digests if digest not in kept))
+    def _list_holders(self, digest: bytes) -> list[_Conversation]:
+        return [self._known[at] for at in self._index.get(digest, ())]
 
     def _hold(self, conversation: _Conversation, digests: Iterable[bytes]) -> None:
         at = (conversation.key, conversation.name)
@@ -235,7 +235,7 @@ class Conversations:
             holders = self._index.setdefault(digest, {})
             holders.pop(at, None)
             holders[at] = None
-            if len(holders) > TWINS_MAX:
+            if len(holders) > _TWINS_MAX:
                 del holders[next(iter(holders))]
 
     def _let_go(self, conversation: _Conversation, digests: Iterable[bytes]) -> None:
@@ -253,10 +253,6 @@ class Conversations:
         for node in (conversation.begin, *conversation.nodes):
             self._let_go(conversation, node.digests)
 
-    def _forget_idle(self, now_ns: int) -> None:
-        while self._known and self._known[oldest := next(iter(self._known))].used_ns + self._ttl_ns <= now_ns:
-            self._forget(oldest)
-
 
 def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:
     if node.gone == trail.whole:
@@ -266,29 +262,21 @@ def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:
     return _Way.LEFT if node.gone else _Way.FIRST
 
 
-def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, begun_ns: int) -> Rank:
+def _rank(conversation: _Conversation, node: _Node, trail: Trail, place: int, begun_ns: int) -> _Rank:
     """Rank who holds a digest. Of those who wait the one that the request adds least to comes first, since runs that
     go round in circles hold the same digest lap after lap; who was left before another one began so comes last."""
-    way, strange = _way_on(conversation, node, trail), _count_strange(conversation, trail)
+    way = _way_on(conversation, node, trail)
+    strange = 1 * (conversation.system != trail.system) + 2 * (conversation.start != trail.start)
+    strange += 4 * (conversation.persona != trail.persona)
     if way is not _Way.FIRST:
         return way, strange, 0, False, -conversation.used_ns if way is _Way.RETRY else -place
     added = trail.size - node.size
-    return way, strange, added if added > 0 else SHRUNK, conversation.used_ns < begun_ns, place
+    return way, strange, added if added > 0 else _SHRUNK, conversation.used_ns < begun_ns, place
 
 
-def _waits(rank: Rank, found: Found) -> bool:
+def _waits(rank: _Rank, found: _Found) -> bool:
     """Tell whether the conversation stands at this answer, and a request that goes on like this one may be its next."""
     return found[1] is found[0].newest and rank[0] is not _Way.FORK
-
-
-def _count_strange(conversation: _Conversation, trail: Trail) -> int:
-    """Weigh what is unlike: that the system prompt begins otherwise most; `STRANGE`: all but its date."""
-    other = (
-        conversation.system != trail.system,
-        conversation.start != trail.start,
-        conversation.persona != trail.persona,
-    )
-    return sum(weight for weight, differs in zip((1, 2, 4), other, strict=True) if differs)
 
 
 def _scope(key: str, trail: Trail) -> bytes:
@@ -296,54 +284,34 @@ def _scope(key: str, trail: Trail) -> bytes:
     return digest_parts(key.encode("utf-8", "surrogatepass"), trail.owner)
 
 
-def _of(scope: bytes, kind: bytes, *parts: bytes) -> bytes:
-    return digest_parts(scope, kind, *parts)
+def _list_strong(scope: bytes, place: Before, answer: Answered) -> Iterator[bytes]:
+    """List what an answer at this place is surely known by, the strongest digest first."""
+    yield from (digest_parts(scope, b"call", call) for call in answer.calls)
+    if not place.context:
+        return
+    for words in (answer.said, answer.words):
+        yield digest_parts(scope, b"deep", place.deep, words)
+        yield digest_parts(scope, b"context", place.context, words)
+    if answer.lead:
+        yield digest_parts(scope, b"lead", place.context, answer.lead)
+    if not answer.weak:
+        yield digest_parts(scope, b"before", place.before, answer.words)
 
 
-def _digests_seen(scope: bytes, seen: Seen) -> Iterable[bytes]:
-    """List the strong digests of an answer that a request shows, the strongest first."""
-    yield from (_of(scope, b"call", call) for call in seen.calls)
-    if seen.context:
-        yield _of(scope, b"deep", seen.deep, seen.said)
-        yield _of(scope, b"context", seen.context, seen.said)
-        yield _of(scope, b"deep", seen.deep, seen.words)
-        yield _of(scope, b"context", seen.context, seen.words)
-    if seen.context and seen.lead:
-        yield _of(scope, b"lead", seen.context, seen.lead)
-    if seen.context and not seen.weak:
-        yield _of(scope, b"before", seen.before, seen.words)
+def _list_weak(scope: bytes, place: Before, answer: Answered) -> Iterator[bytes]:
+    """List what proves that it is this answer only for a conversation that waits."""
+    if place.context:
+        yield digest_parts(scope, b"before", place.before, answer.words)
+    yield from _list_front(scope, place, answer)
+    if place.context:
+        yield digest_parts(scope, b"asked", place.context)
+    if not answer.weak:
+        yield digest_parts(scope, b"words", answer.said)
+        yield digest_parts(scope, b"words", answer.words)
 
 
-def _digests_weak(scope: bytes, seen: Seen) -> Iterable[bytes]:
-    if seen.context:
-        yield _of(scope, b"before", seen.before, seen.words)
-    yield from _digests_front(scope, seen)
-    if seen.context:
-        yield _of(scope, b"asked", seen.context)
-    if not seen.weak:
-        yield _of(scope, b"words", seen.said)
-        yield _of(scope, b"words", seen.words)
-
-
-def _digests_front(scope: bytes, seen: Seen) -> Iterable[bytes]:
+def _list_front(scope: bytes, place: Before, answer: Answered) -> Iterator[bytes]:
     """List what proves little of an older answer, where the newer ones may be the client's own: all that it says
     behind a message that began so. Of a text its calls alone prove nothing: many runs write the same ones."""
-    if seen.front and not seen.weak:
-        yield _of(scope, b"front", seen.front, seen.said)
-
-
-def _digests_left(scope: bytes, trail: Trail, answered: Answered) -> Iterable[bytes]:
-    """List what an answer to the request of this trail may be known by."""
-    yield from (_of(scope, b"call", call) for call in answered.calls)
-    for words in dict.fromkeys((answered.said, answered.words)):
-        yield _of(scope, b"deep", trail.deep, words)
-        yield _of(scope, b"context", trail.context, words)
-    if trail.front and not answered.weak:
-        yield _of(scope, b"front", trail.front, answered.said)
-    yield _of(scope, b"before", trail.before, answered.words)
-    if answered.lead:
-        yield _of(scope, b"lead", trail.context, answered.lead)
-    yield _of(scope, b"asked", trail.context)
-    if not answered.weak:
-        yield from (_of(scope, b"words", words) for words in dict.fromkeys((answered.said, answered.words)))
-    yield from (_of(scope, b"quote", line) for line in answered.quotes)
+    if place.front and not answer.weak:
+        yield digest_parts(scope, b"front", place.front, answer.said)

@@ -6,14 +6,14 @@
 Clients change what they send back (ids, spelling, reasoning, old results, the date), so an answer is seen at several
 strengths, from the id that we gave a call, over what stood before it, down to the bare words.
 
-Invariants: the last `ANSWERS_MAX` answers, `DEEP` messages before each and `TEXT_CHARS` at either end of a text are
+Invariants: the last `ANSWERS_MAX` answers, `_DEEP` messages before each and `_TEXT_CHARS` at either end of a text are
 read. Total: what can't be read is digested as nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -25,48 +25,54 @@ from reliability.loops.transcript import answer_turn
 Message = Mapping[str, Any]
 
 ANSWERS_MAX = 6
-CONTEXT, DEEP = 4, 12
-CALLS_MAX = 4
-PERSONA_CHARS = 24
-TEXT_CHARS = 32_768
-ENDS = 8  # of the messages at either end of a request, for its name
-OPENING_MAX = 16  # messages that a client puts before its first request's answer
-QUOTED_CHARS_MIN = 40
-QUOTED_LINES_MAX = 64
-QUOTED_CHARS_MAX = 65_536
+_CONTEXT, _DEEP = 4, 12
+_CALLS_MAX = 4
+_PERSONA_CHARS = 24
+_TEXT_CHARS = 32_768
+_ENDS = 8  # of the messages at either end of a request, for its name
+_OPENING_MAX = 16  # messages that a client puts before its first request's answer
+_QUOTED_CHARS_MIN = 40
+_QUOTED_LINES_MAX = 64
+_QUOTED_CHARS_MAX = 65_536
 #: Words that stand by themselves in many conversations prove nothing.
-WORDS_CHARS_MIN = 24
-LEAD_CHARS = 24
-FRONT_CHARS = 512
-DIGEST_BYTES = 12
-SYSTEM = ("system", "developer")
+_WORDS_CHARS_MIN = 24
+_LEAD_CHARS = 24
+_FRONT_CHARS = 512
+_DIGEST_BYTES = 12
+_SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"role", "content"})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """An answer that a request shows. `calls`: each with its id; `words`: what it says or calls, `weak` where many
-    conversations say the same; `said`: all of its text, also around a call that is written there; `lead`: how it
-    begins. Of what stands before it `before` is one message, `context` a few, and `deep` so many that runs differ in
+class Before(NamedTuple):
+    """What stands before an answer: `before` is one message, `context` a few, and `deep` so many that runs differ in
     them which do the same for a while; `front` is how the one message begins, since clients add reminders behind their
-    newest one."""
+    newest one. All are empty where nothing stands there."""
+
+    before: bytes = b""
+    context: bytes = b""
+    deep: bytes = b""
+    front: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, as it left or as a request shows it. `calls`: each with its id; `words`: what it says or calls, `weak`
+    where many conversations say the same; `lead`: how it begins; `said`: all of its text, also around a call that is
+    written there. `quotes`: two of its lines that a summary would quote."""
 
     calls: tuple[bytes, ...]
     words: bytes
-    before: bytes
-    context: bytes
-    deep: bytes
     lead: bytes = b""
     weak: bool = False
-    front: bytes = b""
     said: bytes = b""
+    quotes: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
     """The trail of one request. `whole` names the request, `start` its first message, `system` its system prompt,
-    `persona` the beginning of that, in front of a date; `before`, `context`, `deep` and `front` stand before the answer
-    that it asks for; `size` counts its messages but for the system's; `seen` is what it shows, the newest first.
+    `persona` the beginning of that, in front of a date; `place` is that of the answer that it asks for; `size` counts
+    its messages but for the system's; `seen` are the answers that it shows and their places, the newest first.
     `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
     messages, of a folded one those before the summary; empty where there are none or too many."""
 
@@ -76,42 +82,17 @@ class Trail:
     persona: bytes
     system: bytes
     size: int = 0
-    before: bytes
-    context: bytes
-    deep: bytes
-    front: bytes = b""
+    place: Before
     owner: bytes = b""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[tuple[Before, Answered], ...] = ()
     folded: bool = False
     quotes: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer as it left. `quotes`: two of its lines that a summary would quote."""
-
-    calls: tuple[bytes, ...]
-    words: bytes
-    lead: bytes = b""
-    weak: bool = False
-    said: bytes = b""
-    quotes: tuple[bytes, ...] = ()
-
-
-class _Read(NamedTuple):
-    """An answer that was read: its calls in bytes, and its digests as in `Seen`."""
-
-    encoded: list[bytes]
-    words: bytes
-    lead: bytes
-    weak: bool
-    said: bytes
 
 
 def digest_parts(*parts: bytes) -> bytes:
     """Digest some parts: the same in every process."""
     sizes = b",".join([b"%d" % len(part) for part in parts])
-    return blake2b(b"".join([sizes, b":", *parts]), digest_size=DIGEST_BYTES).digest()
+    return blake2b(b"".join([sizes, b":", *parts]), digest_size=_DIGEST_BYTES).digest()
 
 
 class _Digests:
@@ -119,17 +100,17 @@ class _Digests:
 
     def __init__(self, said: Sequence[Message]) -> None:
         self._said = said
-        self._texts: dict[int, _Read] = {}
+        self._answers: dict[int, Answered] = {}
         self._known: dict[int, bytes] = {}
 
     def _is_answer(self, index: int) -> bool:
         return self._said[index].get("role") == "assistant"
 
-    def read_at(self, index: int) -> _Read:
+    def read_at(self, index: int) -> Answered:
         """Read the answer at a place."""
-        if index not in self._texts:
-            self._texts[index] = _read_answer(self._said[index])
-        return self._texts[index]
+        if index not in self._answers:
+            self._answers[index] = _read_answer(self._said[index])
+        return self._answers[index]
 
     def digest_at(self, index: int) -> bytes:
         """Return the digest of a message, an answer by its words."""
@@ -138,66 +119,53 @@ class _Digests:
             self._known[index] = self.read_at(index).words if answer else _digest_message(self._said[index])
         return self._known[index]
 
-    def exact_at(self, index: int) -> bytes:
-        """Return the digest of a message, an answer by all of its text."""
-        return self.read_at(index).said if self._is_answer(index) else self.digest_at(index)
-
-    def context_of(self, index: int) -> tuple[bytes, bytes, bytes]:
-        """Return the digests of what stands before a place: the newest message, a few, and more to the letter."""
-        newest = [self.digest_at(i) for i in range(max(0, index - CONTEXT), index)]
-        deep = digest_parts(*(self.exact_at(i) for i in range(max(0, index - DEEP), index)))
-        return (newest[-1], digest_parts(*newest), deep) if newest else (b"", b"", b"")
-
-    def front_of(self, index: int) -> bytes:
-        """Return the digest of the first line before a place."""
-        return _digest_front(self._said[index - 1]) if index else b""
+    def place_at(self, index: int) -> Before:
+        """Return the digests of what stands before a message: the newest one, a few, and more to the letter."""
+        newest = [self.digest_at(i) for i in range(max(0, index - _CONTEXT), index)]
+        if not newest:
+            return Before()
+        before = range(max(0, index - _DEEP), index)
+        exact = (self.read_at(i).said if self._is_answer(i) else self.digest_at(i) for i in before)
+        return Before(newest[-1], digest_parts(*newest), digest_parts(*exact), _digest_front(self._said[index - 1]))
 
 
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Two of different owners are never of one conversation."""
-    said = [message for message in messages if message.get("role") not in SYSTEM]
-    systems = [message for message in messages[:ENDS] if message.get("role") in SYSTEM]
+    said = [message for message in messages if message.get("role") not in _SYSTEM]
+    systems = [message for message in messages[:_ENDS] if message.get("role") in _SYSTEM]
     digests = _Digests(said)
     answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
-    before, context, deep = digests.context_of(len(said))
     summary = _find_summary(said)
     opened = len(said) if summary is None else summary
     return Trail(
         whole=name_request(messages),
         start=digests.digest_at(0) if said else b"",
-        persona=digest_parts(*(_cut(text_of(m.get("content"))[:PERSONA_CHARS]) for m in systems[:1])),
+        persona=digest_parts(*(_cut(text_of(m.get("content"))[:_PERSONA_CHARS]) for m in systems[:1])),
         system=digest_parts(*map(_digest_message, systems)),
         size=len(said),
-        before=before,
-        context=context,
-        deep=deep,
-        front=digests.front_of(len(said)),
+        place=digests.place_at(len(said)),
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
-        seen=tuple(
-            _see(said[index], digests.read_at(index), digests.context_of(index), digests.front_of(index))
-            for index in answers[:ANSWERS_MAX]
-        ),
-        opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= OPENING_MAX else b"",
+        seen=tuple((digests.place_at(index), digests.read_at(index)) for index in answers[:ANSWERS_MAX]),
+        opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= _OPENING_MAX else b"",
         folded=summary is not None,
-        quotes=() if summary is None else _digest_lines(said[summary:]),
+        quotes=() if summary is None else _digest_quotes(said[summary:]),
     )
 
 
 def name_request(messages: Sequence[Message]) -> bytes:
     """Name a request: sent again it has the same name. Of a long one its two ends and its length count."""
-    ends = [*messages[:ENDS], *messages[max(ENDS, len(messages) - ENDS) :]]
+    ends = [*messages[:_ENDS], *messages[max(_ENDS, len(messages) - _ENDS) :]]
     return digest_parts(str(len(messages)).encode(), *(part for message in ends for part in _name_message(message)))
 
 
 def describe_answer(turn: Turn, ids: Iterable[str] = ()) -> Answered:
     """Describe an answer as it leaves; `ids` are those of its calls."""
+    if turn.calls:
+        return _describe(turn, ids)
+    lines = _long_lines(turn.text[:_QUOTED_CHARS_MAX].rpartition("</think>")[2])
+    quotes = dict.fromkeys(_digest_lines([*lines[:1], *lines[-1:]]))
     # As it will be read in a history: its text may be a call to its client.
-    read = turn if turn.calls else answer_turn({"role": "assistant", "content": turn.text})
-    lines = () if turn.calls else _pick_lines(turn.text)
-    encoded = _encode_calls(read)
-    calls = tuple(_digest_calls(encoded, ids)) if turn.calls else ()
-    words, lead, weak = _digest_words(read, encoded)
-    return Answered(calls, words, lead, weak, words if calls else _digest_said(read, words), lines)
+    return replace(_describe(answer_turn({"role": "assistant", "content": turn.text})), quotes=tuple(quotes))
 
 
 def _name_message(message: Message) -> Iterator[bytes]:
@@ -211,9 +179,9 @@ def _name_message(message: Message) -> Iterator[bytes]:
 
 
 def _shorten(text: str) -> str:
-    if len(text) <= 2 * TEXT_CHARS:
+    if len(text) <= 2 * _TEXT_CHARS:
         return text
-    return f"{text[:TEXT_CHARS]}\x00{len(text)}\x00{text[-TEXT_CHARS:]}"
+    return f"{text[:_TEXT_CHARS]}\x00{len(text)}\x00{text[-_TEXT_CHARS:]}"
 
 
 def _cut(text: str) -> bytes:
@@ -228,59 +196,32 @@ def _digest_message(message: Message) -> bytes:
 
 def _digest_front(message: Message) -> bytes:
     """Digest the first line of a message of the user; empty where it has none."""
-    text = text_of(message.get("content"))[:FRONT_CHARS].strip() if message.get("role") == "user" else ""
+    text = text_of(message.get("content"))[:_FRONT_CHARS].strip() if message.get("role") == "user" else ""
     return digest_parts(b"front", _cut(text.splitlines()[0])) if text else b""
 
 
-def _see(message: Message, read: _Read, behind: tuple[bytes, bytes, bytes], front: bytes) -> Seen:
+def _read_answer(message: Message) -> Answered:
     listed = message.get("tool_calls")
-    ids = (
-        [str(call.get("id") or "") if isinstance(call, Mapping) else "" for call in listed]
-        if isinstance(listed, list)
-        else []
-    )
-    calls = tuple(_digest_calls(read.encoded, ids))
-    return Seen(calls, read.words, *behind, read.lead, read.weak, front, read.said)
+    calls = listed if isinstance(listed, list) else []
+    ids = [str(call.get("id") or "") if isinstance(call, Mapping) else "" for call in calls]
+    return _describe(answer_turn({**message}), ids, native=bool(listed or message.get("function_call")))
 
 
-def _read_answer(message: Message) -> _Read:
-    turn = answer_turn({**message})
-    encoded = _encode_calls(turn)
-    words, lead, weak = _digest_words(turn, encoded)
-    said = words if message.get("tool_calls") or message.get("function_call") else _digest_said(turn, words)
-    return _Read(encoded, words, lead, weak, said)
-
-
-def _digest_calls(calls: Sequence[bytes], ids: Iterable[str]) -> Iterator[bytes]:
-    """Digest each call with its id: a weak server gives the same ids again and again."""
-    for call, id in list(zip(calls, ids, strict=False))[:CALLS_MAX]:
-        if id:
-            yield digest_parts(b"id", id.encode("utf-8", "surrogatepass"), call)
-
-
-def _digest_words(turn: Turn, calls: Sequence[bytes]) -> tuple[bytes, bytes, bool]:
-    """Digest what an answer calls, else what it says without its reasoning; how that begins, since clients add their
-    own marks at its end; and whether it is too little to tell."""
-    if turn.calls:
-        return digest_parts(b"calls", *calls), b"", False
-    words = _say_plainly(turn)
-    lead = digest_parts(b"lead", _cut(words[:LEAD_CHARS])) if len(words) >= LEAD_CHARS else b""
-    return digest_parts(b"words", _cut(words)), lead, len(words) < WORDS_CHARS_MIN
-
-
-def _digest_said(turn: Turn, words: bytes) -> bytes:
-    """Digest the whole text of an answer whose calls, if any, are written there: two that call the same differ in what
-    they say. `words` where that is all of it, or there is no text."""
-    text = _say_plainly(turn) if turn.calls else ""
-    return digest_parts(b"words", _cut(text)) if text else words
-
-
-def _say_plainly(turn: Turn) -> str:
-    return " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
-
-
-def _encode_calls(turn: Turn) -> list[bytes]:
-    return [_cut(call_key(call)) for call in turn.calls]
+def _describe(turn: Turn, ids: Iterable[str] = (), *, native: bool = False) -> Answered:
+    """Digest each call with its id, since a weak server gives the same ids again and again; then what the answer calls,
+    else what it says without its reasoning, and how that begins, since clients add their own marks at its end. Where
+    calls are written in the text, all of it counts, too: two that call the same differ in what they say. `native`: its
+    calls don't stand in its text."""
+    encoded = [_cut(call_key(call)) for call in turn.calls]
+    named = zip(encoded[:_CALLS_MAX], ids, strict=False)
+    calls = tuple(digest_parts(b"id", id.encode("utf-8", "surrogatepass"), call) for call, id in named if id)
+    text = " ".join(_shorten(turn.text.rpartition("</think>")[2]).split())
+    said = digest_parts(b"words", _cut(text))
+    if encoded:
+        words = digest_parts(b"calls", *encoded)
+        return Answered(calls, words, said=said if text and not (native or calls) else words)
+    lead = digest_parts(b"lead", _cut(text[:_LEAD_CHARS])) if len(text) >= _LEAD_CHARS else b""
+    return Answered(calls, said, lead, len(text) < _WORDS_CHARS_MIN, said)
 
 
 def _find_summary(said: Sequence[Message]) -> int | None:
@@ -293,19 +234,14 @@ def _find_summary(said: Sequence[Message]) -> int | None:
     return None
 
 
-def _digest_lines(said: Sequence[Message]) -> tuple[bytes, ...]:
-    lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:QUOTED_CHARS_MAX])]
-    return tuple(_digest_line(line) for line in lines[-QUOTED_LINES_MAX:])
-
-
-def _pick_lines(text: str) -> tuple[bytes, ...]:
-    lines = _long_lines(text[:QUOTED_CHARS_MAX].rpartition("</think>")[2])
-    return tuple(dict.fromkeys(_digest_line(line) for line in (*lines[:1], *lines[-1:])))
+def _digest_quotes(said: Sequence[Message]) -> tuple[bytes, ...]:
+    lines = [line for message in said for line in _long_lines(text_of(message.get("content"))[:_QUOTED_CHARS_MAX])]
+    return _digest_lines(lines[-_QUOTED_LINES_MAX:])
 
 
 def _long_lines(text: str) -> list[str]:
-    return [line for raw in text.splitlines() if len(line := " ".join(raw.split())) >= QUOTED_CHARS_MIN]
+    return [line for raw in text.splitlines() if len(line := " ".join(raw.split())) >= _QUOTED_CHARS_MIN]
 
 
-def _digest_line(line: str) -> bytes:
-    return digest_parts(b"line", _cut(line))
+def _digest_lines(lines: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple(digest_parts(b"line", _cut(line)) for line in lines)

@@ -19,10 +19,10 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import Ports
 from deployments.request.run_record import Run
 from reliability.admission import admit as reducer
-from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant, Rejection
-from reliability.admission.budget import BudgetConfig, Limit, Policy
+from reliability.admission.admit import AdmissionConfig, AdmissionState
+from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.ledger import PROGRESS_TOKENS
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant, Policy, Rejection
 from reliability.answer.estimate import text_bytes, tokens_min
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant, admit, settle
+from reliability.admission.admit import AdmissionConfig, AdmissionState, admit, settle
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.ledger import Bounds
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict

@@ -1,8 +1,8 @@
 """A small budget, and calls on it."""
 
-from reliability.admission.budget import BudgetConfig, BudgetGrant, Limit, reserve, settle
+from reliability.admission.budget import BudgetConfig, Limit, reserve, settle
 from reliability.admission.ledger import Bounds, Budget
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant
 from reliability.rolling import SECOND_NS
 
 S = SECOND_NS
@@ -33,5 +33,5 @@ def spent(budget: Budget, config: BudgetConfig, tokens: int, now_ns: int, **who:
     """The budget after one call that used `tokens`."""
     wanted = AdmissionRequest(**{"tier": "fast", "key": "k", "session": "s", **who}, prompt_tokens=tokens - 50)
     budget, answer = reserve(budget, config, "spend", wanted, now_ns)
-    assert isinstance(answer, BudgetGrant)
+    assert isinstance(answer, Grant)
     return settle(budget, config, "spend", tokens, now_ns)[0]

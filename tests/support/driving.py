@@ -10,8 +10,8 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.admit import AdmissionConfig, Grant, Rejection
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.admit import AdmissionConfig
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits

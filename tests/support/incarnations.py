@@ -8,12 +8,12 @@ from typing import Any
 from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.records import Item, ReportItem, SettlementItem, StateLimits, StateStep, StepAnswer, StepRequest
-from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant
+from reliability.admission.admit import AdmissionConfig, AdmissionState
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.events import Settlement
 from reliability.admission.ledger import Bounds as BooksBounds
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.loops import LoopConfig
 from reliability.types import Usage, Verdict

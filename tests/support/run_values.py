@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deployments.reports.incidents import incidents_of
 from deployments.request.run_record import Run
-from reliability.admission.budget import BudgetWindow, Load
+from reliability.admission.request import BudgetWindow, Load
 from reliability.answer.judgement import Judged, expect
 from reliability.attempt import Attempt
 from reliability.escalation.decisions import Limits, Refuse

@@ -98,7 +98,7 @@ def fit_calibration(points: Sequence[Point]) -> Calibration:
     plain = weights[:-1] / spread
     base = float(weights[-1] - plain @ middle)
     each = {name: round(float(one), 4) for name, one in zip(names, plain, strict=True)}
-    return Calibration(round(base, 4), each, round(float(right.mean()), 3))
+    return Calibration(base=round(base, 4), weights=each, share=round(float(right.mean()), 3))
 
 
 def estimate_unseen(points: Sequence[Point]) -> list[float]:

@@ -37,17 +37,17 @@ from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, wo
 HOLE = "\ufffc"
 PLACE = f"{HOLE}p"
 #: A longer command is its own spelling.
-COMMAND_CHARS = 20_000
+_COMMAND_CHARS = 20_000
 #: A longer one is a script: its figures are its own.
-FIGURES_CHARS = 1_000
+_FIGURES_CHARS = 1_000
 #: A result with fewer letters says too little; a shorter one that has been done or found nothing says nothing.
-SAID_LETTERS_MIN, SAID_CHARS = 24, 120
+_SAID_LETTERS_MIN, _SAID_CHARS = 24, 120
 #: So many values of a list may be places.
-PLACES_MAX = 16
+_PLACES_MAX = 16
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
 _ADDRESS = re.compile(r"[a-z]{2,8}://[^\s<>]{1,2000}")
-SHELL_WORDS = 3  # bash -lc COMMAND
+_SHELL_WORDS = 3  # bash -lc COMMAND
 #: Commands that show some lines of a file.
 _SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR|head|tail)\b")
 _CHANGING = re.compile(
@@ -70,7 +70,7 @@ _SAYS_DONE = re.compile(
 
 #: What a result only repeats of its call, in how many values, of how many characters, how deep.
 ECHO = "\ufff9"
-VALUES_MAX, VALUE_CHARS, RESULT_CHARS, DEPTH = 16, 400, 4_000, 2
+_VALUES_MAX, _VALUE_CHARS, _RESULT_CHARS, _DEPTH = 16, 400, 4_000, 2
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -148,7 +148,7 @@ def _spell_value(about: _About, value: Any) -> Any:
     if about is _About.SENT and isinstance(value, list):
         return [item for item in value if not is_run_header(item)]
     if about is _About.CODE and isinstance(value, list) and all(isinstance(item, str) for item in value):
-        shell = len(value) == SHELL_WORDS and value[1].startswith("-")
+        shell = len(value) == _SHELL_WORDS and value[1].startswith("-")
         return _spell_code(value[2] if shell else " ".join(value))
     return value
 
@@ -167,22 +167,22 @@ def _holds_numbers(value: Any) -> bool:
     items = value if isinstance(value, list) and value else [value]
     return all(
         (isinstance(item, (int, float)) and not isinstance(item, bool)) or (isinstance(item, str) and item.isdecimal())
-        for item in items[:PLACES_MAX]
+        for item in items[:_PLACES_MAX]
     )
 
 
 def _spell_code(text: str) -> str:
     """Spell a command or code: each step only where there is something for it."""
-    if len(text) > COMMAND_CHARS:
+    if len(text) > _COMMAND_CHARS:
         return text
     bare = _COMMENT.sub("", text) if "#" in text or "//" in text else text
-    if len(bare) <= FIGURES_CHARS:
+    if len(bare) <= _FIGURES_CHARS:
         bare = spell_command(bare)
     return " ".join(bare.split()) or " ".join(text.split())
 
 
 def _mask_figures(code: str) -> str:
-    if len(code) > FIGURES_CHARS:
+    if len(code) > _FIGURES_CHARS:
         return code
     return _CHANGING.sub(PLACE if _SHOWS_LINES.match(code) else HOLE, code)
 
@@ -190,9 +190,9 @@ def _mask_figures(code: str) -> str:
 def says_enough(result: str) -> bool:
     """Return whether only the same deed would give this result: not `ok`, "no such order" or a bare error."""
     text = result.strip()
-    if sum(map(str.isalpha, text[:SAID_CHARS])) < SAID_LETTERS_MIN:
+    if sum(map(str.isalpha, text[:_SAID_CHARS])) < _SAID_LETTERS_MIN:
         return False
-    return len(text) >= SAID_CHARS or not (_FINDS_NOTHING.search(text) or says_done(text) or has_failed(result))
+    return len(text) >= _SAID_CHARS or not (_FINDS_NOTHING.search(text) or says_done(text) or has_failed(result))
 
 
 def says_done(text: str) -> bool:
@@ -202,26 +202,26 @@ def says_done(text: str) -> bool:
 
 def mask_echoes(call: SeenCall, text: str) -> str:
     """Put one sign in the place of everything in the result that the call said itself."""
-    if len(text) > RESULT_CHARS:
+    if len(text) > _RESULT_CHARS:
         return text
     known, arguments = parse(call.arguments)
     said = dict.fromkeys(_list_said(arguments if known else call.arguments))
-    values = sorted(said, key=len, reverse=True)[:VALUES_MAX]
+    values = sorted(said, key=len, reverse=True)[:_VALUES_MAX]
     if not any(value in text for value in values):
         return text
     pattern = "|".join(map(re.escape, values))
     return re.sub(rf"(?<![\w.])(?:{pattern})(?!\w|\.\d)", ECHO, text)
 
 
-def _list_said(value: Any, depth: int = DEPTH) -> Iterator[str]:
+def _list_said(value: Any, depth: int = _DEPTH) -> Iterator[str]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        for item in value[:VALUES_MAX]:
+        for item in value[:_VALUES_MAX]:
             yield from _list_said(item, depth - 1) if depth else ()
     elif isinstance(value, str):
         text = value.strip()
-        if 0 < len(text) <= VALUE_CHARS:
+        if 0 < len(text) <= _VALUE_CHARS:
             yield text
             yield from _NUMBER.findall(text)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):

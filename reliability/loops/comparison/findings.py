@@ -10,21 +10,20 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-COUNTED_CHARS_MAX = 200_000
+_COUNTED_CHARS_MAX = 200_000
 MASKED_CHARS_MAX = 24_000
-PARSED_MAX = 8  # values of results that are kept: each is compared with its neighbours
-NO_ARGUMENTS = frozenset({"", "{}", "null"})
-SUMMARY_CHARS = 240
-PARSED_CHARS_MAX = 500_000
-EMPTY: frozenset[str] = frozenset()
-EDGE_CHARS = 400
+_PARSED_MAX = 8  # values of results that are kept: each is compared with its neighbours
+_NO_ARGUMENTS = frozenset({"", "{}", "null"})
+_SUMMARY_CHARS = 240
+_PARSED_CHARS_MAX = 500_000
+_EMPTY: frozenset[str] = frozenset()
+_EDGE_CHARS = 400
 #: How a part of a message that is no text (an image, a file) stands in its text.
 PART = re.compile("<part [0-9a-f]{12}>")
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
@@ -110,9 +109,9 @@ class Memo:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
-        self._parsed: OrderedDict[str, tuple[bool, Any]] = OrderedDict()
+        self._parsed: dict[str, tuple[bool, Any]] = {}
         self._masked: dict[str, str] = {}
-        self._left, self._masking_left = COUNTED_CHARS_MAX, MASKED_CHARS_MAX
+        self._left, self._masking_left = _COUNTED_CHARS_MAX, MASKED_CHARS_MAX
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._known
@@ -130,8 +129,8 @@ class Memo:
         found = self._parsed.get(text)
         if found is None:
             found = self._parsed[text] = parse(text)
-            if len(self._parsed) > PARSED_MAX:
-                self._parsed.popitem(last=False)
+            if len(self._parsed) > _PARSED_MAX:
+                del self._parsed[next(iter(self._parsed))]
         return found
 
     def mask(self, line: str, make: Callable[[str], str]) -> str | None:
@@ -155,7 +154,7 @@ class Memo:
 
 def parse(text: str) -> tuple[bool, Any]:
     """Return (True, value) where the text is JSON, else (False, None)."""
-    if len(text) > PARSED_CHARS_MAX:
+    if len(text) > _PARSED_CHARS_MAX:
         return False, None
     try:
         return True, json.loads(text)
@@ -187,14 +186,14 @@ def _normalize(value: Any) -> Any:
     return value
 
 
-def canonical(arguments: str, ignored: frozenset[str] = EMPTY) -> str:
+def canonical(arguments: str, ignored: frozenset[str] = _EMPTY) -> str:
     """Return the one spelling of a call's arguments; keys of `ignored` are left out at the top level."""
     stripped = arguments.strip()
-    if stripped in NO_ARGUMENTS:
+    if stripped in _NO_ARGUMENTS:
         return "{}"
     known, value = parse(stripped)
     if not known:
-        return unicodedata.normalize("NFC", stripped) if len(stripped) <= PARSED_CHARS_MAX else stripped
+        return unicodedata.normalize("NFC", stripped) if len(stripped) <= _PARSED_CHARS_MAX else stripped
     if isinstance(value, dict) and not ignored.isdisjoint(value):
         value = {k: v for k, v in value.items() if k not in ignored}
     return spell(value) or stripped
@@ -208,7 +207,7 @@ def spell(value: Any) -> str:
         return ""
 
 
-def call_key(call: SeenCall, ignored: frozenset[str] = EMPTY) -> str:
+def call_key(call: SeenCall, ignored: frozenset[str] = _EMPTY) -> str:
     """Return what two equal calls share: the name and the canonical arguments."""
     return f"{call.name}\x1f{canonical(call.arguments, ignored)}"
 
@@ -219,7 +218,7 @@ def digest(*parts: str) -> str:
     return hashlib.sha256(joined).hexdigest()[:12]
 
 
-def summary(text: str, chars: int = SUMMARY_CHARS) -> str:
+def summary(text: str, chars: int = _SUMMARY_CHARS) -> str:
     """Return the text on one line, cut."""
     flat = " ".join(text[: 4 * chars].split())
     return flat if len(flat) <= chars else flat[: chars - 1] + "…"
@@ -234,7 +233,10 @@ def has_failed(result: str | None) -> bool:
         return _object_failed(value)
     if known and isinstance(value, list):
         return False
-    return _text_failed(value if isinstance(value, str) else result)
+    text = value if isinstance(value, str) else result
+    lines = text.strip().splitlines() or [""]
+    edges = (lines[0][:_EDGE_CHARS], lines[-1][:_EDGE_CHARS])
+    return any(_MARKER.match(line) for line in edges) or bool(_TRACEBACK.search(text[-20 * _EDGE_CHARS :]))
 
 
 def _object_failed(value: Mapping[str, Any]) -> bool:
@@ -251,14 +253,6 @@ def _nonzero(code: Any) -> bool:
     if isinstance(code, str):
         return code.strip().lstrip("-").isdigit() and code.strip().lstrip("-0") != ""
     return isinstance(code, (int, float)) and code != 0
-
-
-def _text_failed(text: str) -> bool:
-    lines = text.strip().splitlines()
-    if not lines:
-        return False
-    edges = (lines[0][:EDGE_CHARS], lines[-1][:EDGE_CHARS])
-    return any(_MARKER.match(line) for line in edges) or bool(_TRACEBACK.search(text[-20 * EDGE_CHARS :]))
 
 
 def error_text(result: str) -> str:

@@ -18,7 +18,7 @@ end, a drift, or nothing. Where most of them tell nothing, one that drifts is ch
 Words tell, too: the next page of a list is nearly all frame, and no lap before has said what is new on
 it.
 
-Invariants: `CHARS` at each end of a result for what costs more than a search; `LINES_MAX` lines are sorted.
+Invariants: `_CHARS` at each end of a result for what costs more than a search; `_LINES_MAX` lines are sorted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from rapidfuzz import fuzz
@@ -36,17 +36,17 @@ from reliability.loops.comparison.findings import PART, Memo, dumps, has_failed
 from reliability.loops.comparison.same_result import count_shared, count_shared_end, count_shared_ends
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 
-CHARS = 2_000
-LINES_MAX = 2_000
+_CHARS = 2_000
+_LINES_MAX = 2_000
 #: A line shorter than this can't tell where one text goes on in the other.
-ANCHOR_CHARS = 4
-ANCHORS_MAX = 16
+_ANCHOR_CHARS = 4
+_ANCHORS_MAX = 16
 #: A text with fewer letters, or with a larger share of figures that differ, is content and no noise.
-LETTERS_MIN = 10
-FIGURE_CHARS = 8
-FIGURES_MAX = 0.4
+_LETTERS_MIN = 10
+_FIGURE_CHARS = 8
+_FIGURES_MAX = 0.4
 _DIGITS = re.compile("[0-9]+")
-DEPTH = 6
+_DEPTH = 6
 _FIGURE = re.compile(
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
     r"|\d{1,4}(?:[:/-]\d\d){2}(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d+)?"
@@ -72,14 +72,12 @@ def is_near_result(older: str, newer: str, threshold: float, memo: Memo) -> bool
         others, b = _read_value(newer, value_b, memo)
         if states != others:
             return False
-    return a == b or _is_near_text(a, b, threshold, memo)
-
-
-def _is_near_text(a: str, b: str, threshold: float, memo: Memo) -> bool:
+    if a == b:
+        return True
     x, y = find_difference(a, b)
     if mask_once(x, memo) == mask_once(y, memo):
         return _has_words_enough(a, x, y, memo)
-    shared = 1 - max(len(x), len(y)) / max(len(a), len(b), 1) if max(len(x), len(y)) <= 2 * CHARS else 0.0
+    shared = 1 - max(len(x), len(y)) / max(len(a), len(b), 1) if max(len(x), len(y)) <= 2 * _CHARS else 0.0
     return shared + (1 - shared) * fuzz.ratio(x, y) / 100 >= threshold and not _continues(a, b)
 
 
@@ -91,14 +89,14 @@ def find_difference(a: str, b: str) -> tuple[str, str]:
 
 def _clip(text: str) -> str:
     """Cut the middle out of a long text."""
-    return text if len(text) <= 2 * CHARS else f"{text[:CHARS]}\n{text[-CHARS:]}"
+    return text if len(text) <= 2 * _CHARS else f"{text[:_CHARS]}\n{text[-_CHARS:]}"
 
 
 def find_other_digits(a: str, b: str, most: int) -> tuple[str, ...]:
     """Find where the two texts differ, with what stands beside it; nothing where that has more than `most` characters,
     or differs in more than digits."""
-    start = max(0, count_shared(a, b) - LABEL_BEFORE)
-    end = max(0, count_shared_end(a, b, start) - LABEL_BEFORE)
+    start = max(0, count_shared(a, b) - _LABEL_BEFORE)
+    end = max(0, count_shared_end(a, b, start) - _LABEL_BEFORE)
     parts = tuple(text[start : len(text) - end] for text in (a, b))
     if max(map(len, parts)) > most or len({_DIGITS.sub("", part) for part in parts}) > 1:
         return ()
@@ -119,22 +117,17 @@ def _list_figures(text: str, memo: Memo) -> list[str]:
     return memo.once(("figures", text), lambda: _FIGURE.findall(text))
 
 
-def _find_figures(text: str) -> list[re.Match[str]]:
-    """Find what `mask_figures` masks, in order."""
-    return list(_FIGURE.finditer(text))
-
-
 def _has_words_enough(text: str, x: str, y: str, memo: Memo) -> bool:
     """Return whether the figures in which `x` and `y` differ stand in a text that says something beside them."""
     pairs = zip(_list_figures(x, memo), _list_figures(y, memo), strict=True)
-    changed = sum(min(len(older), FIGURE_CHARS) for older, newer in pairs if older != newer)
+    changed = sum(min(len(older), _FIGURE_CHARS) for older, newer in pairs if older != newer)
     letters = sum(map(str.isalpha, mask_once(_clip(text), memo)))
-    return letters >= LETTERS_MIN and changed <= FIGURES_MAX * len(text)
+    return letters >= _LETTERS_MIN and changed <= _FIGURES_MAX * len(text)
 
 
 def _is_shuffled(a: str, b: str, memo: Memo) -> bool:
     """Return whether the two hold the same lines in another order, but for their digits."""
-    if not 2 <= a.count("\n") <= LINES_MAX or a.count("\n") != b.count("\n"):
+    if not 2 <= a.count("\n") <= _LINES_MAX or a.count("\n") != b.count("\n"):
         return False
     x, y = _list_lines(a, memo), _list_lines(b, memo)
     if x != y:
@@ -149,21 +142,16 @@ def _list_lines(text: str, memo: Memo) -> list[str]:
 
 
 def _read_value(text: str, value: Any, memo: Memo) -> tuple[list[Any], str]:
-    """Return the states that a value tells, and its spelling."""
-    return memo.once(("value", text), lambda: (_collect_states(value), _spell(value)))
+    """Return the states that a value tells, and its JSON, in which neither the order of keys nor of lists counts."""
+    return memo.once(("value", text), lambda: (_collect_states(value), dumps(_sort_lists(value))))
 
 
-def _spell(value: Any) -> str:
-    """Write JSON so that neither the order of its keys nor that of its lists counts."""
-    return dumps(_sort_lists(value))
-
-
-def _sort_lists(value: Any, depth: int = DEPTH) -> Any:
+def _sort_lists(value: Any, depth: int = _DEPTH) -> Any:
     if not depth:
         return value
     if isinstance(value, dict):
         return {key: _sort_lists(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, list) and len(value) <= LINES_MAX:
+    if isinstance(value, list) and len(value) <= _LINES_MAX:
         return sorted((_sort_lists(inner, depth - 1) for inner in value), key=dumps)
     return value
 
@@ -173,10 +161,10 @@ def _continues(older: str, newer: str) -> bool:
     if newer.startswith(older):
         return True
     anchor = newer.split("\n", 1)[0]
-    if len(anchor) < ANCHOR_CHARS:
+    if len(anchor) < _ANCHOR_CHARS:
         return False
     at = older.find(anchor)
-    for _ in range(ANCHORS_MAX):
+    for _ in range(_ANCHORS_MAX):
         if at < 0:
             return False
         # Its last character first: a text is copied only where it may fit.
@@ -187,7 +175,7 @@ def _continues(older: str, newer: str) -> bool:
     return False
 
 
-def _collect_states(value: Any, depth: int = DEPTH) -> list[Any]:
+def _collect_states(value: Any, depth: int = _DEPTH) -> list[Any]:
     """Collect the words of all fields that tell a state; one that is a number is judged by how it moves."""
     if not depth:
         return []
@@ -201,11 +189,11 @@ def _collect_states(value: Any, depth: int = DEPTH) -> list[Any]:
 
 LAPS_MAX = 8
 #: So many new pairs of words in every lap are more than a random name; so many are more than a tip or an advertisement.
-NEWS_DRIFT, NEWS_PROGRESS = 6, 16
+_NEWS_DRIFT, _NEWS_PROGRESS = 6, 16
 #: A word, and no part of a digest.
 _WORD = re.compile(r"(?<![\w+/=-])[^\W\d_]{2,20}(?![\w+/=-])")
-LABEL_BEFORE, LABEL_BEHIND = 32, 20
-COLUMNS_MAX = 400
+_LABEL_BEFORE, _LABEL_BEHIND = 32, 20
+_COLUMNS_MAX = 400
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _REPETITIONS = word_set(
@@ -242,7 +230,7 @@ def find_movement(texts: Sequence[str], failed: bool, step: bool = False) -> Mov
     if failed or len(laps) < 2:
         return Movement.NOTHING
     news = _find_news(laps)
-    figures = [_find_figures(lap)[:COLUMNS_MAX] for lap in laps]
+    figures = [list(islice(_FIGURE.finditer(lap), _COLUMNS_MAX)) for lap in laps]
     if len({len(found) for found in figures}) > 1:
         return news
     told = Counter[Movement]()
@@ -264,9 +252,9 @@ def _find_news(laps: Sequence[str]) -> Movement:
         news.append(len(pairs - seen))
         seen |= pairs
     least = min(news[1:])
-    if least >= NEWS_PROGRESS:
+    if least >= _NEWS_PROGRESS:
         return Movement.PROGRESS
-    return Movement.DRIFT if least >= NEWS_DRIFT else Movement.NOTHING
+    return Movement.DRIFT if least >= _NEWS_DRIFT else Movement.NOTHING
 
 
 def _trim_shared(texts: list[str]) -> list[str]:
@@ -281,7 +269,9 @@ def _judge_column(values: list[str], text: str, place: re.Match[str], step: bool
         return Movement.NOTHING
     moves = [newer - older for older, newer in pairwise(map(_read_number, values))]
     turns = min(moves) < 0 < max(moves)
-    before, behind = _read_label(text, place)
+    start, end = place.span()
+    before = text[max(0, start - _LABEL_BEFORE) : start].rsplit("\n", 1)[-1]
+    behind = text[end : end + _LABEL_BEHIND].split("\n", 1)[0]
     words = {*words_of(before), *words_of(behind)}
     if turns and not step:
         return Movement.NOTHING if words.isdisjoint(_QUOTES) else Movement.DRIFT
@@ -297,9 +287,3 @@ def _read_number(text: str) -> float:
     """Read 1,024 and 3.5; of more than one point the first part counts (a version)."""
     whole = text.replace(",", "")
     return float(whole if whole.count(".") <= 1 else whole.split(".")[0])
-
-
-def _read_label(text: str, place: re.Match[str]) -> tuple[str, str]:
-    start, end = place.span()
-    before = text[max(0, start - LABEL_BEFORE) : start].rsplit("\n", 1)[-1]
-    return before, text[end : end + LABEL_BEHIND].split("\n", 1)[0]

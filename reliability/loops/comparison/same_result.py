@@ -5,8 +5,8 @@ that differ in those alone are the same. Any other digit that changes is a readi
 is volatile by its name or by a form that nothing else has; whole seconds that have grown are the age of something. A
 naked value that stands alone is content.
 
-Only lines and fields that differ are looked at. Invariant: beyond `MASKED_CHARS`, `LINES_MAX`, `VALUES_MAX` or
-`DEPTH_MAX`, or what the request's `Memo` still masks, two results differ.
+Only lines and fields that differ are looked at. Invariant: beyond `MASKED_CHARS`, `_LINES_MAX`, `_VALUES_MAX` or
+`_DEPTH_MAX`, or what the request's `Memo` still masks, two results differ.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from reliability.loops.comparison.volatile_fields import (
 )
 
 MASKED_CHARS = 16_000
-LINES_MAX = 50_000
-VALUES_MAX = 50_000
-STATUS_CHARS = 2_000
+_LINES_MAX = 50_000
+_VALUES_MAX = 50_000
+_STATUS_CHARS = 2_000
 #: What is masked with a difference: room for its label and for the rest of the value.
-AROUND_CHARS = 96
+_AROUND_CHARS = 96
 #: A line that isn't longer is masked as a whole: it is the same text in every comparison.
-WHOLE_CHARS = 2 * AROUND_CHARS
-DEPTH_MAX = 40
-HOLE = "\x00"
+_WHOLE_CHARS = 2 * _AROUND_CHARS
+_DEPTH_MAX = 40
+_HOLE = "\x00"
 #: How far from a duration the words count that say "not finished yet".
-NEAR_CHARS = 32
+_NEAR_CHARS = 32
 #: Words of what somebody has written down, such as an order: it stays pending for days.
 _RECORDS = word_set(
     "order orders item items price prices amount payment payments address customer invoice reservation "
     "passengers product cabin refund shipping zip"
 )
 #: How deep a field may lie that tells how a job stands, and how many values are looked at.
-STATUS_DEPTH, STATUS_VALUES = 4, 200
+_STATUS_DEPTH, _STATUS_VALUES = 4, 200
 
 #: `pending` is also what orders and invoices are: of these it says nothing (`_RECORDS`).
 _GOING_ON = ONGOING_WORDS | {"pending"}
@@ -68,13 +68,13 @@ _STATUS_COLUMN = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 #: A report on a job is short; a longer one isn't parsed only to see whether it goes on.
-STATUS_JSON_CHARS = 20_000
+_STATUS_JSON_CHARS = 20_000
 
 
 #: A line begins with the seconds of a clock, where two such stand no further apart than two calls; else they count.
 _EPOCH = re.compile(r"[\s\[(\"]*(?P<v>(?:1[6-9]|20)\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?)(?=[\s:,\])\"]|$)")
-EPOCH_DIGITS, EPOCH_APART_S = 10, 3_600
-REMARK_CHARS = 1_000
+_EPOCH_DIGITS, _EPOCH_APART_S = 10, 3_600
+_REMARK_CHARS = 1_000
 _REMARK = re.compile(r"\n\[[^\]\n]{0,60}\b(?:loop|repeat\w{0,8}|identical)\b", re.IGNORECASE)
 
 
@@ -88,7 +88,7 @@ def is_same_result(older: str, newer: str, memo: Memo | None = None) -> bool:
     known_b, b = memo.parse(newer) if _JSON_BEGINS.match(newer) else (False, None)
     comparison = _Comparison(memo)
     if known_a and known_b:
-        return bool(comparison.compare_values(a, b, "", DEPTH_MAX))
+        return bool(comparison.compare_values(a, b, "", _DEPTH_MAX))
     return not (known_a or known_b) and bool(comparison.compare_texts(older.strip(), newer.strip()))
 
 
@@ -96,16 +96,16 @@ def _drop_remark(text: str) -> str:
     """Drop what a harness adds behind a result to say that the call was repeated: it is none of the result."""
     if not text.endswith("]", 0, len(text.rstrip())):
         return text
-    begins = text.rfind("\n[", max(0, len(text) - REMARK_CHARS))
+    begins = text.rfind("\n[", max(0, len(text) - _REMARK_CHARS))
     return text[:begins].rstrip() if begins >= 0 and _REMARK.match(text, begins) else text
 
 
 def is_ongoing(text: str) -> bool:
     """Return whether the result says that what was asked about still goes on: then asking again is polling."""
-    known, value = parse(text[:STATUS_JSON_CHARS]) if _JSON_BEGINS.match(text) else (False, None)
+    known, value = parse(text[:_STATUS_JSON_CHARS]) if _JSON_BEGINS.match(text) else (False, None)
     if known:
         return _is_undone(value) or _holds_ongoing(value)
-    return bool(_STATUS_LINE.search(text[:STATUS_CHARS]) or _STATUS_COLUMN.search(text[:STATUS_CHARS]))
+    return bool(_STATUS_LINE.search(text[:_STATUS_CHARS]) or _STATUS_COLUMN.search(text[:_STATUS_CHARS]))
 
 
 def _is_undone(value: Any) -> bool:
@@ -117,10 +117,10 @@ def _is_undone(value: Any) -> bool:
 def _holds_ongoing(value: Any) -> bool:
     """Return whether some object in the value, not too deep in it, says that it goes on."""
     level, seen = [value], 1
-    for _ in range(STATUS_DEPTH):
+    for _ in range(_STATUS_DEPTH):
         objects = [item for item in level if isinstance(item, dict)]
         names = {word for value in objects for key in value for word in words_of(key)}
-        if seen > STATUS_VALUES or not _RECORDS.isdisjoint(names):
+        if seen > _STATUS_VALUES or not _RECORDS.isdisjoint(names):
             return False
         words = (word for value in objects for key, word in value.items() if key.lower() in STATUS_KEYS)
         if any(isinstance(word, str) and len(word) <= 40 and names_state(word, _GOING_ON) for word in words):
@@ -133,7 +133,9 @@ def _holds_ongoing(value: Any) -> bool:
 def _list_inner(value: Any) -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
-    return [item for item in value[:STATUS_VALUES] if isinstance(item, (dict, list))] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value[:_STATUS_VALUES] if isinstance(item, (dict, list))]
 
 
 class _Comparison:
@@ -143,7 +145,7 @@ class _Comparison:
     def __init__(self, memo: Memo) -> None:
         self.memo = memo
         self.left = MASKED_CHARS
-        self.values_left = VALUES_MAX
+        self.values_left = _VALUES_MAX
 
     def compare_values(self, a: Any, b: Any, key: str, depth: int) -> int | None:
         """Compare two JSON values of the field `key`."""
@@ -189,7 +191,7 @@ class _Comparison:
         start, end = count_shared_ends(a, b)
         content = int(_has_content(a[:start]) or _has_content(a[len(a) - end :]))
         a, b = a[start : len(a) - end], b[start : len(b) - end]
-        if (count := a.count("\n")) != b.count("\n") or count >= LINES_MAX:
+        if (count := a.count("\n")) != b.count("\n") or count >= _LINES_MAX:
             return None
         for x, y in zip(a.split("\n"), b.split("\n"), strict=True):
             masked: str | None = x if x == y else self.mask_both(x, y)
@@ -210,12 +212,12 @@ class _Comparison:
 
 def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
     """Cut the two lines to where they differ and what stands around it."""
-    if max(len(x), len(y)) <= WHOLE_CHARS:
+    if max(len(x), len(y)) <= _WHOLE_CHARS:
         return x, y
     start = count_shared(x, y)
     end = count_shared_end(x, y, start)
-    lowest = max(0, start - AROUND_CHARS)
-    ends = len(x) - end + AROUND_CHARS, len(y) - end + AROUND_CHARS
+    lowest = max(0, start - _AROUND_CHARS)
+    ends = len(x) - end + _AROUND_CHARS, len(y) - end + _AROUND_CHARS
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
 
 
@@ -224,12 +226,12 @@ def _mask_epochs(x: str, y: str) -> tuple[str, str]:
     a, b = _EPOCH.match(x), _EPOCH.match(y)
     if a is None or b is None or len(a["v"].split(".")[0]) != len(b["v"].split(".")[0]):
         return x, y
-    apart = abs(int(a["v"][:EPOCH_DIGITS]) - int(b["v"][:EPOCH_DIGITS]))
-    return (_make_hole(a) + x[a.end() :], _make_hole(b) + y[b.end() :]) if apart <= EPOCH_APART_S else (x, y)
+    apart = abs(int(a["v"][:_EPOCH_DIGITS]) - int(b["v"][:_EPOCH_DIGITS]))
+    return (_make_hole(a) + x[a.end() :], _make_hole(b) + y[b.end() :]) if apart <= _EPOCH_APART_S else (x, y)
 
 
 def _has_content(text: str) -> bool:
-    return bool(text.replace(HOLE, "").strip())
+    return bool(text.replace(_HOLE, "").strip())
 
 
 def count_shared_ends(a: str, b: str) -> tuple[int, int]:
@@ -275,11 +277,11 @@ def _mask(line: str) -> str:
 
 def _make_hole(match: re.Match[str]) -> str:
     start, end = match.span("v")
-    if READING_NEAR.search(match.string[max(0, start - NEAR_CHARS) : start]):
+    if READING_NEAR.search(match.string[max(0, start - _NEAR_CHARS) : start]):
         return match.group()
-    return match.string[match.start() : start] + HOLE + match.string[end : match.end()]
+    return match.string[match.start() : start] + _HOLE + match.string[end : match.end()]
 
 
 def _make_hole_unless_ongoing(match: re.Match[str]) -> str:
-    around = match.string[max(0, match.start() - NEAR_CHARS) : match.end() + NEAR_CHARS]
+    around = match.string[max(0, match.start() - _NEAR_CHARS) : match.end() + _NEAR_CHARS]
     return match.group() if ONGOING_NEAR.search(around) else _make_hole(match)

@@ -12,8 +12,8 @@ What agents change in a line from lap to lap, although they mean the same, has n
 - What says the same: quotes, `./`, `--`, the order of options, `2>&1`, `|| true`, filters at the end that only cut.
 - The name of a log that the line itself writes and shows.
 
-Invariants: a line beyond `LINE_CHARS`, or nested deeper than `DEPTH_MAX`, neither asks nor acts. A line that only says
-or waits is spelled as it is; a quoted word stays one word.
+Invariants: a line beyond `_LINE_CHARS`, or nested deeper than `_DEPTH_MAX`, neither asks nor acts. A line that only
+says or waits is spelled as it is; a quoted word stays one word.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from reliability.loops.comparison.findings import dumps, parse
 from reliability.loops.comparison.volatile_fields import MOMENT, word_set, words_of
 
-LINE_CHARS, DEPTH_MAX, LINES_KEPT = 4_000, 4, 1_024
+_LINE_CHARS, _DEPTH_MAX, _LINES_KEPT = 4_000, 4, 1_024
 
 
 class Deed(Enum):
@@ -83,7 +83,7 @@ _RUNNERS = {
     "xargs": ("nIPLd", 0),
     "tmux send-keys": ("t", 0),
 }
-RUNNER_WORDS = max(len(name.split()) for name in _RUNNERS)
+_RUNNER_WORDS = max(len(name.split()) for name in _RUNNERS)
 _LOOKS = word_set(
     "cd pushd popd export unset set source . echo printf true false : date clear test [ [[ ulimit mkdir shopt local "
     "declare for in done fi case esac break continue exit return cat head tail less grep egrep rg wc sort uniq cut tr "
@@ -123,10 +123,10 @@ _ACTS = re.compile(
 )
 
 
-@lru_cache(LINES_KEPT)
+@lru_cache(_LINES_KEPT)
 def read_deed(line: str) -> Deed:
     """Return what a line of commands does."""
-    deeds = list(_read_deeds(line, DEPTH_MAX)) if len(line) <= LINE_CHARS else [Deed.UNKNOWN]
+    deeds = list(_read_deeds(line, _DEPTH_MAX)) if len(line) <= _LINE_CHARS else [Deed.UNKNOWN]
     if Deed.ACTS in deeds:
         return Deed.ACTS
     if Deed.UNKNOWN in deeds:
@@ -176,7 +176,7 @@ def _read_command(words: list[str], depth: int) -> Iterator[Deed]:
     words = words[start:]
     if words and words[0].startswith("/"):
         words[0] = words[0].rpartition("/")[2]
-    for size in range(RUNNER_WORDS, 0, -1):
+    for size in range(_RUNNER_WORDS, 0, -1):
         runner = _RUNNERS.get(" ".join(words[:size])) if len(words) >= size else None
         if runner is not None:
             rest = _skip_options(words[size:], *runner)
@@ -218,7 +218,7 @@ def _skip_options(words: list[str], valued: str, before: int) -> list[str]:
 
 _RUN = word_set("attempt attempts try retry retries tries iteration timeout wait delay ttl deadline maxtime")
 #: A longer text is no waiting time.
-RUN_CHARS = 16
+_RUN_CHARS = 16
 _STAMPS = word_set("timestamp ts epoch now nonce")
 _TRACED, _HANDLES = word_set("request req trace span correlation idempotency"), word_set("id uuid guid key")
 #: Names of what a client adds to a request against caches and for traces; some only where the value is a moment.
@@ -247,7 +247,7 @@ def tells_run(name: str, value: Any) -> bool:
     or moment it is."""
     words = words_of(name)
     if not _RUN.isdisjoint(words) or words == ("max", "time"):
-        return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= RUN_CHARS)
+        return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _RUN_CHARS)
     return not _STAMPS.isdisjoint(words) or (not _HANDLES.isdisjoint(words[-1:]) and not _TRACED.isdisjoint(words))
 
 
@@ -276,7 +276,7 @@ def is_run_header(text: Any) -> bool:
     return header is not None and tells_request(header[1], header[2])
 
 
-@lru_cache(LINES_KEPT)
+@lru_cache(_LINES_KEPT)
 def spell_command(line: str) -> str:
     """Return the one spelling of a line of commands."""
     commands = list(_split_line(line))

@@ -49,7 +49,7 @@ _SUBJECTS = word_set(
     "pipeline workflow process pod container instance cluster stack model index import export request operation create "
     "update delete rollback up seconds minutes minute hours hour"
 )
-STATE_CHARS = 60
+_STATE_CHARS = 60
 #: What says the same in other languages, alone or behind a subject: that it goes on, or that one is to wait.
 _WAIT_ELSEWHERE = (
     r"请稍[候后等]|请等待|しばらくお待ちください|お待ちください|(?:잠시만 )?기다려 ?주세요"
@@ -82,9 +82,9 @@ _ONGOING_ELSEWHERE = re.compile(
 def names_state(text: str, states: frozenset[str]) -> bool:
     """Return whether a short text names one of these states, and nothing but what it is the state of; or says in
     another language than English that something goes on."""
-    if len(text) <= STATE_CHARS and _ONGOING_ELSEWHERE.fullmatch(text.strip()):
+    if len(text) <= _STATE_CHARS and _ONGOING_ELSEWHERE.fullmatch(text.strip()):
         return True
-    words = list(words_of(text)) if len(text) <= STATE_CHARS else []
+    words = list(words_of(text)) if len(text) <= _STATE_CHARS else []
     if words[1:] and words[-1] == "up":
         words.pop()
     while words and " ".join(words) not in states and (words[0] in _SUBJECTS or words[0] in states):

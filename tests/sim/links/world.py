@@ -21,10 +21,11 @@ from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.link import _CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, StateLimits
-from reliability.admission.admit import AdmissionConfig, Grant
+from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.events import Charge, Progress
+from reliability.admission.request import Grant
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.types import Verdict
 from tests.sim.clock import VirtualClock, run

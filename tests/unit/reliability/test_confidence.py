@@ -167,7 +167,7 @@ def test_calls_that_nobody_checked_are_not_measured(arguments: list[str]) -> Non
     """Law: with `tool_validation` off arguments may be any text; where one is no object nothing is known."""
     called = tuple(ToolCall(id=str(i), name="book", arguments=text) for i, text in enumerate(arguments))
     unchecked = replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
-    known = ModelCalibration(Calibration(2.0, {}), Calibration(1.0, {}))
+    known = ModelCalibration(right=Calibration(base=2.0), unwanted=Calibration(base=1.0))
     gauge = Gauge(calibration=known, least=0.25, texts=(), request="", words_do=True)
     measured = gauge.measure(unchecked, BOX, ())
     assert (measured == UNMEASURED) == any(text != '{"a": 1}' and not _is_object(text) for text in arguments)
@@ -187,7 +187,7 @@ signs = st.dictionaries(st.sampled_from(["made_up", "unsure", "other"]), st.floa
 def test_it_is_a_probability_that_falls_with_each_bad_sign(found: dict[str, float], base: float, weight: float) -> None:
     """Law: between 0 and 1; a sign with a negative weight never makes an answer likelier; an unknown one says
     nothing."""
-    calibration = Calibration(base, {"made_up": weight, "unsure": weight})
+    calibration = Calibration(base=base, weights={"made_up": weight, "unsure": weight})
     likely = calibration.estimate(found)
     assert 0.0 < likely < 1.0
     assert calibration.estimate(found | {"made_up": found.get("made_up", 0.0) + 1}) <= likely
@@ -210,14 +210,14 @@ def test_a_doubt_says_what_it_is(least: float, likely: float | None, unwanted: f
 
 def test_the_log_odds_add_up() -> None:
     """Law: base and weights are log-odds."""
-    assert Calibration(0.0, {}).estimate({"unsure": 3.0}) == 0.5
-    assert Calibration(1.0, {"unsure": -0.5}).estimate({"unsure": 2.0}) == 0.5
-    assert Calibration(2.0, {}).estimate({}) == pytest.approx(0.8808, abs=1e-4)
+    assert Calibration().estimate({"unsure": 3.0}) == 0.5
+    assert Calibration(base=1.0, weights={"unsure": -0.5}).estimate({"unsure": 2.0}) == 0.5
+    assert Calibration(base=2.0).estimate({}) == pytest.approx(0.8808, abs=1e-4)
 
 
 def test_an_invalid_call_is_as_likely_right_as_the_model_s_others() -> None:
     """Law: of a call that can't be measured what is known is its model; of other flaws, and other models, nothing."""
-    known = ModelCalibration(Calibration(2.0, {}, share=0.13))
+    known = ModelCalibration(right=Calibration(base=2.0, share=0.13))
     gauge = Gauge(calibration=known, least=0.25, texts=(), request="", words_do=True)
     box = made([tool("search", {"properties": {"query": {}}, "required": ["query"]})])
     invalid = judge_events([[Text('{"name": "search", "arguments": {"nothing": 1}}')]], box)[1]

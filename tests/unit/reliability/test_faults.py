@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.admit import RejectedBy
+from reliability.admission.request import RejectedBy
 from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import PASSING, code_of, verdict_of

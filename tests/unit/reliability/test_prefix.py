@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.prefix import PrefixChange, PromptShape, _begins_anew, explain
+from reliability.prefix import PrefixChange, PromptShape, explain
 
 ROLES = ("system", "user", "assistant", "tool", "assistant", "user")
 SHAPE = PromptShape(
@@ -77,10 +77,9 @@ def test_a_conversation_that_begins_is_no_change_of_the_other() -> None:
     """Law: without an answer in it, and with other first words, it is a new conversation, whatever its system prompt
     is; with the same first words, or an answer in it, it is the old one."""
     begun = PromptShape(head=1, messages=(77, 88), roles=("system", "user"))
-    assert _begins_anew(SHAPE, begun)
     assert explain(SHAPE, begun)[0] == (PrefixChange.NEW_CONVERSATION,)
-    assert not _begins_anew(SHAPE, replace(begun, messages=(77, 11)))
-    assert not _begins_anew(SHAPE, PromptShape(messages=(88, 89), roles=("user", "assistant")))
+    for old in (replace(begun, messages=(77, 11)), PromptShape(messages=(88, 89), roles=("user", "assistant"))):
+        assert PrefixChange.NEW_CONVERSATION not in explain(SHAPE, old)[0]
 
 
 def test_where_no_part_changed_it_was_the_template() -> None:

@@ -10,8 +10,8 @@ from deployments.config.app_config import AppConfig
 from deployments.memory.monitor import MemoryPressure, _make_sensor
 from deployments.memory.sensors.scripted import ScriptedSensor
 from deployments.models.needs import plan_of
-from reliability.admission.admit import AdmissionConfig, AdmissionState, Rejection, admit
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.admit import AdmissionConfig, AdmissionState, admit
+from reliability.admission.request import AdmissionRequest, Rejection
 from reliability.memory.pressure import Level
 from tests.support.small_config import config_of, options_of
 

@@ -3,10 +3,10 @@
 import json
 
 from deployments.models.calibrations import FILE, find_calibration
-from reliability.config import CalibrationConfig, SignWeights
+from reliability.confidence import Calibration, ModelCalibration
 from reliability.types import TierState, TierStatus
 
-OWN = CalibrationConfig(right=SignWeights(base=1.0, weights={"unsure": -0.5}))
+OWN = ModelCalibration(right=Calibration(base=1.0, weights={"unsure": -0.5}))
 
 
 def status_of(sha256: str | None, adapter: str | None = None) -> TierStatus:

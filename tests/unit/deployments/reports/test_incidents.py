@@ -18,7 +18,7 @@ from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
 from deployments.state.incident_record import _RECORD_BYTES_MAX, IncidentKind
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.budget import BudgetWindow, Load
+from reliability.admission.request import BudgetWindow, Load
 from reliability.attempt import Attempt
 from reliability.types import ChatRequest, Fault, Flaw, TierState, TierStatus
 from tests.support.run_values import FIELDS, SECRET, SECRET_CHARS, SLOW, kinds, records_of, request_of, run_of, runs

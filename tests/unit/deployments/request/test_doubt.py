@@ -19,7 +19,7 @@ from reliability.types import ChatRequest, Event, Finish, Flaw, Reason
 from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, text_of
 
 # Sure of a call as long as the model was sure of its tokens.
-CALIBRATION = ModelCalibration(Calibration(2.0, {"most_unsure": -2.0}))
+CALIBRATION = ModelCalibration(right=Calibration(base=2.0, weights={"most_unsure": -2.0}))
 
 
 class Hesitating(ScriptedTier):
@@ -67,7 +67,7 @@ def arguments_of(events: list[Event]) -> list[str]:
 @pytest.mark.parametrize(("share", "second"), [(0.1, "standard"), (0.9, "fast")])
 def test_a_model_that_is_seldom_right_is_not_asked_again(share: float, second: str) -> None:
     """Law: an invalid call goes to the next tier at once where a valid one would be in doubt."""
-    seldom = replace(CALIBRATION, right=replace(CALIBRATION.right, share=share))
+    seldom = ModelCalibration(right=CALIBRATION.right.model_copy(update={"share": share}))
     run, events = ask(("invented", None), ("call", False), calibration=seldom)
     assert run.attempts[1].tier == second
     assert run.attempts[0].flaw is Flaw.TOOL_CALL_INVALID
@@ -123,7 +123,7 @@ def test_a_text_is_not_in_doubt_and_the_last_tier_is_believed() -> None:
 def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None:
     """Law: where each call is in doubt, probably unwanted, and words may be the answer, the last tier is asked without
     its tools; the answer has no call. Where a call is demanded, the likeliest one is delivered."""
-    unwanted = replace(CALIBRATION, unwanted=Calibration(-1.0, {"most_unsure": 2.0}))
+    unwanted = CALIBRATION.model_copy(update={"unwanted": Calibration(base=-1.0, weights={"most_unsure": 2.0})})
     run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=not words_do)
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, Flaw.DOUBT] + [None] * words_do
     if words_do:

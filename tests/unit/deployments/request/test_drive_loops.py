@@ -16,8 +16,7 @@ from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.policy import hold_of
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
-from reliability.admission.admit import Grant, Rejection
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
 from reliability.answer.judgement import expect
 from reliability.config import ReliabilityConfig

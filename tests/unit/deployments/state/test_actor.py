@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.state.records import Query, StateStep, TurnItem
-from reliability.admission.admit import AdmissionConfig, Grant, RejectedBy
+from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import BreakerConfig, Phase
 from reliability.admission.events import Charge, Order, Progress
+from reliability.admission.request import Grant, RejectedBy
 from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.support.incarnations import (

@@ -10,8 +10,8 @@ import pytest
 from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.records import AnswerItem, Reply, StateStep, StepAnswer, StepRequest, TurnItem
-from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
+from reliability.admission.request import Grant
 from reliability.loops import LoopConfig, Turn
 from reliability.loops.transcript import answer_turn, read_turns
 from reliability.sessions import describe_answer, read_trail

@@ -15,9 +15,8 @@ from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State, folder_of
 from deployments.state.link import _CALL_S
 from deployments.state.records import StateLimits, TurnItem
-from reliability.admission.admit import RejectedBy, Rejection
 from reliability.admission.events import Order
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, RejectedBy, Rejection
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
 from tests.support.incarnations import done

@@ -12,8 +12,8 @@ import pytest
 from deployments.state import link as links
 from deployments.state.link import _CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, TurnItem
-from reliability.admission.admit import Grant
 from reliability.admission.events import Charge
+from reliability.admission.request import Grant
 from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.sim.links.world import FATES, World

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from deployments.state.idempotent_answers import KeptItem
 from deployments.state.link import Link, _WaitingItems
 from deployments.state.records import AnswerItem, IncidentItem, Item, ReportItem, SettlementItem, TurnItem
-from reliability.admission.admit import Grant
 from reliability.admission.events import Charge, Settlement
+from reliability.admission.request import Grant
 from reliability.loops import Turn
 from reliability.types import Verdict
 from tests.support.incarnations import LIMITS, ask, settled

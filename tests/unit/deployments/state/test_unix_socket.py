@@ -31,7 +31,7 @@ from deployments.state.unix_socket import (
     _refuse_foreigner,
     find_socket_folder,
 )
-from reliability.admission.admit import Grant
+from reliability.admission.request import Grant
 from tests.support.incarnations import ask, life, settled, tight
 
 REAL_TIME = True  # sockets wait for nobody's clock

@@ -12,9 +12,6 @@ from reliability.admission import events as replay
 from reliability.admission.admit import (
     AdmissionConfig,
     AdmissionState,
-    Grant,
-    RejectedBy,
-    Rejection,
     admit,
     expire,
     obey,
@@ -24,9 +21,9 @@ from reliability.admission.admit import (
     sweep,
 )
 from reliability.admission.breaker import Phase
-from reliability.admission.budget import Limit, Policy
+from reliability.admission.budget import Limit
 from reliability.admission.ledger import Budget
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, Grant, Policy, RejectedBy, Rejection
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import events as replay
-from reliability.admission.admit import AdmissionState, ClosedGrant, Grant, Rejection
+from reliability.admission.admit import AdmissionState
 from reliability.admission.ledger import PROGRESS_TOKENS
+from reliability.admission.request import ClosedGrant, Grant, Rejection
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
 from tests.support.admissions import CONFIG, S, ask

@@ -6,21 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.budget import (
-    BudgetConfig,
-    BudgetGrant,
-    BudgetRejection,
-    BudgetWindow,
-    Limit,
-    Policy,
-    Shortage,
-    charge,
-    expire,
-    output_cap,
-    reserve,
-    settle,
-)
+from reliability.admission.budget import BudgetConfig, Limit, charge, expire, output_cap, reserve, settle
 from reliability.admission.ledger import Bounds, Budget, session_name
+from reliability.admission.request import BudgetWindow, Grant, Policy, RejectedBy, Rejection
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 
@@ -30,9 +18,9 @@ def test_a_charge_closes_the_door() -> None:
     assert budget.open.count == 0
     assert budget.wake_ns is None
     answer = reserve(budget, CONFIG, "r", ask(0, 1), 0)[1]
-    assert isinstance(answer, BudgetRejection)
+    assert isinstance(answer, Rejection)
     assert [load.window for load in answer.windows] == [BudgetWindow.SESSION]
-    assert isinstance(reserve(budget, CONFIG, "r", ask(0, 1, session="t"), 0)[1], BudgetGrant)
+    assert isinstance(reserve(budget, CONFIG, "r", ask(0, 1, session="t"), 0)[1], Grant)
 
 
 def test_a_charge_makes_room_only_of_the_idle() -> None:
@@ -77,7 +65,7 @@ def test_concurrent_asks_get_no_more_than_the_budget() -> None:
     for n in range(200):
         budget, answer = reserve(budget, config, str(n), ask(), 0)
         answers.append(answer)
-    assert sum(isinstance(answer, BudgetGrant) for answer in answers) == 10
+    assert sum(isinstance(answer, Grant) for answer in answers) == 10
     for n in range(200):
         budget, _ = settle(budget, config, str(n), 100, 1)
     assert budget.session_of(config.bounds, "k", "s", 1).spent == 1000
@@ -91,30 +79,30 @@ def test_output_is_capped(named: int | None, cap: int) -> None:
     assert output_cap(replace(CONFIG, output_tokens_max=20), None) == 20
     assert output_cap(replace(CONFIG, output_tokens_max=None), 10**6) == 10**6
     _, answer = reserve(Budget(), CONFIG, "r", ask(0, named), 0)
-    assert isinstance(answer, BudgetGrant)
+    assert isinstance(answer, Grant)
     assert answer.capped is (named == 201)
 
 
 def test_none_counts_and_zero_refuses() -> None:
     """A limit of None refuses nothing but counts; a limit of 0 refuses everything and is full."""
     budget = spent(Budget(), FREE, 10**9, 0)
-    assert isinstance(reserve(budget, FREE, "r", ask(10**9), 0)[1], BudgetGrant)
+    assert isinstance(reserve(budget, FREE, "r", ask(10**9), 0)[1], Grant)
     nothing = replace(FREE, key_hours={"k": Limit(tokens_max=0)})
     _, answer = reserve(Budget(), nothing, "r", ask(0, 1), 0)
-    assert isinstance(answer, BudgetRejection)
+    assert isinstance(answer, Rejection)
     assert [(load.window, load.percent) for load in answer.windows] == [(BudgetWindow.KEY_HOUR, 100)]
     assert answer.retry_after_s is None
     later = replace(FREE, hour=Limit(tokens_max=10**9))
-    assert isinstance(reserve(budget, later, "r", ask(), 0)[1], BudgetRejection)
+    assert isinstance(reserve(budget, later, "r", ask(), 0)[1], Rejection)
 
 
 def test_keys_have_their_own_hour() -> None:
     """A key's own limit replaces the common one, and one key's tokens don't count for another."""
     config = replace(FREE, key_hour=Limit(tokens_max=100), key_hours={"rich": Limit(tokens_max=500)})
     budget = spent(Budget(), config, 100, 0, key="poor")
-    assert isinstance(reserve(budget, config, "r", ask(key="poor"), 0)[1], BudgetRejection)
-    assert isinstance(reserve(budget, config, "r", ask(key="other"), 0)[1], BudgetGrant)
-    assert isinstance(reserve(budget, config, "r", ask(400, key="rich"), 0)[1], BudgetGrant)
+    assert isinstance(reserve(budget, config, "r", ask(key="poor"), 0)[1], Rejection)
+    assert isinstance(reserve(budget, config, "r", ask(key="other"), 0)[1], Grant)
+    assert isinstance(reserve(budget, config, "r", ask(400, key="rich"), 0)[1], Grant)
 
 
 def test_warnings_start_at_eighty_percent() -> None:
@@ -123,8 +111,8 @@ def test_warnings_start_at_eighty_percent() -> None:
     config = replace(CONFIG, hour=Limit(), key_hour=Limit(tokens_max=10_000))
     _, below = reserve(budget, config, "r", ask(50, 50), 0)
     _, above = reserve(budget, config, "r", ask(51, 50), 0)
-    assert isinstance(below, BudgetGrant)
-    assert isinstance(above, BudgetGrant)
+    assert isinstance(below, Grant)
+    assert isinstance(above, Grant)
     assert below.warnings == ()
     assert [(load.window, load.percent) for load in above.warnings] == [(BudgetWindow.SESSION, 80)]
 
@@ -143,11 +131,11 @@ def test_policies(policy: Policy, cheap: bool, admitted: bool) -> None:
     config = replace(FREE, session=Limit(tokens_max=100, policy=policy))
     _, answer = reserve(Budget(), config, "r", ask(100, cheap=cheap), 0)
     if admitted:
-        assert isinstance(answer, BudgetGrant)
+        assert isinstance(answer, Grant)
         assert [load.percent for load in answer.warnings] == [150]
     else:
-        assert isinstance(answer, BudgetRejection)
-        assert (answer.shortage, answer.policy) == (Shortage.TOKENS, policy)
+        assert isinstance(answer, Rejection)
+        assert (answer.rejected_by, answer.policy) == (RejectedBy.BUDGET, policy)
 
 
 def test_the_hardest_policy_decides() -> None:
@@ -158,7 +146,7 @@ def test_the_hardest_policy_decides() -> None:
         hour=Limit(tokens_max=10, policy=Policy.HARD_STOP),
     )
     _, answer = reserve(Budget(), config, "r", ask(cheap=True), 0)
-    assert isinstance(answer, BudgetRejection)
+    assert isinstance(answer, Rejection)
     assert answer.policy is Policy.HARD_STOP
     assert [load.window for load in answer.windows] == [BudgetWindow.HOUR]
 
@@ -173,17 +161,17 @@ def test_retry_after_is_exact(calls: list[tuple[int, int]], prompt: int) -> None
     budget, now_ns = Budget(), 0
     for wait_s, tokens in calls:
         now_ns += wait_s * S
-        if isinstance(reserve(budget, config, "x", ask(tokens - 50), now_ns)[1], BudgetGrant):
+        if isinstance(reserve(budget, config, "x", ask(tokens - 50), now_ns)[1], Grant):
             budget = spent(budget, config, tokens, now_ns)
     _, answer = reserve(budget, config, "r", ask(prompt), now_ns)
-    if isinstance(answer, BudgetGrant):
+    if isinstance(answer, Grant):
         return
     assert answer.retry_after_s is not None
     assert 1 <= answer.retry_after_s <= 61 * 60
     there_ns = now_ns + answer.retry_after_s * S
-    assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns)[1], BudgetGrant)
+    assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns)[1], Grant)
     if answer.retry_after_s > 1:
-        assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns - S)[1], BudgetRejection)
+        assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns - S)[1], Rejection)
 
 
 def test_retry_after_knows_reservations_and_never() -> None:
@@ -192,12 +180,12 @@ def test_retry_after_knows_reservations_and_never() -> None:
     budget, _ = reserve(Budget(), config, "a", ask(900), 0)
     behind = reserve(budget, config, "b", ask(500), 0)[1]
     never = reserve(budget, config, "b", ask(2000), 0)[1]
-    assert isinstance(behind, BudgetRejection)
-    assert isinstance(never, BudgetRejection)
+    assert isinstance(behind, Rejection)
+    assert isinstance(never, Rejection)
     assert (behind.retry_after_s, never.retry_after_s) == (5, None)
     session = spent(Budget(), CONFIG, 1000, 0)
     answer = reserve(session, CONFIG, "b", ask(), 0)[1]
-    assert isinstance(answer, BudgetRejection)
+    assert isinstance(answer, Rejection)
     assert answer.retry_after_s is None
 
 
@@ -207,7 +195,7 @@ def test_retry_after_waits_for_the_hour_too() -> None:
     budget = spent(Budget(), config, 600, 0)
     budget, _ = reserve(budget, config, "a", ask(250), 10 * S)
     answer = reserve(budget, config, "b", ask(750), 10 * S)[1]
-    assert isinstance(answer, BudgetRejection)
+    assert isinstance(answer, Rejection)
     assert answer.retry_after_s == 3600 + 60 - 10
 
 
@@ -215,7 +203,7 @@ def test_an_expired_reservation_is_charged_what_is_known() -> None:
     """A reservation whose settle never comes is charged its prompt when it expires; a late settle of less changes
     nothing, whoever notices the time first."""
     budget, answer = reserve(Budget(), CONFIG, "r", ask(), 0, hold_ns=30 * S)
-    assert isinstance(answer, BudgetGrant)
+    assert isinstance(answer, Grant)
     assert answer.expires_ns == 30 * S
     assert expire(budget, CONFIG, 30 * S - 1) == (budget, ())
     closed, answers = expire(budget, CONFIG, 30 * S)
@@ -252,7 +240,7 @@ def test_what_was_said_of_a_call_is_what_it_costs_if_nobody_settles(said: int | 
 def test_holding_is_bounded(hold_ns: int | None, held_ns: int) -> None:
     """Nobody holds a reservation for longer than configured."""
     _, answer = reserve(Budget(), CONFIG, "r", ask(), 5, hold_ns)
-    assert isinstance(answer, BudgetGrant)
+    assert isinstance(answer, Grant)
     assert answer.expires_ns == 5 + held_ns
 
 
@@ -263,7 +251,7 @@ def test_an_overrun_is_charged_and_shown() -> None:
     assert closed is not None
     assert (closed.tokens, closed.overrun) == (1100, 200)
     assert (BudgetWindow.SESSION, 110) in [(load.window, load.percent) for load in closed.warnings]
-    assert isinstance(reserve(budget, CONFIG, "q", ask(0, 1), 0)[1], BudgetRejection)
+    assert isinstance(reserve(budget, CONFIG, "q", ask(0, 1), 0)[1], Rejection)
 
 
 def test_negative_usage_is_none() -> None:

@@ -3,20 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from reliability.admission.budget import (
-    BudgetGrant,
-    BudgetRejection,
-    BudgetWindow,
-    ClosedReservation,
-    charge,
-    expire,
-    loads,
-    output_cap,
-    reserve,
-    settle,
-)
+from reliability.admission.budget import charge, expire, loads, output_cap, reserve, settle
 from reliability.admission.ledger import Budget, session_name
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, BudgetWindow, ClosedGrant, Grant, Rejection
 from tests.support.budgets import BOUNDS, CONFIG, HOUR_S, S, ask
 
 
@@ -28,7 +17,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.budget = Budget()
         self.now_ns = 0
         self.count = 0
-        self.open: dict[str, tuple[AdmissionRequest, BudgetGrant]] = {}
+        self.open: dict[str, tuple[AdmissionRequest, Grant]] = {}
         self.log: list[tuple[int, str, str, int]] = []
         self.charged = 0
 
@@ -51,7 +40,7 @@ class BudgetMachine(RuleBasedStateMachine):
         name = f"r{self.count}"
         self.count += 1
         self.budget, answer = reserve(before, CONFIG, name, wanted, self.now_ns)
-        if isinstance(answer, BudgetRejection):
+        if isinstance(answer, Rejection):
             assert self.budget is before
             return
         assert answer.output_cap == output_cap(CONFIG, output)
@@ -72,8 +61,8 @@ class BudgetMachine(RuleBasedStateMachine):
         self.close(closed, expired=False)
         assert settle(self.budget, CONFIG, name, used, self.now_ns) == (self.budget, None)
 
-    def close(self, closed: ClosedReservation, *, expired: bool) -> None:
-        wanted, held = self.open.pop(closed.name)
+    def close(self, closed: ClosedGrant, *, expired: bool) -> None:
+        wanted, held = self.open.pop(closed.id)
         assert closed.expired is expired
         assert closed.overrun == 0
         assert not expired or closed.tokens == max(0, wanted.prompt_tokens)

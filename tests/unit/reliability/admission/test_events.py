@@ -7,8 +7,8 @@ import pytest
 
 from reliability.admission import admit as admission
 from reliability.admission import events as replay
-from reliability.admission.admit import AdmissionConfig, AdmissionState, Grant
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.admit import AdmissionConfig, AdmissionState
+from reliability.admission.request import AdmissionRequest, Grant
 from reliability.types import Usage, Verdict
 
 ASK = AdmissionRequest(tier="fast", key="k", session="s", prompt_tokens=50)

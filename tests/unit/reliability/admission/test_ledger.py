@@ -2,18 +2,9 @@
 
 from dataclasses import replace
 
-from reliability.admission.budget import (
-    BudgetGrant,
-    BudgetRejection,
-    BudgetWindow,
-    Limit,
-    Shortage,
-    loads,
-    reserve,
-    reset_session,
-    settle,
-)
+from reliability.admission.budget import Limit, loads, reserve, reset_session, settle
 from reliability.admission.ledger import Bounds, Budget, session_name
+from reliability.admission.request import BudgetWindow, Grant, RejectedBy, Rejection
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
 
 
@@ -47,16 +38,16 @@ def test_a_full_house_refuses() -> None:
     config = replace(FREE, bounds=wide)
     busy, _ = reserve(Budget(), config, "a", ask(session="a"), 0)
     answer = reserve(busy, config, "b", ask(session="b"), 0)[1]
-    assert isinstance(answer, BudgetRejection)
-    assert (answer.shortage, answer.retry_after_s) == (Shortage.ROOM, 5)
+    assert isinstance(answer, Rejection)
+    assert (answer.rejected_by, answer.retry_after_s) == (RejectedBy.FULL, 5)
     idle = settle(busy, config, "a", 1, 0)[0]
-    assert isinstance(reserve(idle, config, "b", ask(session="b"), 0)[1], BudgetGrant)
+    assert isinstance(reserve(idle, config, "b", ask(session="b"), 0)[1], Grant)
     one_key = replace(FREE, bounds=replace(wide, sessions_max=9, keys_max=1))
-    assert isinstance(reserve(busy, one_key, "b", ask(key="l"), 0)[1], BudgetRejection)
-    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 0)[1], BudgetRejection)
-    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 3660 * S)[1], BudgetGrant)
+    assert isinstance(reserve(busy, one_key, "b", ask(key="l"), 0)[1], Rejection)
+    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 0)[1], Rejection)
+    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 3660 * S)[1], Grant)
     one = replace(FREE, bounds=replace(wide, reservations_max=1))
-    assert isinstance(reserve(busy, one, "b", ask(session="a"), 0)[1], BudgetRejection)
+    assert isinstance(reserve(busy, one, "b", ask(session="a"), 0)[1], Rejection)
 
 
 def test_the_longest_idle_session_leaves_first() -> None:

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.admit import RejectedBy, Rejection
-from reliability.admission.budget import BudgetWindow, Load, Policy
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.request import AdmissionRequest, BudgetWindow, Load, Policy, RejectedBy, Rejection
 from reliability.attempt import Attempt
 from reliability.escalation.refusals import CODE_RANKING, code_of, passes, rank_attempt, record_rejection, verdict_of
 from reliability.types import Fault, Flaw, Verdict

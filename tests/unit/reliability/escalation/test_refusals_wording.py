@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reliability.admission.admit import AdmissionConfig, AdmissionState, RejectedBy, Rejection, admit, charge
-from reliability.admission.budget import BudgetConfig, Limit, Policy
-from reliability.admission.request import AdmissionRequest
+from reliability.admission.admit import AdmissionConfig, AdmissionState, admit, charge
+from reliability.admission.budget import BudgetConfig, Limit
+from reliability.admission.request import AdmissionRequest, Policy, RejectedBy, Rejection
 from reliability.escalation.refusals import FIGURE_MAX, LIKE_A_STATUS, _describe_rejection, duration, figure
 
 SIZES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}

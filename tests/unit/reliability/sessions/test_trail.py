@@ -37,7 +37,7 @@ SPELLINGS = [
 def test_an_answer_is_known_however_it_is_spelled(left, came):
     """What a client strips, drops or writes anew changes no digest of the answer."""
     answered = describe_answer(answer_turn(left), ["call_1"])
-    (seen,) = read_trail([*HEAD, came]).seen
+    ((_, seen),) = read_trail([*HEAD, came]).seen
     assert (seen.words, seen.calls if left is ANSWER else ()) == (answered.words, answered.calls)
 
 
@@ -52,21 +52,21 @@ def test_an_answer_is_known_however_it_is_spelled(left, came):
 )
 def test_another_answer_is_another(other):
     """Other arguments, another tool, another call beside it, or none: another answer."""
-    assert read_trail([*HEAD, other]).seen[0].words != describe_answer(answer_turn(ANSWER)).words
+    assert read_trail([*HEAD, other]).seen[0][1].words != describe_answer(answer_turn(ANSWER)).words
 
 
 def test_a_call_is_known_by_its_id_and_by_what_it_calls():
     """Weak servers give the same ids again and again: an id proves something of its own call only."""
-    seen = read_trail([*HEAD, call_as(name="write")]).seen[0]
+    _, seen = read_trail([*HEAD, call_as(name="write")]).seen[0]
     assert seen.calls != describe_answer(answer_turn(ANSWER), ["call_1"]).calls
-    assert read_trail([*HEAD, ANSWER]).seen[0].calls != describe_answer(answer_turn(ANSWER), ["call_2"]).calls
+    assert read_trail([*HEAD, ANSWER]).seen[0][1].calls != describe_answer(answer_turn(ANSWER), ["call_2"]).calls
 
 
 def test_the_system_prompt_is_no_part_of_the_conversation():
     """A date in it changes its own digest and no other."""
     a, b = (read_trail([{"role": "system", "content": f"Day {n}"}, *HEAD[1:], ANSWER]) for n in range(2))
     assert a.system != b.system
-    assert (a.seen, a.start, a.opening, a.context) == (b.seen, b.start, b.opening, b.context)
+    assert (a.seen, a.start, a.opening, a.place) == (b.seen, b.start, b.opening, b.place)
 
 
 def test_two_owners_never_meet():
