@@ -2,8 +2,8 @@
 
 `extend` keeps the end of a text and the streak that it ends in: an exact cycle that goes on costs one comparison, and
 its copies are counted without their text. `find_varied` finds copies in prose that differ in a counter or a few words,
-from a probe without digits. Tables, tests, settings, logs and code differ in numbers by nature and are left alone, and
-so is what counts down or up to an end.
+from a probe without digits. Tables, tests, logs and code differ in numbers by nature and are left alone, and so is what
+counts down or up to an end.
 
 Invariants: the same places are looked at however the text was cut; `tail_chars` of text, `_TRIES` places of a probe.
 """
@@ -40,8 +40,6 @@ _WORDS = re.compile(r"[^\d\n]{10,}")
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d{1,9}")
 _SIGNS = re.compile(r"[(){}\[\]<>=_/\\|@#$%^&*+~`;\"]")
-#: A line of settings (YAML, TOML, INI), whose entries are as alike as rows.
-_SETTING = re.compile(r"[ \t]*(?:- )?[\w.\"'/-]+ ?[:=](?: \S.*)?|[ \t]*\[+[\w.\"' -]+\]+|[ \t]*- [^\s:]+|[ \t]*")
 _SHARE = re.compile(r"\b(\d{1,9})\s?(?:/|of|out of|von|de|sur|из)\s?(\d{1,9})\b")
 _WORDS_REPETITIONS, _WORDS_SPAN = 32, 1_200
 _LONG_REPETITIONS, _LONG_SPAN = 12, 6_000
@@ -148,8 +146,6 @@ def find_varied(tail: LongTail, plain: int) -> _Varied | None:
     if not places or _comes_to_an_end(text, places):
         return None
     unit = text[places[1] : at]
-    if all(map(_SETTING.fullmatch, unit.split("\n")[1:-1] or ["a sentence."])):
-        return None
     if not (_is_prose(unit[:_PROSE_CHARS], _PROSE_DIGITS) or _only_counts(text, places)):
         return None
     count, begin = len(places) - 1, tail.length - len(text)
