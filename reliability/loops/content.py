@@ -43,7 +43,26 @@ _GO_ON = phrase_set(
 )
 _GO_ON_CHARS = max(map(len, _GO_ON))
 NUMBER_MAX, _REQUEST_CHARS, _CLAUSE_CHARS = 200, 2_000, 160
-_NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)")
+_NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)|[^\W\d_]+")
+#: Money, times, sizes and shares, which say how much, and the plural that says how many.
+_UNIT = (
+    r"(?:euros?|eur|dollars?|usd|bucks?|pounds?|gbp|yen|cents?|francs?|rupees?|pesos?|coins?|credits?"
+    r"|(?:milli|micro)?seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|nights?|weeks?|months?|years?|o'clock|am|pm"
+    r"|sekunden?|minuten?|stunden?|tagen?|wochen?|jahren?|words?|characters?|chars|tokens?|bits?|bytes?"
+    r"|[kmgt]i?b|percent|prozent|degrees?|grad)\b"
+)
+_PLURAL = (
+    r"(?:(?!(?:for|of|in|to|at|on|with|and|from|that|so|by)\b)[\w'-]{1,20} ){0,2}?"
+    r"(?!(?:this|was|has|its|does|plus|always|perhaps)\b)[a-z-]{3,20}(?<!s)s\b"
+)
+_MEASURES, _MANY = re.compile(rf"[ -]?{_UNIT}"), re.compile(rf" {_PLURAL}")
+#: Before a number that only names one of them, where no plural follows ("close ticket 88"), or tells an age.
+_NAMED_BY = re.compile(
+    r"\b(?:rooms?|tickets?|issues?|invoices?|pages?|lines?|chapters?|steps?|versions?|ports?|pull requests?|pr|tasks?"
+    r"|numbers?|nr|no|ids?|bugs?|cases?|levels?|tables?|seats?|gates?|flights?|channels?|users?|accounts?|builds?"
+    r"|releases?|questions?|problems?|sections?|parts?|phases?|stories|story|items?|records?|orders?|jobs?|runs?|errors?"
+    r"|codes?|status|python|node|java|turns|turned|aged?|zimmer|seite|zeile|rechnung|aufgabe)[ .:#]{0,3}$"
+)
 #: Words behind `|` count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
 _NUMBERS = """
 2 two twice zwei zweimal dos deux
@@ -55,7 +74,7 @@ _NUMBERS = """
 8 eight acht achtmal ocho huit | otto oito åtta восемь osiem acht
 9 nine neun neunmal nueve neuf | nove nio девять dziewięć negen
 10 ten zehn zehnmal diez dix | dieci dez tio десять dziesięć tien
-11 eleven elf once onze
+11 eleven elf onze | once
 12 twelve dozen zwölf zwölfmal dutzend doce docena douze douzaine | dodici doze tolv двенадцать dwanaście twaalf
 13 thirteen dreizehn trece treize
 14 fourteen vierzehn catorce quatorze
@@ -79,7 +98,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 _CHINESE = "一二三四五六七八九十"
 _FIGURE = re.compile(rf"[\d{_CHINESE}]")
 #: How often: "10", "1,000", "10-12", "ten (10)", "ten", before what is repeated, or behind "x" or a verb of making.
-_COUNT = r"(1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14})"
+_COUNT_FORM = r"1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14}"
+_COUNT = f"({_COUNT_FORM})"
 _START = r"(?<![\w.,:/#$€£-])"
 _TIMES = re.compile(
     rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
@@ -90,7 +110,8 @@ _TIMES = re.compile(
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b|(twice|thrice)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
-    rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) {_COUNT} (?=[a-z]{{3}}))"
+    rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) "
+    rf"(?P<made>{_COUNT_FORM}) (?!{_UNIT})(?={_PLURAL}))"
     r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
 #: Behind it: a comparison, a rate.
@@ -102,6 +123,9 @@ _REPORTS_TIMES = re.compile(
     r"|(?:the|these|those|last|past|previous)"
     r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?\w{2,12}ed)"
     r"(?: (?:it|them|this|already|about|around|at least|up to))? $)"
+    r"|^\W*(?:(?:and|but|so|because|while|then|when|if) )?(?!.*\b(?:want|needs?|should|must|shall|would|like|could|can"
+    r"|will|please|ha(?:ve|s) to)\b)(?:(?:i|we|they|he|she|it|this|that|there|you(?= did| were| have|'ve))\b"
+    r"|(?:the|my|our) [\w-]+ (?:[\w-]+ )?(?:is|are|was|were|has|have|gets?|runs?|calls?|fires?|loops?|does|do)\b)"
 )
 _SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
 _CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
@@ -240,9 +264,27 @@ def read_order(text: str) -> PersonsOrder:
 
 
 def _read_number(lower: str) -> int:
-    named = [_NUMBER_WORDS.get(word, 0) for word in _WORD.findall(lower)]
-    named += [_NUMBER_WORDS[tens] + _NUMBER_WORDS[ones] for tens, ones in _TENS.findall(lower)]
-    return max((n for n in (*named, *map(int, _NUMBER.findall(lower))) if n <= NUMBER_MAX), default=0)
+    text = _TENS.sub(_write_figures, lower)
+    found = ((_NUMBER_WORDS.get(match[0]) or _read_figures(match[0]), match) for match in _NUMBER.finditer(text))
+    return max((n for n, match in found if 0 < n <= NUMBER_MAX and _counts(text, match)), default=0)
+
+
+def _write_figures(ten: re.Match[str]) -> str:
+    return str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]])
+
+
+def _read_figures(word: str) -> int:
+    return int(word) if word.isdecimal() else 0
+
+
+def _counts(text: str, number: re.Match[str]) -> bool:
+    """Return whether a number says how many, and not how much or which one."""
+    if _MEASURES.match(text, number.end()):
+        return False
+    before = text[max(0, number.start() - _CLAUSE_CHARS) : number.start()]
+    if text.startswith(" times", number.end()) and _REPORTS_TIMES.search(_SENTENCE.split(before)[-1]):
+        return False
+    return _NAMED_BY.search(before) is None or _MANY.match(text, number.end()) is not None
 
 
 def _read_times(lower: str) -> int:
@@ -250,9 +292,11 @@ def _read_times(lower: str) -> int:
     for part in _SENTENCE.split(lower):
         if _FIGURE.search(part) is None and _COUNTS.keys().isdisjoint(_WORD.findall(part)):
             continue
-        clause = _TENS.sub(lambda ten: str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]]), part)
+        clause = _TENS.sub(_write_figures, part)
         for match in _TIMES.finditer(clause):
             count = _read_count(next(filter(None, match.groups()))) + most * (" more " in match[0])
+            if match["made"] and count > NUMBER_MAX:
+                continue  # "make 404 pages look nicer"
             before = clause[max(0, match.start() - _CLAUSE_CHARS) : match.start()]
             if count > most and not _COMPARES.match(clause, match.end()) and not _REPORTS_TIMES.search(before):
                 most = count

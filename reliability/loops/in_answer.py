@@ -60,7 +60,8 @@ UNITS_KEPT, _UNITS_DISTINCT, _UNIT_LETTERS, _UNIT_CHARS = 60, 8, 10, 120
 
 _STRUCTURE = re.compile(
     r"""^[ \t]*(?:[-*+•◦▪][ \t]|\d{1,9}[.):][ \t]|[#>|{}\[\]─-╿]|[-=_*~]{3}|"[\w -]{1,60}"\s*:"""
-    # a row of cells, a statement that is a call, a line that is indented as code is
+    # a setting, a row of cells, a statement that is a call, a line that is indented as code is
+    r"""|[a-z_][\w.-]{0,40}(?: ?= ?|: )\S{1,80}(?: \S{1,40}){0,2}$"""
     r"""|[^\s,;]{1,60}[,;][^\s,;]{1,60}(?:[,;][^\s,;]{0,60}){0,60}$|\w[\w.]{0,60}\([^()\n]{0,80}\);?$)"""
     r"""|^(?:[ ]{4}|\t)[ \t]*\S""",
     re.MULTILINE,

@@ -223,13 +223,14 @@ _RECEIVERS = word_set(
 )
 _NOTHING_YET = re.compile(
     r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
-    r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)(?: yet| so far| available)?"
+    r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)(?: yet| so far| available| found\b.{0,60}| match\w*.{0,60})?"
     r"|(?:nothing|none|no \w{1,20}|not \w{1,20})(?: new)? (?:yet|so far)|not (?:yet|ready|finished|done)"
     r"|0/[1-9]\d{0,5} (?:ready|running|available|done|complete)"
     r"|(?:inbox|queue) (?:is )?empty|still \w+.{0,40}|please wait.{0,40}|(?:try|check) again (?:later"
     r"|soon|in)\b.{0,40})\W*",
     re.IGNORECASE,
 )
+_EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
 #: How far a job is, and not yet all of it, and nothing else; the field that says so, and tools that ask for a job.
 _PARTWAY = re.compile(
     r"(?P<named>\W*progress)?\W*(?:\d{1,2}(?:\.\d{1,9})? ?%|(?P<part>\d{1,9}) ?(?:/|(?:out )?of) ?(?P<whole>\d{1,9}))"
@@ -251,26 +252,34 @@ _LOCKED = re.compile(
     r"|error acquiring the state lock|waiting for (?:the )?(?:cache |file |state )?lock",
     re.IGNORECASE,
 )
-_LOCK_CHARS = 2_000
+_LOCK_CHARS, _COME_AGAIN_CHARS = 2_000, 400
 _COME_AGAIN = re.compile(
     r"(?:^|http|status|code|error)\W{0,6}(?:429|503)\b|too many requests|rate[ _-]?limit|retry[ "
     r"_-]?after|temporarily unavailable|service unavailable"
     r"|quota exceeded|server is busy|overloaded|try again (?:later|in \d)",
     re.IGNORECASE,
 )
-_COME_AGAIN_CHARS = 400
 #: What a poll asks for isn't there, or has ended: then nothing is waited for.
 _JOB = r"(?:process|session|shell|terminal|job|task|agent|command|run|build|deployment|execution|thread|p?id)"
+_ID = r"(?: (?:with )?(?:id )?| ?[:#=(] ?)?['\"]?(?:[\w.-]{1,40}['\"]?\)?)? ?:? ?"
+_HAS = rf"\b{_JOB}{_ID}(?:(?:is|was|has|have|been|already) ){{0,3}}"
 _GONE = re.compile(
-    rf"\b(?:unknown|invalid|no such) {_JOB}\b|\bno (?:running |active )?{_JOB}(?=\W*\Z| (?:found|with|named|is|id)\b)"
-    rf"|\b{_JOB}\b.{{0,60}}?\b(?:not[ _]found|unknown|exited|terminated|killed|(?:does not|doesn't) exist"
-    r"|(?:already|no longer|not) (?:running|active|alive|finished|completed|ended))\b"
+    rf"\b(?:unknown|invalid|no such) {_JOB}\b|\bno (?:running |active )?{_JOB}"
+    r"(?=\W*\Z| (?:found|with|named|is|id)\b| \w{1,20}\W*\Z)"
+    rf"|{_HAS}(?:not[ _]found|unknown|exited|terminated|killed|expired|cancell?ed|(?:does not|doesn't) exist"
+    r"|(?:no longer |not )(?:running|active|alive)|finished|ended|completed|succeeded|failed)\b"
     r"|\bis required\b|\b(?:missing|invalid) (?:required )?(?:parameter|argument|field|property)\b",
-    re.IGNORECASE | re.DOTALL,
+    re.IGNORECASE,
+)
+#: Beside it: it has only not begun, or some of it has ended.
+_NOT_YET = re.compile(
+    r"\b(?:yet|queued?|waiting|pending|still|starting|remaining|left|to go|going|not (?:completed?|finished|done|ready)"
+    r"|in progress|retry\w*|next)\b|>running<|\b\d+ ?(?:/|of) ?\d+\b",
+    re.IGNORECASE,
 )
 _ASKS_STATE = word_set("poll output result status stdin")
 _OVER = re.compile(
-    rf"\A\W*(?:{'|'.join(STATUS_KEYS)}|done|finished|completed)\W{{1,4}}"
+    rf"(?:\A\W*|[\"'<, ])(?:{'|'.join(STATUS_KEYS)}|done|finished|completed)\W{{1,4}}"
     r"(?:completed?|finished|done|success|succeeded|failed|cancell?ed|stopped|not[ _]found|true)\b",
     re.IGNORECASE,
 )
@@ -320,8 +329,10 @@ def _is_over(call: SeenCall, texts: dict[str, str], result: str) -> bool:
     if is_ongoing(result) or _says_later(call, result):
         return False
     said = result[:_COME_AGAIN_CHARS]
+    if _NOT_YET.search(said):
+        return False
     asks = not _ASKS_STATE.isdisjoint(_name_actions(call, texts))
-    return (len(result) <= _COME_AGAIN_CHARS and _GONE.search(said) is not None) or (asks and bool(_OVER.match(said)))
+    return (len(result) <= _COME_AGAIN_CHARS and _GONE.search(said) is not None) or (asks and bool(_OVER.search(said)))
 
 
 def _is_partway(call: SeenCall, result: str) -> bool:
@@ -360,9 +371,9 @@ def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
     deeds = set(map(read_deed, commands))
     if Deed.ACTS in deeds:
         return False
-    return (
-        Deed.ASKS in deeds or any(map(_SLEEPS.search, commands)) or (bool(commands) and not "".join(commands).strip())
-    )
+    if Deed.ASKS in deeds or any(map(_SLEEPS.search, commands)):
+        return True
+    return bool(commands) and not "".join(commands).strip()
 
 
 def _list_commands(call: SeenCall, texts: dict[str, str]) -> list[str]:
@@ -380,9 +391,6 @@ def _says_later(call: SeenCall, text: str) -> bool:
         return True
     empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
     return empty and not _RECEIVERS.isdisjoint(words_of(call.name))
-
-
-_EMPTY_FIELDS = re.compile(r'\{(?:\s*"\w{1,40}"\s*:\s*(?:\[\s*\]|0|null|\{\s*\})\s*,?){1,8}\s*\}')
 
 
 @lru_cache(NAMES_MAX)

@@ -30,18 +30,23 @@ from typing import Any
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
 from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.content import (
+    NUMBER_MAX,
     Message,
     Who,
     classify_speaker,
     drop_elements,
     list_other_parts,
+    read_order,
     read_own_text,
     text_of,
     urges_on,
 )
 from reliability.loops.text_calls import read_text_calls
 
-MESSAGES_MAX = 256
+#: So many hold the largest order, `NUMBER_MAX` calls with their results, and two more.
+MESSAGES_MAX = 2 * NUMBER_MAX + 8
+#: The nudge behind an ordered number of calls, the break, and the answer that may be it.
+_ORDERED_LAPS = 3
 #: How far back the user's last request is looked for.
 _REQUEST_MESSAGES_MAX = 2_048
 #: So many of the user's messages are one request, each but the first an answer to a question.
@@ -250,10 +255,15 @@ class _OpenTurn:
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
-    """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`."""
+    """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`, or as
+    many as the user orders and a few more."""
     tail = _ConversationTail(messages)
     turns: list[_OpenTurn] = []
     start = tail.find_start(turns_max)
+    if sum(tail.role_at(index) == "assistant" for index in range(start, len(tail.messages))) == turns_max:
+        order = read_order(tail.find_request(start))
+        turns_max = max(turns_max, _ORDERED_LAPS + order.number, _ORDERED_LAPS + order.times)
+        start = tail.find_start(turns_max)
     for index in range(start, len(tail.messages)):
         if isinstance(tail.messages[index], dict):
             _read_message(tail, index, turns)

@@ -19,6 +19,15 @@ HONEST = {
     "tests": "".join(f"def test_{i}():\n    assert add({i}, 1) == {i + 1}\n\n" for i in range(300)),
     "inserts": "".join(f"INSERT INTO users (id, name) VALUES ({i}, 'user{i}');\n" for i in range(400)),
     "records": json.dumps([{"id": i, "name": f"user{i}", "active": True} for i in range(400)], indent=1),
+    "yaml": "".join(f"- name: web-{i}\n  image: nginx:1.25\n  ports: [80]\n" for i in range(400)),
+    "yaml of names": "".join(
+        f"- name: {a}{b}{c}\n  image: nginx:1.25\n  ports: [80]\n"
+        for a in "abcdefgh"
+        for b in "abcdefg"
+        for c in "abcdef"
+    ),
+    "toml": "".join(f'[[worker]]\nname = "w{i}"\nhost = "worker.internal"\nenabled = true\n' for i in range(250)),
+    "ini": "".join(f"[worker{i}]\nhost = worker.internal\nenabled = true\n\n" for i in range(300)),
     "log": "".join(f"2026-03-0{i % 9 + 1} 12:00:{i % 60:02} INFO request {i} took {i % 7} ms\n" for i in range(300)),
     "hexdump": "".join(f"{i * 16:08x}  " + "00 " * 16 + " |" + "." * 16 + "|\n" for i in range(300)),
     "table": "| id | name | state |\n|---|---|---|\n" + "".join(f"| {i} | user{i} | fine |\n" for i in range(300)),

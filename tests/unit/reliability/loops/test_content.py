@@ -18,7 +18,7 @@ from reliability.loops.content import (
     text_of,
 )
 from tests.evals.step_cases import StepCase
-from tests.support.conversation import CONFIG, stages
+from tests.support.conversation import CONFIG, loop_at, stages
 from tests.support.loop_histories import asks, law, steps
 
 
@@ -157,6 +157,49 @@ def test_work_that_is_ordered_is_done_before_it_is_broken(request_text: str, lim
 def test_the_number_of_a_request_is_read(request_text: str, number: int) -> None:
     """Digits and words count, in four languages; what only names something doesn't."""
     assert read_order(request_text).number == number
+
+
+UNITS = "euros|dollars|GB|GiB|minutes|hour|days|word|bit|percent|MB of RAM|seconds"
+MEASURES = (
+    "Send Anna {} {}.",
+    "Create {} {} of it.",
+    "Add {} {} to the plan and mail Bob.",
+    "Generate {} {} and post it",
+)
+NAMED = "room|ticket|issue|invoice|page|line|chapter|task|step|error|build|seat"
+NAMES = ("Close {} {}.", "Fix {} {}: the service is down", "Pay {} {} please.", "Look at {} {}, then stop")
+TOLD = (
+    "I've tried this {} times already. Please fix the test.",
+    "You did this {} times, stop it.",
+    "The function is called {} times, it should be called once.",
+    "The loop runs {} times and then hangs.",
+    "I've seen this crash {} times.",
+    "But it {} times said no",
+)
+ADJECTIVES = ("Create {} page for errors.", "Make {} pages look nicer.", "Add {} redirect for /old.", "Do {} review")
+
+
+@pytest.mark.parametrize("many", ["7", "12", "50", "fifty", "150", "128"])
+def test_how_much_and_which_one_is_no_number_of_times(many: str) -> None:
+    """Law: what stands before a unit or behind what it names counts nothing, and nothing is ordered where a count is
+    only told, or stands before what is one thing."""
+    amounts = [form.format(many, unit) for form in MEASURES for unit in UNITS.split("|")]
+    names = [form.format(thing, many) for form in NAMES for thing in NAMED.split("|")]
+    told = [form.format(many) for form in TOLD]
+    assert [text for text in (*amounts, *names, *told) if read_order(text).number or read_order(text).times] == []
+    status = {"404", "301"} | ({many} - {"7", "12", "fifty", "50"})
+    single = [
+        form.format(code) for form in ADJECTIVES for code in status if "pages" not in form or code in ("404", "301")
+    ]
+    assert [text for text in single if read_order(text).times] == []
+
+
+@pytest.mark.parametrize("number", [46, 60, 120, NUMBER_MAX])
+def test_an_order_of_any_size_ends(number: int) -> None:
+    """Law: it is nudged behind the number that is ordered and broken at the next, up to the largest that is read."""
+    history = StepCase("press_key", '{"key": "Tab"}', "ok").build(number + 2, f"Press Tab {number} times.")
+    found = [loop_at(history[: 1 + 2 * laps], history[-2], CONFIG) for laps in (number - 1, number, number + 1)]
+    assert [loop and loop.stage for loop in found] == [None, Stage.WARN, Stage.BREAK]
 
 
 @given(st.text(max_size=80))

@@ -247,6 +247,14 @@ def written(arguments: str) -> str:
     return f'<tool_call>\n{{"name": "write", "arguments": {arguments}}}\n</tool_call>\n'
 
 
+@pytest.mark.parametrize("name", ["yaml", "yaml of names", "toml", "ini"])
+def test_settings_without_a_fence_are_no_chant(name):
+    """Law: entries that differ in a name share most of their lines; such lines are no sentences."""
+    assert read(HONEST[name]) is None
+    chant = read("I will check the server again. It is not up yet.\n" * 100)
+    assert chant is not None
+
+
 @pytest.mark.parametrize("name", HONEST)
 def test_what_a_call_carries_has_the_limits_of_arguments(name: str) -> None:
     """A file of a thousand equal rows is written by a call in the text as by a native one; behind the call prose is

@@ -53,9 +53,12 @@ Process 1 already finished|Process exited with code 0|Invalid session id: 1|Job 
 no active process with id 1|{"error": "Unknown job"}|Process p1 is no longer running|bash_id is required
 Error: missing required parameter: id|The process has terminated.|Task killed
 Wall time: 0.0 s Process exited with code 1
+Task t1 has finished with exit code 0.|Command completed with exit code 1|Job failed: OOM|Job j expired|There is no job j
+Build b-7 was cancelled|deployment "web" failed|agent a1: terminated
 """
 OVER = """
 <status>completed</status><exit_code>0</exit_code>|{"status": "completed", "exit_code": 0}|status: failed
+{"id": "j", "state": "done"}|{"job": {"id": 7, "status": "SUCCEEDED"}}|<id>7</id><status>failed</status>
 {"done": true}|{"state": "SUCCEEDED", "output": "ok"}|Status: finished|{"status": "not_found"}
 """
 WAITING = """
@@ -63,6 +66,12 @@ WAITING = """
 no output yet|no task output yet|timed out waiting|<status>running</status>|Timeout exceeded: element not found|
 curl: (7) Failed to connect|Error from server (NotFound): pods "a" not found|{"status": "running", "done": false}
 No output
+The job is not finished.|Job j is not completed yet.|Job j: dependency cache not found, building from source
+The build has not completed.|Task t1 is not finished; please check again.|Job is not running yet (queued)
+Session not active yet|Deployment d is not active. Waiting for approval.|Command is still running. Exit code unknown
+Build: 3 tests already completed, 5 to go|agent: pod not ready, container not running|status: completed 3/10 tests
+<status>running</status><stdout>agent exited 0 workers of 4</stdout>|Task t1: step 2 already finished, step 3 going
+No emails found matching "code".|no messages matching from:bob|Run 12: 1 job completed, 2 jobs not completed|Process running (pid 4), last output: module x not found, retrying
 """
 
 
