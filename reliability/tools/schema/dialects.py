@@ -52,12 +52,13 @@ STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
 _LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether this is a number of JSON."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0 and (isinstance(value, int) or value.is_integer())
+    return is_number(value) and value >= 0 and (isinstance(value, int) or value.is_integer())
 
 
 def _is_schema(value: Any) -> bool:
@@ -85,13 +86,13 @@ _SCHEMAS: Check = (
 )
 _MEMBERS: Check = (_check_each(_is_schema), "must be an object of schemas")
 _COUNT: Check = (_is_count, "must be a whole number that is not negative")
-_NUMBER: Check = (_is_number, "must be a number")
+_NUMBER: Check = (is_number, "must be a number")
 
 CHECKS: dict[str, Check] = {
     "type": (_is_type, f"must be one or several of {', '.join(sorted(_TYPES))}, each once"),
     "required": (_are_names, "must be a list of names, each once"),
     "dependentRequired": (_check_each(_are_names), "must be an object of lists of names, each once"),
-    "multipleOf": (lambda value: _is_number(value) and value > 0, "must be a number above 0"),
+    "multipleOf": (lambda value: is_number(value) and value > 0, "must be a number above 0"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _COUNT),
     **dict.fromkeys(("minContains", "maxContains"), _COUNT),
