@@ -17,6 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from reliability.answer.wrapping import Wrapping, read_wrapping
 from reliability.tools.format_reasoning import REASONING_OPEN
@@ -32,16 +33,13 @@ OPENINGS = tuple(
     word + mark
     for words, marks in (
         (("sure", "certainly", "of course", "absolutely", "okay", "ok", "sorry", "apologies", "i apologize"), "!,.: "),
-        (
-            ("i'm sorry", "i’m sorry", "i am sorry", "i can't", "i can’t", "i cannot", "continuing", "understood"),
-            "!,.: ",
-        ),
+        (("i'm sorry", "i’m sorry", "i am sorry", "i can't", "i can’t", "i cannot", "continuing"), "!,.: "),
+        (("understood", "got it", "alright", "sure thing", "no problem", "thank you", "thanks"), "!,.: "),
         (("here is", "here's", "here’s", "here are", "it looks like", "it seems", "as an ai", "let me"), " "),
+        (("resuming", "picking up", "my previous", "my last", "the previous", "below is", "the rest"), " "),
         (("as requested", "as you requested", "as you asked", "i'll continue", "i will continue"), ",.: "),
         (("assistant", "continued", "answer", "response"), ":"),
         (("it appears", "looks like", "you're right", "you’re right", "let's", "let’s", "to continue"), " ,"),
-        (("resuming", "picking up", "my previous", "my last", "the previous", "below is", "the rest"), " "),
-        (("got it", "alright", "sure thing", "no problem", "thank you", "thanks"), "!,.: "),
     )
     for word in words
     for mark in marks
@@ -87,12 +85,16 @@ def find_anchor(begun: str) -> str:
 
 def _ends_as_it_begins(text: str) -> bool:
     """Return whether the last words are the first words: said once more, they would look like all of it."""
-    start = text.find(text[:1], 1) if text else -1
-    while start >= 0:
-        if text.startswith(text[start:]) and _is_boundary(text, start):
-            return True
-        start = text.find(text[:1], start + 1)
-    return False
+    return any(_is_boundary(text, start) for start in _list_ends(text, text, 1))
+
+
+def _list_ends(text: str, head: str, least: int) -> Iterator[int]:
+    """Yield each place, from `least` on, of an end of a text that a head begins with."""
+    at = text.find(head[:1], least) if head else -1
+    while at >= 0:
+        if head.startswith(text[at:]):
+            yield at
+        at = text.find(head[:1], at + 1)
 
 
 def _is_boundary(text: str, start: int) -> bool:
@@ -120,6 +122,8 @@ class Seam:
         self._end = begun.rstrip()
         self._space = begun[len(self._end) :]
         self._anchor = find_anchor(begun)
+        beginning = begun.lstrip()[:BEGINNING_CHARS]
+        self._beginning = beginning if len(beginning) == BEGINNING_CHARS else ""
         self._held = ""
         self._wrapping: Wrapping | None = None
         self.joined = self._called = False
@@ -202,15 +206,12 @@ class Seam:
         return self._join(rest)
 
     def _is_chat(self, rest: str) -> bool:
-        """Return whether so short a beginning may as well open an answer about it: `As` and `As requested, …`."""
-        whole = (self._end + rest).lstrip().lower()
-        return len(self._end) < ANCHOR_CHARS and (len(self._end.split()) < 3 or self._opens(whole))
-
-    def _opens(self, whole: str) -> bool:
-        """Return whether it opens as a remark does. A whole sentence that stands is the text's own, unless it is about
-        a text."""
+        """Return whether so short a beginning may as well open an answer about it: `As` and `As requested, …`. A whole
+        sentence that stands is the text's own, unless it is about a text."""
+        if len(self._end) >= ANCHOR_CHARS:
+            return False
         own = not self._within_sentence and _ABOUT.search(self._end) is None
-        return whole.startswith(OPENINGS) and not own
+        return len(self._end.split()) < 3 or (not own and (self._end + rest).lstrip().lower().startswith(OPENINGS))
 
     def _breaks_word(self, rest: str, *, paragraphs: bool = False) -> bool:
         """Return whether marks or a blank line stand where only the rest of a word or a new word can."""
@@ -238,33 +239,22 @@ class Seam:
 
     def _is_echo(self, head: str, *, lines: bool = False) -> bool:
         """Return whether the head begins with the last word or the last line of `begun`: said again, or the next."""
-        end, first = self._end, head[:1]
-        start = end.find(first, max(0, len(end) - len(head))) if first else -1
-        while start >= 0:
-            word = end[start:]
-            if head.startswith(word) and (end[start - 1] == "\n" if lines and start else _is_boundary(end, start)):
-                return True
-            start = end.find(first, start + 1)
-        return False
+        end = self._end
+        return any(
+            end[start - 1] == "\n" if lines and start else _is_boundary(end, start)
+            for start in _list_ends(end, head, max(0, len(end) - len(head)))
+        )
 
     def _find_overlap(self, head: str) -> int:
         """Find how much of the head is the end of what stands: the most that is."""
-        most = min(len(head), len(self._end))
-        first = head[:1]
-        at = self._end.find(first, len(self._end) - most) if first else -1
-        while at >= 0:
-            if head.startswith(self._end[at:]):
-                return len(self._end) - at
-            at = self._end.find(first, at + 1)
-        return 0
+        start = next(_list_ends(self._end, head, max(0, len(self._end) - len(head))), len(self._end))
+        return len(self._end) - start
 
     def _begins_anew(self, head: str) -> bool:
-        known = self._begun.lstrip()[:BEGINNING_CHARS]
-        return len(known) == BEGINNING_CHARS and head.startswith(known)
+        return bool(self._beginning) and head.startswith(self._beginning)
 
     def _may_begin_anew(self, head: str) -> bool:
-        known = self._begun.lstrip()[:BEGINNING_CHARS]
-        return len(known) == BEGINNING_CHARS and known.startswith(head)
+        return self._beginning.startswith(head) and bool(self._beginning)
 
     def _is_open(self, rest: str) -> bool:
         """Return whether the text may still become a fence, a mark of a turn, or a marker."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
-from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.text import read_literal
 from reliability.tools.schema.complaint import Complaint, SchemaRun
 from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
@@ -32,7 +32,6 @@ WORDS_A_STEP = 4
 
 Path = tuple[str | int, ...]
 _CHOICES = ("type", "enum", "const", "anyOf", "oneOf", "required")
-_KIND = {dict: "object", list: "array", bool: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +178,8 @@ def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> lis
         return found
     if "boolean" in kinds and text.strip().casefold() in ("true", "false"):
         found.append((text.strip().casefold() == "true", (RepairKind.BOOLEAN,)))
-    decoded = _decode(text)
-    if decoded is not None and _KIND[type(decoded[0])] in kinds:
+    decoded = read_literal(text) if text.lstrip()[:1] in ("{", "[") else None
+    if decoded is not None and ("object" if isinstance(decoded[0], dict) else "array") in kinds:
         found.append((decoded[0], (RepairKind.DOUBLE_ENCODING, *decoded[1])))
     return found
 
@@ -201,17 +200,6 @@ def _list_words(error: Complaint, steps: Steps) -> set[str]:
         elif part.keyword == "const" and isinstance(wanted, str):
             found.add(wanted)
     return found
-
-
-def _decode(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        value = read(text)
-    except Unreadable:
-        return None
-    complete = not text[value.end :].strip() and isinstance(value.value, (dict, list))
-    return (value.value, value.repair_kinds) if complete else None
 
 
 def _edit(value: Any, path: Path, new: Any, steps: Steps) -> Any | None:

@@ -371,7 +371,7 @@ class _Walk(Findings):
             listed = isinstance(bad, HalfCall) and self.text[start] == "[" and _LIST_END.search(self.text, start)
             if self.leads(start) and (listed or is_one_call(self.text, start)):
                 self.report_malformed(start, len(self.text), bad.reason, "python")
-            self.row.note_broken(start)
+            self.row.broken = start if self.row.broken is None else self.row.broken
             return
         if found is not None and self.text[found.end : found.end + 1] not in tuple(")]}"):
             self.read.append((start, found.end))

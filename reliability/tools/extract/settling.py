@@ -13,10 +13,11 @@ from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
 from reliability.tools.extract.envelope import (
     FENCE_LINE,
+    NEAR_CHARS,
     find_region_end,
     is_closer_lost,
-    is_closer_meant,
     is_closer_next,
+    looks_like_calling,
     skip_closers,
 )
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
@@ -291,7 +292,7 @@ class Findings:
             return
         blank = self.text.rfind("\n\n", self.kept, closer.start)
         start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
-        if is_closer_meant(self.text, start, closer.start, self.box):
+        if looks_like_calling(self.text[max(start, closer.start - NEAR_CHARS) : closer.start], self.box):
             self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
         elif is_closer_lost(self.text, start, closer.start, row := skip_closers(self.text, closer.start)[0]):
             parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - _LOOK_CHARS), closer.start)

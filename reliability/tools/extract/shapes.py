@@ -314,10 +314,6 @@ class CallRun:
         self.waiting: list[Waiting] = []
         self.broken: int | None = None  # where the first begins that can't be read
 
-    def note_broken(self, start: int) -> None:
-        """Note a row of Python calls that can't be read: its last one may have yet to come."""
-        self.broken = start if self.broken is None else self.broken
-
     def may_go_on(self, text: str, box: ToolBox) -> bool:
         """Return whether a row may stand at the end of the text, in which the last call has yet to come."""
         begins = self.end if self.waiting else self.broken

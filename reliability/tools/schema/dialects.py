@@ -230,12 +230,8 @@ def _modernise_reference(reference: str, path: tuple[object, ...]) -> str:
     relative = _RELATIVE.fullmatch(reference)
     if relative is not None and int(relative[1]) <= len(path):
         above = path[: len(path) - int(relative[1])]
-        reference = "".join(["#", *(f"/{_escape(str(part))}" for part in above), relative[2]])
+        reference = f"#{join(*above).replace('%', '%25')}{relative[2]}"
     return _IN_A_LIST.sub("/prefixItems", reference)
-
-
-def _escape(part: str) -> str:
-    return part.replace("~", "~0").replace("/", "~1").replace("%", "%25")
 
 
 def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
