@@ -25,9 +25,9 @@ from reliability.tools.format_envelopes import HERMES
 from reliability.tools.formats import has_only_delimiters
 from reliability.types import CallDelta, Event, ToolCall
 
-PAIR = 2
+_PAIR = 2
 COUNTED_MAX = 8
-CUTS_MAX = 24  # places of one unit of a cycle that are tried
+_CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _FIGURES = re.compile(r"\d+")
 _BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
 
@@ -126,7 +126,7 @@ def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) ->
 
 
 def _keep_meant(group: Sequence[RawCall], times: int) -> Sequence[RawCall]:
-    pair = PAIR if all(one.format == "native" for one in group) else 1
+    pair = _PAIR if all(one.format == "native" for one in group) else 1
     return group if len(group) <= pair else group[: max(1, times)]
 
 
@@ -179,7 +179,7 @@ def _list_cuts(text: str, loop: Loop) -> list[int]:
     if loop.kind is not Kind.CYCLE or loop.keep is None:
         return []
     places = {match.end() for match in _BOUNDARY.finditer(text, loop.keep, loop.keep + loop.period + 1)}
-    return sorted(places, key=lambda at: (text[at - 1] != "\n", at))[:CUTS_MAX]
+    return sorted(places, key=lambda at: (text[at - 1] != "\n", at))[:_CUTS_MAX]
 
 
 def pass_unchecked(calls: Sequence[RawCall], used_ids: Collection[str], new_id: Callable[[int], str]) -> Checked:

@@ -41,7 +41,7 @@ from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, GIVEN_RESULTS, list_fences
 
 SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
-SPACES_MAX = 64  # white space between a fence or a tag and a candidate
+_SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
 _SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
@@ -55,8 +55,8 @@ _OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
 _THOUGHTS = Starts(opener for opener, _ in _OPENERS)
 _MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
 _SIGNS = "{[]<⏺✿"
-_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
-_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
+_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
+_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
 
 
 @dataclass(frozen=True, slots=True)

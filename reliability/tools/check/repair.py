@@ -26,9 +26,9 @@ from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
 
-REPAIRS_MAX = 64
-ITEMS_A_STEP = 50
-WORDS_A_STEP = 4
+_REPAIRS_MAX = 64
+_ITEMS_A_STEP = 50
+_WORDS_A_STEP = 4
 
 Path = tuple[str | int, ...]
 _CHOICES = ("type", "enum", "const", "anyOf", "oneOf", "required")
@@ -64,7 +64,7 @@ def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Rep
     repairs: list[tuple[RepairKind, Path]] = []
     tried: set[tuple[Path, str]] = set()
     try:
-        while errors and len(repairs) < REPAIRS_MAX and len(_list_places(errors)) <= REPAIRS_MAX:
+        while errors and len(repairs) < _REPAIRS_MAX and len(_list_places(errors)) <= _REPAIRS_MAX:
             step = _repair_all(value, errors, tool, run) or _repair_first(value, errors, tool, run, tried)
             if step is None:
                 break
@@ -195,7 +195,7 @@ def _list_words(error: Complaint, steps: Steps) -> set[str]:
     for part in (error, *(inner for inner in error.context if not inner.path)):
         wanted: Any = part.wanted
         if part.keyword == "enum":
-            steps.spend(1 + len(wanted) // WORDS_A_STEP)
+            steps.spend(1 + len(wanted) // _WORDS_A_STEP)
             found |= {word for word in wanted if isinstance(word, str)}
         elif part.keyword == "const" and isinstance(wanted, str):
             found.add(wanted)
@@ -219,5 +219,5 @@ def _edit(value: Any, path: Path, new: Any, steps: Steps) -> Any | None:
 
 
 def _copy_shallow(value: Any, steps: Steps) -> Any:
-    steps.spend(1 + len(value) // ITEMS_A_STEP)
+    steps.spend(1 + len(value) // _ITEMS_A_STEP)
     return {**value} if isinstance(value, dict) else [*value]

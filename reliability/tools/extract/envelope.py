@@ -52,11 +52,11 @@ from reliability.tools.formats import (
 from reliability.tools.schema.toolbox import ToolBox
 
 TAIL_CHARS = 64
-INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
+_INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
 
-NotationReader = Callable[[str, int, Setting], Found | None]
+_NotationReader = Callable[[str, int, Setting], Found | None]
 
-_READERS: tuple[NotationReader, ...] = (
+_READERS: tuple[_NotationReader, ...] = (
     read_python,
     read_elements,
     read_sections,
@@ -198,7 +198,7 @@ def may_open(text: str) -> bool:
 
 
 def _fits_line(prose: str) -> bool:
-    return len(prose) <= INLINE_CHARS_MAX and "\n" not in prose
+    return len(prose) <= _INLINE_CHARS_MAX and "\n" not in prose
 
 
 def _read_first(text: str, at: int, setting: Setting, inline: bool) -> tuple[Found, bool]:

@@ -47,8 +47,8 @@ _BRACES_INSIDE = re.compile(rf"(?:call)?:?(?P<name>{NAME})\{{(?=\s*(?:[A-Za-z_][
 _QUOTE = re.compile(r'<\|"\|>|<escape>')
 _BARE = re.compile(r"[^,{}\[\]<]+")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-BRACES_DEPTH_MAX = 64
-KEY_CHARS_MAX = 256
+_BRACES_DEPTH_MAX = 64
+_KEY_CHARS_MAX = 256
 _TYPES_OF = {
     type(None): frozenset({"null"}),
     bool: frozenset({"boolean"}),
@@ -56,12 +56,14 @@ _TYPES_OF = {
     float: frozenset({"number"}),
 }
 _IN_NO_KEY = re.compile(r"[,{}\[\]<>\"]")
-CLOSERS_CHARS = 128
+_CLOSERS_CHARS = 128
 _TURN_END = re.compile(rf"(?!<\|call\|>)(?:{SPEECH_END.pattern})", re.IGNORECASE)
 _HEADS = {
     Reader.REACT.value: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
     Reader.CHANNEL.value: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
 }
+# Another key right behind an object, which was closed too early.
+_KEY_BEHIND = re.compile(r"(?:[ \t]*|\s*[,}\]][\s,}\]]*)[\"']?[\w$.-]{1,64}[\"']\s{0,8}:")
 _FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 
@@ -105,7 +107,7 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         explicit = closed and means_call(content, setting.box)
     begins = setting.last
     ends = (setting.alone or setting.last) and ends_here(text, value.end)
-    near = begins and not ends and len(text) - value.end <= CLOSERS_CHARS
+    near = begins and not ends and len(text) - value.end <= _CLOSERS_CHARS
     last = begins and (ends or (near and has_only_delimiters(text[value.end :])))
     setting = replace(setting, explicit=explicit, opened=setting.explicit, alone=ends and setting.alone, last=last)
     calls = find_calls(content, setting)
@@ -128,6 +130,11 @@ def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
         return tuple(find_calls(value, replace(setting, last=True)) or ())
     except HalfCall:
         return ()
+
+
+def goes_on_behind(text: str, at: int) -> bool:
+    """Return whether another key stands right behind an object: it was closed too early."""
+    return _KEY_BEHIND.match(text, at) is not None
 
 
 def read_object(text: str, at: int, error: type[Unreadable] = Unreadable) -> Value:
@@ -202,7 +209,7 @@ def read_braces(text: str, at: int, setting: Setting) -> Found | None:
 
 
 def _read_braces_value(text: str, at: int, depth: int, kinds: list[RepairKind]) -> tuple[Any, int]:
-    if depth > BRACES_DEPTH_MAX:
+    if depth > _BRACES_DEPTH_MAX:
         raise Unreadable("nested too deeply", at)
     quote = _QUOTE.match(text, at)
     if quote is not None:
@@ -278,7 +285,7 @@ def _read_braces_key(text: str, begin: int, at: int, kinds: list[RepairKind]) ->
         return key, end + 1
     at = quote.end() if quote else at
     mark = quote[0] + ":" if quote else ":"
-    colon = text.find(mark, at, at + KEY_CHARS_MAX)
+    colon = text.find(mark, at, at + _KEY_CHARS_MAX)
     if colon < 0:
         raise Unreadable("a key was expected", at)
     if quote:

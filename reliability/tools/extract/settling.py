@@ -42,7 +42,7 @@ from reliability.tools.turns import GIVEN_RESULT, HARNESS_TAGS, is_in_code_block
 MALFORMED_MAX = 32
 _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
-SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
+_SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
 _SHOWN_BEFORE = re.compile(
     r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
@@ -63,27 +63,31 @@ class Findings:
         self.malformed: list[Malformed] = []
         self.reasoning: list[str] = []  # what was taken out; empty where a mark was
         self.prose = Prose(sent)
-        self.row = CallRun()
         self.fuel = 0  # for readings that fail
-        self.text = ""
-        self.base = 0  # the place of this text in the whole answer
-        self.at = 0
-        self.kept = 0  # up to here the text is settled
-        self.taken: list[tuple[int, int]] = []  # where the calls of this text stand, and what was dropped
-        self.begins = 0  # where the answer begins: behind its reasoning
-        self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
         self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.dropped = False  # True where marks were dropped
         self.whole = True  # False where the text is a stream's window, whose beginning is no line's
         self.undecided = False  # True where the text ends too early to tell whether a call is only told of
         self.unended = False  # True where a list of calls lacks its end, as the text does
         self.has_thought = False  # True where reasoning has ended
+        self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
+        self.begin_text("", 0, 0)
+
+    def begin_text(self, text: str, base: int, at: int) -> None:
+        """Begin a text, which stands at `base` in the whole answer, `at` this place of it."""
+        self.text, self.base, self.at = text, base, at
+        self.kept = 0  # up to here the text is settled
+        self.begins = 0  # where the answer begins: behind its reasoning
+        self.row = CallRun()
+        self.taken: list[tuple[int, int]] = []  # where the calls of this text stand, and what was dropped
+        self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
         self.closers: dict[str, re.Match[str] | None] = {}  # where reasoning of a family ends next, if it does
         self.openers: dict[str, list[int]] = {}  # where reasoning of a family begins, from where that was asked first
         self.named: list[tuple[int, str]] = []  # where declared names stand that haven't been looked at, the last first
         self.read: list[tuple[int, int]] = []  # what was read and is no call
         self.apart: list[int] = []  # where paragraphs of Python stand that other text follows
-        self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
+        self.messages_at: int | None = None  # where messages begin behind other text
+        self.rest_is_prose = False  # True where no declared name is left
 
     @property
     def found(self) -> bool:
@@ -330,13 +334,13 @@ class Findings:
             return
         self.undecided = self.undecided or not self.text[result.end() :].strip(" \t")
         quoted = is_block_quoted(self.text, self.begins, start, whole=self.whole)
-        if not quoted and not self.text[max(self.begins, start - SHOWN_CHARS) : start].rstrip().endswith(":"):
+        if not quoted and not self.text[max(self.begins, start - _SHOWN_CHARS) : start].rstrip().endswith(":"):
             words = _OTHERS_WORDS if result[0][1:-1].lower() in HARNESS_TAGS else _OWN_RESULT
             self.report_malformed(start, len(self.text), words, "result")
 
     def is_shown(self, start: int) -> bool:
         """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""
-        return _SHOWN_BEFORE.search(self.text, max(self.begins, start - SHOWN_CHARS), start) is not None
+        return _SHOWN_BEFORE.search(self.text, max(self.begins, start - _SHOWN_CHARS), start) is not None
 
     def leads(self, start: int) -> bool:
         """Return whether nothing but reasoning and a fence stands before this place."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
-from reliability.tools.extract.marks import holds_lone_signs, is_damaged_key
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
@@ -28,6 +27,11 @@ _DATA = re.compile(r"[{}\[\]\"=`]")
 _LABEL = re.compile(r"[^\s:]++\s++[^\s:][^:]*+:\s*\Z|[^:]*+\Z")
 LINE_CHARS_MAX = 1024  # of a parameter's opening tag with its indentation
 _BREAK = re.compile(r"\r?\n")
+# What shows that a parameter's frame is damaged: a sign of its tags at an end of its key, or too many around its text.
+_EDGE = re.compile(r"[\s\"',:;=/\\|<>(){}\[\]]")
+_LONE_OPEN = re.compile(r"[<>=/|\"']{1,2}[ \t]*\r?\n")
+_LONE_CLOSE = re.compile(r"\n[ \t]*<{1,2}[ \t]*\Z")
+_TAIL_CHARS = 64
 # Brackets of prose hold no value: `[a note]`, `{object}`, `[...]`, and `\boxed{` around one.
 _BRACKETS = re.compile(
     r"(?P<prose>\\[a-z]{1,16}\{(?=\s*[{\[])"
@@ -203,6 +207,17 @@ def read_literal(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
     except Unreadable:
         return None
     return None if text[value.end :].strip() else (value.value, value.repair_kinds)
+
+
+def is_damaged_key(key: str) -> bool:
+    """Return whether a key that no tool declares begins or ends with a sign of its frame."""
+    return _EDGE.match(key[:1]) is not None or _EDGE.match(key[-1:]) is not None
+
+
+def holds_lone_signs(text: str) -> bool:
+    """Return whether a sign too many of the opening tag stands on its line, or one of the closing tag on a line of its
+    own, around a text that the template writes on lines of its own."""
+    return _LONE_OPEN.match(text) is not None or _LONE_CLOSE.search(text[-_TAIL_CHARS:]) is not None
 
 
 class Arguments:

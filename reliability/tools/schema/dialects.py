@@ -43,12 +43,12 @@ _TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
 _FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
 _LIST: Check = (lambda value: isinstance(value, list), "must be a list")
 _NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
-SCHEMA_DEPTH_MAX = 64
+_SCHEMA_DEPTH_MAX = 64
 SCHEMA_NODES_MAX = 20_000
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
 _NULL_IS_DATA = frozenset({"const", "default", "example"})
 _DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
-STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
+_STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
 _LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
@@ -146,8 +146,8 @@ class Normaliser:
         """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows. Raises
         `BadSchema`: it can't be used, or is too large. `OutOfSteps`: it is larger than the steps that were given."""
         self._nodes += 1
-        self._steps.spend(STEPS_A_NODE)
-        if len(path) > SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
+        self._steps.spend(_STEPS_A_NODE)
+        if len(path) > _SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
             raise BadSchema(join(*path[:8]), "the schema is larger or deeper than this server takes")
         if isinstance(node, list) and not known:
             return [self.normalise(item, (*path, i), known=False) for i, item in enumerate(node)]

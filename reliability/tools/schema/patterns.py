@@ -24,12 +24,12 @@ from jsonschema import Draft202012Validator, FormatChecker
 from reliability.tools.schema.ecma import NotLinear, match_single_repeat, to_re2
 
 PATTERN_CHARS_MAX = 1_000
-PATTERNS_CACHED_MAX = 512
+_PATTERNS_CACHED_MAX = 512
 COUNTED_MAX = 2_500  # what is counted beyond doesn't fit into the memory
-MEMORY_BYTES_MAX = 1 << 20  # of one program with its automaton
-BYTES_A_STEP = 100  # instructions times bytes in about a microsecond, where the automaton doesn't fit
+_MEMORY_BYTES_MAX = 1 << 20  # of one program with its automaton
+_BYTES_A_STEP = 100  # instructions times bytes in about a microsecond, where the automaton doesn't fit
 _OPTIONS = re2.Options()
-_OPTIONS.max_mem = MEMORY_BYTES_MAX
+_OPTIONS.max_mem = _MEMORY_BYTES_MAX
 _OPTIONS.log_errors = False
 _OPTIONS.never_capture = True
 _COUNTS = re.compile(r"\{(\d{0,9}),?(\d{0,9})\}")
@@ -65,7 +65,7 @@ class _Pattern:
 
     def steps(self, text: str) -> int:
         """Estimate what one match of this text may cost, in steps of about a microsecond."""
-        return 2 + self.size * len(text) // BYTES_A_STEP
+        return 2 + self.size * len(text) // _BYTES_A_STEP
 
     def allows(self, text: str) -> bool:
         """Return whether the pattern is found in the text. A lone surrogate counts as a question mark."""
@@ -83,7 +83,7 @@ def estimate_compile_steps(pattern: str) -> int:
     return 50 + 4 * len(pattern) + 16 * min(counts, COUNTED_MAX) + 800 * (pattern.count("\\p") + pattern.count("\\P"))
 
 
-@lru_cache(maxsize=PATTERNS_CACHED_MAX)
+@lru_cache(maxsize=_PATTERNS_CACHED_MAX)
 def translate(pattern: str) -> _Pattern:
     """Return the same expression, compiled. Raises `BrokenPattern` or `Unasserted`."""
     if len(pattern) > PATTERN_CHARS_MAX:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from reliability.tool_calls import join
 from reliability.tools.schema.dialects import DATA, MAPS, BadSchema
 
-HEIGHT_MAX = 64
+_HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
 
 Path = tuple[object, ...]
@@ -94,14 +94,14 @@ def _weigh(
         return 1, 1
     if id(node) in known:
         return known[id(node)]
-    if depth > HEIGHT_MAX:
+    if depth > _HEIGHT_MAX:
         raise BadSchema(join(*path), "a reference leads back to itself")
     below = list(_list_in_place(node))
     keys = [key for key in ("$ref", "$dynamicRef") if isinstance(node.get(key), str)]
     below += [_resolve_target(node[key], (*path, key), root, anchors) for key in keys]
     parts = [_weigh(part, path, root, anchors, known, depth + 1) for part in below]
     weight, height = 1 + sum(w for w, _ in parts), 1 + max((h for _, h in parts), default=0)
-    if weight > WEIGHT_MAX or height > HEIGHT_MAX:
+    if weight > WEIGHT_MAX or height > _HEIGHT_MAX:
         raise BadSchema(join(*path), "references multiply beyond what this server follows")
     known[id(node)] = weight, height
     return weight, height
