@@ -195,7 +195,7 @@ GIVEN_LINE = re.compile(
     re.IGNORECASE,
 )
 """How a line begins that gives a result between two calls: a `tool`'s anywhere, all else right behind the first."""
-_FENCE = re.compile(r"^[ \t]*`{3,}", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 
 
 def ends_answer(

@@ -124,7 +124,7 @@ def _walk(
     walk = _Walk(text, box, sent)
     walk.may_end, walk.has_thought, walk.whole, walk.prose.told = turns, told is not None, whole, told or ""
     marked = _MARKED.search(text) is not None
-    walk.fences = list_fences(text) if whole and marked and "```" in text else []
+    walk.fences = list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
     if harmony.is_harmony(text, walk.fences):
         walk.run_messages(text)
     elif text and (box.tools or marked):

@@ -43,6 +43,7 @@ MALFORMED_MAX = 32
 _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 _SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
+_LINE_ENDS, _INDENTED = re.compile(r"[ \t]*(?:\r?\n|\Z)"), re.compile(r"(?:\A|\n)(?: {4}|\t)[ \t]*\Z")
 _SHOWN_BEFORE = re.compile(
     r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
@@ -333,10 +334,13 @@ class Findings:
         if result is None:
             return
         self.undecided = self.undecided or not self.text[result.end() :].strip(" \t")
-        quoted = is_block_quoted(self.text, self.begins, start, whole=self.whole)
-        if not quoted and not self.text[max(self.begins, start - _SHOWN_CHARS) : start].rstrip().endswith(":"):
-            words = _OTHERS_WORDS if result[0][1:-1].lower() in HARNESS_TAGS else _OWN_RESULT
-            self.report_malformed(start, len(self.text), words, "result")
+        added = result[0][1:-1].lower() in HARNESS_TAGS
+        if added and not (self.leads(start) and _LINE_ENDS.match(self.text, result.end())):
+            return  # such an element is told of; whoever goes on as an agent begins with it
+        before = self.text[max(self.begins, start - _SHOWN_CHARS) : start]
+        shown = _INDENTED.search(before) or is_block_quoted(self.text, self.begins, start, whole=self.whole)
+        if not shown and not before.rstrip().endswith(":"):
+            self.report_malformed(start, len(self.text), _OTHERS_WORDS if added else _OWN_RESULT, "result")
 
     def is_shown(self, start: int) -> bool:
         """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""
