@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 
 from reliability.loops import Kind, Loop
-from reliability.loops import SeenCall as LoopCall
 from reliability.loops.written import cut_before_repeats
 from reliability.surrogates import join_surrogates
 from reliability.tools import Checked, Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
@@ -26,9 +25,9 @@ from reliability.tools.format_envelopes import HERMES
 from reliability.tools.formats import has_only_delimiters
 from reliability.types import CallDelta, Event, ToolCall
 
-PAIR = 2
+_PAIR = 2
 COUNTED_MAX = 8
-CUTS_MAX = 24  # places of one unit of a cycle that are tried
+_CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _FIGURES = re.compile(r"\d+")
 _BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
 
@@ -76,21 +75,16 @@ def write_native_calls(held: Sequence[Event]) -> str:
     return "\n".join("\n".join((HERMES.writes[0], call, HERMES.writes[1])) for call in calls)
 
 
-def _identify_call(raw: RawCall, box: ToolBox) -> tuple[str, str]:
-    """Return what a call means, however its tool's name and its arguments are written."""
-    call, tool = _as_loop_call(raw), box.find(raw.name)
-    return call.name if tool is None else tool.name, call.arguments
-
-
-def _as_loop_call(raw: RawCall) -> LoopCall:
-    """Return the call as the loop rules compare it: arguments as canonical JSON where they are JSON at all."""
+def _identify_call(raw: RawCall, box: ToolBox | None = None) -> tuple[str, str]:
+    """Return what a call means, however its tool's name and its arguments are written: these as canonical JSON where
+    they are JSON at all."""
+    tool = None if box is None else box.find(raw.name)
     value = raw.arguments
     try:
-        if isinstance(value, str):
-            value = json.loads(value)
-        return LoopCall(raw.name, json.dumps(value, sort_keys=True))
+        text = json.dumps(json.loads(value) if isinstance(value, str) else value, sort_keys=True)
     except (ValueError, TypeError, RecursionError):
-        return LoopCall(raw.name, str(raw.arguments).strip())
+        text = str(raw.arguments).strip()
+    return raw.name if tool is None else tool.name, text
 
 
 def collapse_calls(calls: Sequence[RawCall], box: ToolBox, times: int = 0) -> tuple[tuple[RawCall, ...], int]:
@@ -132,7 +126,7 @@ def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) ->
 
 
 def _keep_meant(group: Sequence[RawCall], times: int) -> Sequence[RawCall]:
-    pair = PAIR if all(one.format == "native" for one in group) else 1
+    pair = _PAIR if all(one.format == "native" for one in group) else 1
     return group if len(group) <= pair else group[: max(1, times)]
 
 
@@ -141,8 +135,8 @@ def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall], times: i
     becomes of the calls, in order; nothing where they are refused."""
     if len(delivered) != len(calls):
         return tuple(calls)
-    plain = [_as_loop_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
-    return _keep_first([((one.name, one.arguments), call) for one, call in zip(plain, calls, strict=True)], times)
+    plain = [_identify_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
+    return _keep_first(list(zip(plain, calls, strict=True)), times)
 
 
 def read_stopped(
@@ -185,7 +179,7 @@ def _list_cuts(text: str, loop: Loop) -> list[int]:
     if loop.kind is not Kind.CYCLE or loop.keep is None:
         return []
     places = {match.end() for match in _BOUNDARY.finditer(text, loop.keep, loop.keep + loop.period + 1)}
-    return sorted(places, key=lambda at: (text[at - 1] != "\n", at))[:CUTS_MAX]
+    return sorted(places, key=lambda at: (text[at - 1] != "\n", at))[:_CUTS_MAX]
 
 
 def pass_unchecked(calls: Sequence[RawCall], used_ids: Collection[str], new_id: Callable[[int], str]) -> Checked:

@@ -41,7 +41,7 @@ from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, GIVEN_RESULTS, list_fences
 
 SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
-SPACES_MAX = 64  # white space between a fence or a tag and a candidate
+_SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
 _SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
@@ -51,28 +51,12 @@ _BRACKET = re.compile(r"[{\[(]")
 _INDENT = re.compile(r"[ \t\r]*")
 _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
-_ALL = [start for row in CALL_FORMATS for start in row.starts]
-_CLOSERS = [Start(closer) for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes]
-_TURN_ENDS = [Start(end) for end in dict.fromkeys(ENDS)]
-_DELIMITERS = [
-    start
-    for start in (*_ALL, *_CLOSERS, *map(Start, INNER_CLOSES), *_TURN_ENDS, *map(Start, GIVEN_RESULTS))
-    if start.place is Place.ANYWHERE and start.tail is None
-]
-_SIGNS = {sign: [start for start in _DELIMITERS if start.head.lstrip("\\")[0] == sign] for sign in "{[]<⏺✿"}
-_AT_SIGN = {sign: Starts(start.head for start in starts) for sign, starts in _SIGNS.items()}
-# Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
-_MESSAGES = [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts]
-_MARKS_AT_SIGN = {
-    sign: Starts(start.head for start in (*_MESSAGES, *_TURN_ENDS) if start.head.lstrip("\\")[0] == sign)
-    for sign in "[<"
-}
-_NAMED = [start for start in _ALL if start.place is Place.ANYWHERE and start.tail is not None and start.head]
 _OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
 _THOUGHTS = Starts(opener for opener, _ in _OPENERS)
 _MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
-_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{SPACES_MAX}}}"]), Starts(["`{3,8}"]))
-_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{SPACES_MAX}}}"])
+_SIGNS = "{[]<⏺✿"
+_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
+_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +85,13 @@ Found = CallStart | Mark | Partial | None
 
 @dataclass(frozen=True, slots=True)
 class DeclaredNames:
-    """The declared names, folded and to the letter. `firsts`: what they and the words of the table begin with."""
+    """The declared names, folded and to the letter, and what is looked for where they are declared. `firsts`: what they
+    and the words of the table begin with."""
 
     names: tuple[str, ...]
     folded: Lookup
     exact: Lookup
+    table: _Table
     firsts: frozenset[str]
 
 
@@ -175,20 +161,44 @@ def _list_firsts(head: str) -> str:
     return (inside[1] if inside else head).replace("\\", "")[: None if inside else 1]
 
 
-_NAMED_AT_SIGN = {sign: _Heads(start for start in _NAMED if start.head.lstrip("\\")[0] == sign) for sign in "[<"}
-_AT_PLACE = {
-    place: _Heads(start for start in _ALL if start.place in (place, Place.SENTENCE))
-    for place in (Place.LINE, Place.SENTENCE)
-}
-_HEADER_WORDS = _Heads(start for start in _MESSAGES if start.place is Place.SENTENCE)
-_FIRSTS, _HEADER_FIRSTS = (
-    {
-        fold_text(first)
-        for start in starts
-        if start.place is not Place.ANYWHERE and start.head
-        for first in _list_firsts(start.head)
-    }
-    for starts in (_ALL, _MESSAGES)
+class _Table:
+    """What is looked for: by its first sign, by its first sign before a declared name, and at the places of words.
+    `firsts`: what these words begin with."""
+
+    def __init__(self, starts: Sequence[Start], marks: Iterable[str]) -> None:
+        anywhere = [start for start in starts if start.place is Place.ANYWHERE]
+        delimiters = _group_by_sign([*(start for start in anywhere if start.tail is None), *map(Start, marks)])
+        named = _group_by_sign([start for start in anywhere if start.tail is not None and start.head])
+        self.at_sign = {sign: Starts(start.head for start in group) for sign, group in delimiters.items()}
+        self.untils = {sign: [start.until for start in group] for sign, group in delimiters.items()}
+        self.named = {sign: _Heads(group) for sign, group in named.items()}
+        self.at_place = {
+            place: _Heads(start for start in starts if start.place in (place, Place.SENTENCE))
+            for place in (Place.LINE, Place.SENTENCE)
+        }
+        words = [start.head for start in starts if start.place is not Place.ANYWHERE and start.head]
+        self.firsts = frozenset(fold_text(first) for head in words for first in _list_firsts(head))
+
+
+def _group_by_sign(starts: Iterable[Start]) -> dict[str, list[Start]]:
+    found: dict[str, list[Start]] = {}
+    for start in starts:
+        found.setdefault(start.head.lstrip("\\")[0], []).append(start)
+    return {sign: group for sign, group in found.items() if sign in _SIGNS}
+
+
+_CALLS = _Table(
+    [start for row in CALL_FORMATS for start in row.starts],
+    (
+        *(closer for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes),
+        *INNER_CLOSES,
+        *dict.fromkeys(ENDS),
+        *GIVEN_RESULTS,
+    ),
+)
+# Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
+_MESSAGES = _Table(
+    [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts], dict.fromkeys(ENDS)
 )
 
 
@@ -196,11 +206,13 @@ def prepare_names(names: Iterable[str]) -> DeclaredNames:
     """Make the names of the declared tools ready."""
     known = tuple(dict.fromkeys(name for name in names if name))
     index = prepare_tool_names(known)
+    table = _CALLS if known else _MESSAGES
     return DeclaredNames(
         tuple(sorted({fold_text(name) for name in known})),
         Lookup(index, frozenset(known), False),
         Lookup(index, frozenset(known), True),
-        index.firsts | _FIRSTS if known else frozenset(_HEADER_FIRSTS),
+        table,
+        index.firsts | table.firsts,
     )
 
 
@@ -294,20 +306,15 @@ def place_behind(char: str) -> Place:
 def _find_at_word(known: DeclaredNames, text: str, at: int, place: Place) -> Found:
     if fold_text(text[at]) not in known.firsts:
         return None
-    if not known.names:
-        return _HEADER_WORDS.find_at(known.exact, text, at)
-    return _AT_PLACE[place].find_at(known.folded if place is Place.LINE else known.exact, text, at)
+    lookup = known.folded if known.names and place is Place.LINE else known.exact
+    return known.table.at_place[place].find_at(lookup, text, at)
 
 
 def _find_at_spot(known: DeclaredNames, text: str, at: int, before: str) -> Found:
-    if not known.names:
-        return _find_mark(text, at, before)
-    if text[at] == "`":
+    if known.names and text[at] == "`":
         return _pick_first(*(_find_in_frame(known, fence, text, at, Place.LINE) for fence in _FENCES))
-    if text[at] not in _AT_SIGN:
-        return None
     found = _find_at_delimiter(known, text, at, before)
-    if text[at] == "<" and not isinstance(found, CallStart):
+    if known.names and text[at] == "<" and not isinstance(found, CallStart):
         found = _pick_first(_find_in_frame(known, _TAGS, text, at, Place.SENTENCE), found)
     return found
 
@@ -319,33 +326,22 @@ def _pick_first(*found: Found) -> Found:
 
 def _find_at_delimiter(known: DeclaredNames, text: str, at: int, before: str) -> Found:
     """Find what begins a call wherever it stands; not where it is only talked about."""
-    sign = text[at]
-    match = _AT_SIGN[sign].find_at(text, at)
-    named = _NAMED_AT_SIGN[sign].find_at(known.folded, text, at) if sign in _NAMED_AT_SIGN else None
+    sign, table = text[at], known.table
+    if sign not in table.at_sign:
+        return None
+    match = table.at_sign[sign].find_at(text, at)
+    named = table.named[sign].find_at(known.folded, text, at) if sign in table.named else None
     if not isinstance(match, re.Match):
         return _pick_first(named, match)
-    until = _SIGNS[sign][(match.lastindex or 1) - 1].until
-    if until is Until.ASKED:
-        return _build_quotable(match, at, before)
-    return _build_call_start(at, match, until, strong=False)
-
-
-def _find_mark(text: str, at: int, before: str) -> Found:
-    """Find a mark of messages or of turns; not where it is only talked about."""
-    match = _MARKS_AT_SIGN[text[at]].find_at(text, at) if text[at] in _MARKS_AT_SIGN else None
-    if not isinstance(match, re.Match):
-        return match
-    return _build_quotable(match, at, before)
-
-
-def _build_quotable(match: re.Match[str], at: int, before: str) -> Found:
-    text = match.string
+    until = table.untils[sign][(match.lastindex or 1) - 1]
+    if until is not Until.ASKED:
+        return _build_call_start(at, match, until, strong=False)
     if before and before in QUOTES:
         if match.end() == len(text):
             return PARTIAL
         if text[match.end()] == before:
             return None
-    return _build_call_start(at, match, Until.ASKED, strong=True)
+    return _build_call_start(at, match, until, strong=True)
 
 
 def _find_in_frame(known: DeclaredNames, frame: Starts, text: str, at: int, place: Place) -> Found:
@@ -356,7 +352,7 @@ def _find_in_frame(known: DeclaredNames, frame: Starts, text: str, at: int, plac
     inside = match.end()
     if inside == len(text):
         return PARTIAL
-    if text[inside] in _AT_SIGN:
+    if text[inside] in known.table.at_sign:
         return _find_at_delimiter(known, text, inside, "")
     return _find_at_word(known, text, inside, place)
 

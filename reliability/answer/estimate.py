@@ -14,24 +14,24 @@ from typing import Any
 from reliability.types import WRITTEN, CallDelta, Event, Passed
 
 IMAGE_TOKENS = 1_600
-MESSAGE_BYTES = 16  # role and markers of a chat template, about four tokens
-BYTES_PER_TOKEN_LEAST = 2
-BYTES_PER_TOKEN_MOST = 5
+_MESSAGE_BYTES = 16  # role and markers of a chat template, about four tokens
+_BYTES_PER_TOKEN_LEAST = 2
+_BYTES_PER_TOKEN_MOST = 5
 BYTES_PER_TOKEN_USUAL = 4
 PIECE_CHARS_MAX = 16  # of what may be one token
 # From above, of what no size tells: the largest count that a provider's price list gives for one image (gpt-4o-mini, in
 # detail), and an hour of film or a long document behind one address.
-IMAGE_TOKENS_MOST = 50_000
-MEDIA_TOKENS_MOST = 1_000_000
-NUMBER_TOKENS_MOST = 32
+_IMAGE_TOKENS_MOST = 50_000
+_MEDIA_TOKENS_MOST = 1_000_000
+_NUMBER_TOKENS_MOST = 32
 VALUES_MAX = 50_000  # of one request; what is more counts as a part of unknown size
-TEXT_PARTS = ("text", "refusal", "thinking", "input_text", "output_text")
-CALL_TOKENS = 16  # a tool call's name and the delimiters around it
+_TEXT_PARTS = ("text", "refusal", "thinking", "input_text", "output_text")
+_CALL_TOKENS = 16  # a tool call's name and the delimiters around it
 
 
 def tokens_max(size: int) -> int:
     """Estimate from above the tokens in `size` bytes of text."""
-    return -(-size // BYTES_PER_TOKEN_LEAST)
+    return -(-size // _BYTES_PER_TOKEN_LEAST)
 
 
 def tokens_about(size: int) -> int:
@@ -41,7 +41,7 @@ def tokens_about(size: int) -> int:
 
 def tokens_min(size: int) -> int:
     """Estimate from below the tokens in `size` bytes of text."""
-    return size // BYTES_PER_TOKEN_MOST
+    return size // _BYTES_PER_TOKEN_MOST
 
 
 def tokens_near(piece: str) -> int:
@@ -60,7 +60,7 @@ def text_bytes(text: str) -> int:
 def prompt_bytes(messages: Iterable[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> int:
     """Count the bytes of text in a prompt of these messages and tools; images count as text of their size in tokens."""
     size = sum(
-        MESSAGE_BYTES + _measure_content(m.get("content") or m.get("refusal")) + _measure_calls(m.get("tool_calls"))
+        _MESSAGE_BYTES + _measure_content(m.get("content") or m.get("refusal")) + _measure_calls(m.get("tool_calls"))
         for m in messages
     )
     return size + (text_bytes(json.dumps(tools, ensure_ascii=False)) if tools else 0)
@@ -74,28 +74,28 @@ def prompt_tokens_most(values: Iterable[Any]) -> int:
     while left:
         value, seen = left.pop(), seen + 1
         if seen > VALUES_MAX:
-            return tokens + MEDIA_TOKENS_MOST
+            return tokens + _MEDIA_TOKENS_MOST
         if isinstance(value, str):
             tokens += text_bytes(value)
         elif isinstance(value, Mapping):
             media = _bound_media_tokens(value)
-            tokens += media or MESSAGE_BYTES + sum(text_bytes(str(key)) for key in value)
+            tokens += media or _MESSAGE_BYTES + sum(text_bytes(str(key)) for key in value)
             left += () if media else value.values()
         elif isinstance(value, list | tuple):
             left += value
         elif value is not None:
-            tokens += NUMBER_TOKENS_MOST
+            tokens += _NUMBER_TOKENS_MOST
     return tokens
 
 
 def _bound_media_tokens(part: Mapping[str, Any]) -> int:
     """Return the bound of a part that is no text; 0 for anything else. A call and a tool have types too."""
     kind = part.get("type")
-    if not isinstance(kind, str) or kind in TEXT_PARTS:
+    if not isinstance(kind, str) or kind in _TEXT_PARTS:
         return 0
     if "image" in kind:
-        return IMAGE_TOKENS_MOST
-    return MEDIA_TOKENS_MOST if any(word in kind for word in ("audio", "video", "file", "document")) else 0
+        return _IMAGE_TOKENS_MOST
+    return _MEDIA_TOKENS_MOST if any(word in kind for word in ("audio", "video", "file", "document")) else 0
 
 
 def _measure_content(content: Any) -> int:
@@ -112,7 +112,7 @@ def _measure_part(part: Any) -> int:
     text = part.get("text") or part.get("refusal")
     if isinstance(text, str):
         return text_bytes(text)
-    return IMAGE_TOKENS * BYTES_PER_TOKEN_LEAST if "image" in str(part.get("type")) else 0
+    return IMAGE_TOKENS * _BYTES_PER_TOKEN_LEAST if "image" in str(part.get("type")) else 0
 
 
 def _measure_calls(calls: Any) -> int:
@@ -122,7 +122,7 @@ def _measure_calls(calls: Any) -> int:
     for call in calls:
         function = call.get("function") if isinstance(call, Mapping) else None
         texts = [function.get("name"), function.get("arguments")] if isinstance(function, Mapping) else []
-        size += MESSAGE_BYTES * isinstance(call, Mapping) + sum(text_bytes(t) for t in texts if isinstance(t, str))
+        size += _MESSAGE_BYTES * isinstance(call, Mapping) + sum(text_bytes(t) for t in texts if isinstance(t, str))
     return size
 
 
@@ -131,5 +131,5 @@ def estimate_written_tokens(event: Event) -> int:
     if isinstance(event, WRITTEN):
         return tokens_near(event.text)
     if isinstance(event, CallDelta):
-        return (tokens_near(event.arguments) if event.arguments else 0) + (CALL_TOKENS if event.name else 0)
+        return (tokens_near(event.arguments) if event.arguments else 0) + (_CALL_TOKENS if event.name else 0)
     return tokens_max(event.text_bytes) if isinstance(event, Passed) else 0

@@ -54,8 +54,8 @@ from reliability.types import (
 )
 
 HOLD_CHARS = 65_536  # of one undecided candidate
-AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
-BEFORE_CHARS = 160  # of what has left, to tell what a candidate stands behind
+_AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
+_BEFORE_CHARS = 160  # of what has left, to tell what a candidate stands behind
 
 _JSON_SPOT = re.compile(r"[\"'\\{}\[\]]")
 _CALL_SPOT = re.compile(r"[\"'\\{}\[\]()]")
@@ -80,7 +80,7 @@ class _Mode(StrEnum):
     HELD = "held"
 
 
-SettleText = Callable[[str, str], TextKind]
+_SettleText = Callable[[str, str], TextKind]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +115,7 @@ class _Rules:
 
     hold: Hold
     names: DeclaredNames
-    settle_text: SettleText
+    settle_text: _SettleText
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Stopped(Gate):
     rest: str = ""
 
 
-def open_gate(tools: Iterable[str], settle_text: SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
+def open_gate(tools: Iterable[str], settle_text: _SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
     """Build the gate of a new attempt; `tools` are the declared names."""
     mode = _Mode.HELD if hold is Hold.ALL else _Mode.PASS
     return Gate(_Rules(hold, prepare_names(tools), settle_text), mode)
@@ -184,7 +184,7 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         if gate.mode is _Mode.HELD:
             return _hold_event(gate, event), ()
         if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
-            before = (gate.before + text)[-BEFORE_CHARS:]
+            before = (gate.before + text)[-_BEFORE_CHARS:]
             return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
         return _take_text(gate, text)
     match event:
@@ -273,7 +273,7 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
         passed, start, place = text[at : found.end], found.end, place_behind(text[found.end - 1])
         gate = replace(gate, told=_toggle(gate.told, found.row))
     fenced = gate.fenced if "`" not in passed else gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
-    gate = replace(gate, place=place, before=(gate.before + passed)[-BEFORE_CHARS:], fenced=fenced)
+    gate = replace(gate, place=place, before=(gate.before + passed)[-_BEFORE_CHARS:], fenced=fenced)
     if isinstance(found, CallStart):
         body = _Body(
             until=found.until,
@@ -323,11 +323,11 @@ def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
     meanwhile; that one has been asked about as far as it goes."""
     end, place, found = len(waiting), place_behind(waiting[-1]), None
     if body.until is Until.ASKED:
-        at = max(body.skip + 1, end - AGAIN_CHARS)
+        at = max(body.skip + 1, end - _AGAIN_CHARS)
         end, place, found = find_call_start(gate.rules.names, waiting, at, place_behind(waiting[at - 1]), waiting[:at])
     passed, rest = waiting[:end], waiting[end:]
     fenced = gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
-    before = (gate.before + passed)[-BEFORE_CHARS:]
+    before = (gate.before + passed)[-_BEFORE_CHARS:]
     gate = replace(gate, place=place, before=before, body=None, held=NOTHING, fenced=fenced)
     if not isinstance(found, CallStart):
         return replace(gate, mode=_Mode.PARTIAL if rest else _Mode.PASS, tail=rest), passed

@@ -69,10 +69,10 @@ from reliability.tools.schema.toolbox import Tool
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
 WORDS_CHARS_MAX = 200_000
-PROSE_BEHIND = "\n\nAnd so on."
+_PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
 LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
-LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
+_LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     """Tell the gate what a candidate in the text is: a call or an attempt at one whatever follows, prose, or too short
     to tell. `before` is the text in front of it."""
     context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
-    if not is_prose(context + PROSE_BEHIND, toolbox, begin):
+    if not is_prose(context + _PROSE_BEHIND, toolbox, begin):
         return TextKind.OPEN if may_be_told(context, toolbox, begin) else TextKind.CALL
     if not is_prose(context, toolbox, begin, complete=False) or is_harmony(context):  # it depends on what follows
         return TextKind.OPEN
@@ -243,7 +243,9 @@ def judge(
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
-        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
+        if loop is not None:
+            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
+            detail = _LOOPED.format(loop.repetitions)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
@@ -329,10 +331,6 @@ def _check_loops(
     if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
         return None, None
     return turn, loop
-
-
-def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
-    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, LOOPED.format(loop.repetitions)
 
 
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:

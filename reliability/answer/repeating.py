@@ -15,7 +15,7 @@ from reliability.loops.history import find_loop
 from reliability.loops.session import Fingerprint, Window
 from reliability.loops.thresholds import LoopConfig
 
-THRESHOLDS = ("duplicate_threshold", "break_threshold", "poller_duplicate_threshold", "poller_break_threshold")
+_THRESHOLDS = ("duplicate_threshold", "break_threshold", "poller_duplicate_threshold", "poller_break_threshold")
 PERIOD_MAX = 4
 
 
@@ -23,9 +23,9 @@ def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None
     """Return whether the next answer may be one repetition too many. `memo`: that of these turns (see `find_loop`)."""
     if not config.enabled:
         return False
-    if any(getattr(config, name) == 1 for name in THRESHOLDS):
+    if any(getattr(config, name) == 1 for name in _THRESHOLDS):
         return True  # every answer is
-    lowered = config.model_copy(update={name: getattr(config, name) - 1 for name in THRESHOLDS})
+    lowered = config.model_copy(update={name: getattr(config, name) - 1 for name in _THRESHOLDS})
     return find_loop(turns, lowered, memo=memo) is not None
 
 

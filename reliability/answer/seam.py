@@ -17,31 +17,29 @@ Invariants:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from reliability.answer.wrapping import Wrapping, read_wrapping
 from reliability.tools.format_reasoning import REASONING_OPEN
 from reliability.tools.turns import MARK, opens_turn
 
 ANCHOR_CHARS = 24
-ANCHOR_CHARS_MAX = 200
-ECHO_CHARS = 24
-BEGINNING_CHARS = 24  # a text that begins with so much of `begun` begins anew
+_ANCHOR_CHARS_MAX = 200
+_ECHO_CHARS = 24
+_BEGINNING_CHARS = 24  # a text that begins with so much of `begun` begins anew
 REMARK_CHARS = 100  # within so many characters a remark about the text names what it is about
 # How models open who were asked to continue and say so, in lower case, with what follows such a word there.
-OPENINGS = tuple(
+_OPENINGS = tuple(
     word + mark
     for words, marks in (
         (("sure", "certainly", "of course", "absolutely", "okay", "ok", "sorry", "apologies", "i apologize"), "!,.: "),
-        (
-            ("i'm sorry", "i’m sorry", "i am sorry", "i can't", "i can’t", "i cannot", "continuing", "understood"),
-            "!,.: ",
-        ),
+        (("i'm sorry", "i’m sorry", "i am sorry", "i can't", "i can’t", "i cannot", "continuing"), "!,.: "),
+        (("understood", "got it", "alright", "sure thing", "no problem", "thank you", "thanks"), "!,.: "),
         (("here is", "here's", "here’s", "here are", "it looks like", "it seems", "as an ai", "let me"), " "),
+        (("resuming", "picking up", "my previous", "my last", "the previous", "below is", "the rest"), " "),
         (("as requested", "as you requested", "as you asked", "i'll continue", "i will continue"), ",.: "),
         (("assistant", "continued", "answer", "response"), ":"),
         (("it appears", "looks like", "you're right", "you’re right", "let's", "let’s", "to continue"), " ,"),
-        (("resuming", "picking up", "my previous", "my last", "the previous", "below is", "the rest"), " "),
-        (("got it", "alright", "sure thing", "no problem", "thank you", "thanks"), "!,.: "),
     )
     for word in words
     for mark in marks
@@ -78,7 +76,7 @@ def find_anchor(begun: str) -> str:
     """Return the end of a text that a model is to begin with: whole words, and more where they have stood before, or
     where they begin as they end. Empty where they always do: the end of such a text can't be told from its middle."""
     text = begun.rstrip()
-    for chars in range(ANCHOR_CHARS, ANCHOR_CHARS_MAX, ANCHOR_CHARS):
+    for chars in range(ANCHOR_CHARS, _ANCHOR_CHARS_MAX, ANCHOR_CHARS):
         anchor = _cut_to_words(text, chars)
         if text.find(anchor) == len(text) - len(anchor) and not _ends_as_it_begins(anchor):
             return anchor
@@ -87,12 +85,16 @@ def find_anchor(begun: str) -> str:
 
 def _ends_as_it_begins(text: str) -> bool:
     """Return whether the last words are the first words: said once more, they would look like all of it."""
-    start = text.find(text[:1], 1) if text else -1
-    while start >= 0:
-        if text.startswith(text[start:]) and _is_boundary(text, start):
-            return True
-        start = text.find(text[:1], start + 1)
-    return False
+    return any(_is_boundary(text, start) for start in _list_ends(text, text, 1))
+
+
+def _list_ends(text: str, head: str, least: int) -> Iterator[int]:
+    """Yield each place, from `least` on, of an end of a text that a head begins with."""
+    at = text.find(head[:1], least) if head else -1
+    while at >= 0:
+        if head.startswith(text[at:]):
+            yield at
+        at = text.find(head[:1], at + 1)
 
 
 def _is_boundary(text: str, start: int) -> bool:
@@ -102,7 +104,7 @@ def _is_boundary(text: str, start: int) -> bool:
 
 def _cut_to_words(text: str, chars: int) -> str:
     start = max(0, len(text) - chars)
-    while start > 0 and not text[start - 1].isspace() and len(text) - start < ANCHOR_CHARS_MAX:
+    while start > 0 and not text[start - 1].isspace() and len(text) - start < _ANCHOR_CHARS_MAX:
         start -= 1
     return text[start:].lstrip()
 
@@ -120,6 +122,8 @@ class Seam:
         self._end = begun.rstrip()
         self._space = begun[len(self._end) :]
         self._anchor = find_anchor(begun)
+        beginning = begun.lstrip()[:_BEGINNING_CHARS]
+        self._beginning = beginning if len(beginning) == _BEGINNING_CHARS else ""
         self._held = ""
         self._wrapping: Wrapping | None = None
         self.joined = self._called = False
@@ -161,7 +165,7 @@ class Seam:
         overlap = self._find_overlap(head)
         if overlap and self._is_certain(overlap):
             return self._join_behind(head, overlap, opened, final=final)
-        if not self._trusted or (overlap >= ECHO_CHARS and self._stands_once and self._is_echo(head)):
+        if not self._trusted or (overlap >= _ECHO_CHARS and self._stands_once and self._is_echo(head)):
             return self._tear()
         return self._believe(head, final=final)
 
@@ -169,23 +173,23 @@ class Seam:
         """Return whether an overlap of so many characters is an echo, and no repetition of the text's own."""
         end = self._end
         said, start = end[len(end) - overlap :], len(end) - overlap
-        if overlap < ECHO_CHARS or self._held[:1].isspace() > self._space[:1].isspace() or _ends_as_it_begins(said):
+        if overlap < _ECHO_CHARS or self._held[:1].isspace() > self._space[:1].isspace() or _ends_as_it_begins(said):
             return False
         if self._trusted and (end[-1] in _UNIT_ENDS or "\n" in self._space):
             return False
         if overlap == len(end):
-            return end.find(end[:ECHO_CHARS], 1) < 0
+            return end.find(end[:_ECHO_CHARS], 1) < 0
         return self._trusted and _begins_unit(end, start) and self._stands_once
 
     @property
     def _stands_once(self) -> bool:
-        return self._end.find(self._end[-ECHO_CHARS:]) == len(self._end) - ECHO_CHARS
+        return self._end.find(self._end[-_ECHO_CHARS:]) == len(self._end) - _ECHO_CHARS
 
     def _join_behind(self, head: str, overlap: int, opened: str, *, final: bool) -> str:
         """Join what stands behind the overlap, unless it is the same words once more."""
         rest = head[overlap:]
         said = read_wrapping(rest)[0]
-        again = read_wrapping(self._anchor or self._end[-ECHO_CHARS:])[0]
+        again = read_wrapping(self._anchor or self._end[-_ECHO_CHARS:])[0]
         if not final and (again.startswith(said[: len(again)]) or self._may_begin_anew(said) or self._is_open(rest)):
             return ""
         glued = self._within_word and rest[:1].isalnum()
@@ -202,15 +206,12 @@ class Seam:
         return self._join(rest)
 
     def _is_chat(self, rest: str) -> bool:
-        """Return whether so short a beginning may as well open an answer about it: `As` and `As requested, …`."""
-        whole = (self._end + rest).lstrip().lower()
-        return len(self._end) < ANCHOR_CHARS and (len(self._end.split()) < 3 or self._opens(whole))
-
-    def _opens(self, whole: str) -> bool:
-        """Return whether it opens as a remark does. A whole sentence that stands is the text's own, unless it is about
-        a text."""
+        """Return whether so short a beginning may as well open an answer about it: `As` and `As requested, …`. A whole
+        sentence that stands is the text's own, unless it is about a text."""
+        if len(self._end) >= ANCHOR_CHARS:
+            return False
         own = not self._within_sentence and _ABOUT.search(self._end) is None
-        return whole.startswith(OPENINGS) and not own
+        return len(self._end.split()) < 3 or (not own and (self._end + rest).lstrip().lower().startswith(_OPENINGS))
 
     def _breaks_word(self, rest: str, *, paragraphs: bool = False) -> bool:
         """Return whether marks or a blank line stand where only the rest of a word or a new word can."""
@@ -238,33 +239,22 @@ class Seam:
 
     def _is_echo(self, head: str, *, lines: bool = False) -> bool:
         """Return whether the head begins with the last word or the last line of `begun`: said again, or the next."""
-        end, first = self._end, head[:1]
-        start = end.find(first, max(0, len(end) - len(head))) if first else -1
-        while start >= 0:
-            word = end[start:]
-            if head.startswith(word) and (end[start - 1] == "\n" if lines and start else _is_boundary(end, start)):
-                return True
-            start = end.find(first, start + 1)
-        return False
+        end = self._end
+        return any(
+            end[start - 1] == "\n" if lines and start else _is_boundary(end, start)
+            for start in _list_ends(end, head, max(0, len(end) - len(head)))
+        )
 
     def _find_overlap(self, head: str) -> int:
         """Find how much of the head is the end of what stands: the most that is."""
-        most = min(len(head), len(self._end))
-        first = head[:1]
-        at = self._end.find(first, len(self._end) - most) if first else -1
-        while at >= 0:
-            if head.startswith(self._end[at:]):
-                return len(self._end) - at
-            at = self._end.find(first, at + 1)
-        return 0
+        start = next(_list_ends(self._end, head, max(0, len(self._end) - len(head))), len(self._end))
+        return len(self._end) - start
 
     def _begins_anew(self, head: str) -> bool:
-        known = self._begun.lstrip()[:BEGINNING_CHARS]
-        return len(known) == BEGINNING_CHARS and head.startswith(known)
+        return bool(self._beginning) and head.startswith(self._beginning)
 
     def _may_begin_anew(self, head: str) -> bool:
-        known = self._begun.lstrip()[:BEGINNING_CHARS]
-        return len(known) == BEGINNING_CHARS and known.startswith(head)
+        return self._beginning.startswith(head) and bool(self._beginning)
 
     def _is_open(self, rest: str) -> bool:
         """Return whether the text may still become a fence, a mark of a turn, or a marker."""
@@ -317,20 +307,20 @@ class Seam:
         if self._may_be_announced(said):
             return True
         head, low = read_wrapping(said)[0], read_wrapping(said)[0].lower()
-        if self._within_sentence and any(opening.startswith(low) for opening in OPENINGS):
+        if self._within_sentence and any(opening.startswith(low) for opening in _OPENINGS):
             return True
         if self._within_word and not self._held[:1].isspace() and _MARK_START.fullmatch(said):
             return True
         open_line = len(head) < REMARK_CHARS and "\n" not in head
-        return open_line and (low.startswith(OPENINGS) or any(opening.startswith(low) for opening in OPENINGS))
+        return open_line and (low.startswith(_OPENINGS) or any(opening.startswith(low) for opening in _OPENINGS))
 
     def _is_remark(self, head: str) -> bool:
         line = head[:REMARK_CHARS].partition("\n")[0]
-        return line.lower().startswith(OPENINGS) and _ABOUT.search(line) is not None
+        return line.lower().startswith(_OPENINGS) and _ABOUT.search(line) is not None
 
     def _is_opening(self, head: str) -> bool:
         # Said in capitals as a new turn is: in the middle of a sentence "okay, " may well be its next word.
-        return self._within_sentence and head[:1].isupper() and head.lower().startswith(OPENINGS)
+        return self._within_sentence and head[:1].isupper() and head.lower().startswith(_OPENINGS)
 
     @property
     def _within_sentence(self) -> bool:

@@ -30,7 +30,7 @@ Passed = tuple[Event, Gate, tuple[Event, ...]]
 """A part of an event, the gate behind it, and what may leave."""
 
 PIECE_CHARS = 65_536
-HELD_CHARS_MAX = 512  # of a head, and of white space in reasoning
+_HELD_CHARS_MAX = 512  # of a head, and of white space in reasoning
 
 _ROWS = (*REASONING, *MESSAGES)
 _CLOSES = [mark for row in _ROWS for mark in (*row.closes, *row.says, *row.ends)]
@@ -121,7 +121,7 @@ class Thoughts:
             place = (found.lastindex or 1) - 1 - len(_CLOSES)
             self.begin_again(rows[place] if place >= 0 else None)
             return text[found.end() :]
-        if found is PARTIAL and not last and len(text) <= HELD_CHARS_MAX:
+        if found is PARTIAL and not last and len(text) <= _HELD_CHARS_MAX:
             self._held = text
             return ""
         line = len(text[:at].rstrip(" \t")) if opening and not self._behind else at
@@ -145,7 +145,7 @@ class Thoughts:
                 break
         keep = len(text) if last else keep
         kept = len(text[:keep].rstrip())
-        if keep - kept > HELD_CHARS_MAX or last:
+        if keep - kept > _HELD_CHARS_MAX or last:
             kept = keep
         self._think(text[:kept], out)
         self._held = text[kept:]

@@ -31,7 +31,7 @@ from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import Finish, FinishReason
 
 SCHEMA_CHARS_MAX = 4_000
-ERRORS_CHARS_MAX = 2_000
+_ERRORS_CHARS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) ->
 
 def form_message(violations: Sequence[Violation], response_format: Mapping[str, Any] | None) -> str:
     """Write the text of a re-ask: what was wrong with the form, and the form itself."""
-    errors = "; ".join(f"{one.path} {one.message}".strip() for one in violations)[:ERRORS_CHARS_MAX]
+    errors = "; ".join(f"{one.path} {one.message}".strip() for one in violations)[:_ERRORS_CHARS_MAX]
     given = (response_format or {}).get("json_schema") or {}
     schema = json.dumps(given.get("schema", {"type": "object"}), ensure_ascii=False)
     shown = f" that matches this schema: {schema}" if len(schema) <= SCHEMA_CHARS_MAX else ""

@@ -15,7 +15,7 @@ _APOSTROPHES = ("'", "’")
 _FENCE = "```"
 _FENCE_OPENED = re.compile(r"`{3,8}[\w+-]{0,20}\s*")
 _DOTS = re.compile(r"\.{2,}|…")
-TAIL_CHARS_MAX = 64  # of marks and white space that may close a wrapping
+_TAIL_CHARS_MAX = 64  # of marks and white space that may close a wrapping
 _FENCES = re.compile(r"`{3,8}")
 _END = re.compile(r"\r?\n?[ \t]*`{1,8}\s*\Z|[\"”»'’]\s*\Z|(?:\r|\r?\n\s*)\Z")
 
@@ -72,7 +72,7 @@ class Wrapping:
     def feed(self, text: str) -> str:
         """Return what may leave; a mark at the very end waits."""
         whole = self._tail + text
-        match = _END.search(whole, max(0, len(whole) - TAIL_CHARS_MAX))
+        match = _END.search(whole, max(0, len(whole) - _TAIL_CHARS_MAX))
         cut = match.start() if match else len(whole)
         self._tail = whole[cut:]
         return self._count(whole[:cut])

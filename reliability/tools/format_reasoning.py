@@ -28,8 +28,8 @@ _ENDS = ("", r":\w{1,10}")
 _NAMES = ("think", "thinking", "thought", "thoughts", "reasoning")
 _CHANNEL = (r"<\|start\|>assistant<\|channel\|>", r"<\|channel\|>")
 _TO = (r"<\|start\|>assistant to=", "to=")
-STRING_CHARS = 4_096  # of what stands before a mark, looked through for the quote that begins a string
-ESCAPED_MAX = 64  # quotes in it that are escaped, as they are in data alone
+_STRING_CHARS = 4_096  # of what stands before a mark, looked through for the quote that begins a string
+_ESCAPED_MAX = 64  # quotes in it that are escaped, as they are in data alone
 _BEHIND_A_MENTION = (" ", "\t", ",", ".", ";", ":", ")")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _SAID = re.compile(
@@ -192,10 +192,10 @@ def _stands_in_data(text: str, at: int) -> bool:
 
 def _stands_in_string(text: str, at: int) -> bool:
     """Return whether the last quote before a place begins a string, as far as what stands beside it tells."""
-    quote, escaped = text.rfind('"', max(0, at - STRING_CHARS), at), 0
-    while quote > 0 and text[quote - 1] == "\\" and escaped < ESCAPED_MAX:
-        quote, escaped = text.rfind('"', max(0, at - STRING_CHARS), quote), escaped + 1
-    if quote < 0 or escaped == ESCAPED_MAX:
-        return escaped == ESCAPED_MAX
+    quote, escaped = text.rfind('"', max(0, at - _STRING_CHARS), at), 0
+    while quote > 0 and text[quote - 1] == "\\" and escaped < _ESCAPED_MAX:
+        quote, escaped = text.rfind('"', max(0, at - _STRING_CHARS), quote), escaped + 1
+    if quote < 0 or escaped == _ESCAPED_MAX:
+        return escaped == _ESCAPED_MAX
     behind, before = _STRING_ENDS.match(text, quote + 1, at), _STRING_BEGINS.search(text, max(0, quote - 9), quote)
     return behind is None and before is not None

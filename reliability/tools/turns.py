@@ -26,7 +26,7 @@ from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compi
 
 RESULT_CHARS = 32  # more than the beginning of a line that gives a result
 LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps
-ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
+_ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
 # Elements in which agents wrap what they add to the user's side of a conversation.
 HARNESS_TAGS = ("system-reminder", "system_reminder", "environment_details", "environment_context")
 _RESULT_NAMES = (
@@ -175,7 +175,7 @@ _ROLE = compile_any(_ROLES)
 _OPENED = "|".join(map(beginnings, (*_ROLES, *_RESULTS)))  # or the beginning of one, where the text ends
 _ROW = re.compile(rf"(?:\s|{_END.pattern})*+", re.IGNORECASE)
 _FOLLOWED = re.compile(
-    rf"(?:\s|{_END.pattern})*+(?:\Z|{_OPENED}|(?:{ROLE_WORDS})(?:[ \t]*(?:\n|\Z)|(?P<colon>:)))", re.IGNORECASE
+    rf"(?:\s|{_END.pattern})*+(?:\Z|{_OPENED}|(?:{_ROLE_WORDS})(?:[ \t]*(?:\n|\Z)|(?P<colon>:)))", re.IGNORECASE
 )
 _NOTHING = re.compile(rf"(?:\s|{_END.pattern})*+\Z", re.IGNORECASE)
 _RESULT_WORDS = ("Observation:", *(f"```{name}" for name in _RESULT_NAMES), "✿RESULT✿", "✿RETURN✿", "## Return of ")
@@ -195,7 +195,7 @@ GIVEN_LINE = re.compile(
     re.IGNORECASE,
 )
 """How a line begins that gives a result between two calls: a `tool`'s anywhere, all else right behind the first."""
-_FENCE = re.compile(r"^[ \t]*`{3,}", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 
 
 def ends_answer(

@@ -32,13 +32,13 @@ from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
 
-ENCODINGS_MAX = 3
+_ENCODINGS_MAX = 3
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*+"\s*', re.DOTALL)
-STEPS_A_GUESS = 5  # at what an unknown name may mean, for each tool
+_STEPS_A_GUESS = 5  # at what an unknown name may mean, for each tool
 VIOLATIONS_MAX = 100
 _NUMBER = "a number"
 _KINDS = {str: "a string", bool: "a boolean", int: _NUMBER, float: _NUMBER, list: "an array", type(None): "null"}
-RAW_CHARS_MAX = 300
+_RAW_CHARS_MAX = 300
 _Given = tuple[
     dict[str, Any], str, tuple[RepairKind, ...]
 ]  # the arguments, their JSON text, and what was repaired in it
@@ -89,7 +89,7 @@ def check_calls(
     violations += [_describe_malformed(one, len(judged) + i) for i, one in enumerate(malformed)]
     choice = parse_choice(tool_choice, toolbox)
     if not isinstance(choice, BadTools):
-        violations += find_breaches([one.name for one in judged], choice, parallel_tool_calls, len(malformed))
+        violations += _find_breaches([one.name for one in judged], choice, parallel_tool_calls, len(malformed))
     repairs = [repair for one in judged for repair in one.repairs]
     repairs += [Repair(RepairKind.ID, join(i, "id")) for i, raw in enumerate(raw_calls) if raw.id and raw.id != ids[i]]
     calls = tuple(ToolCall(id=id, name=one.name, arguments=one.arguments) for id, one in zip(ids, judged, strict=True))
@@ -104,13 +104,12 @@ def _judge(
     tool = box.find(raw.name) or box.find(clean_name(raw.name))
     before = tuple(Repair(repair.kind, join(i) + repair.path) for repair in raw.repairs)
     if tool is None and config.validate_tool_names:
-        guesses = STEPS_A_GUESS * len(box.tools)
+        guesses = _STEPS_A_GUESS * len(box.tools)
         steps.spend(min(guesses, max(steps.left, 0)) if steps.final else guesses)  # it is reported in any case
         return _Judged(raw.name, "", before, (report_unknown_tool(raw.name, i, box),))
     if tool is not None and tool.name != raw.name:
         before = (*before, Repair(RepairKind.NAME, join(i, "name")))
-    name = raw.name if tool is None else tool.name
-    name = join_surrogates(name)
+    name = join_surrogates(raw.name if tool is None else tool.name)
     given = _read_whole(raw, None if tool is None else tool.free_text)
     if isinstance(given, _Refused):
         if not config.validate_json and isinstance(raw.arguments, str):
@@ -215,7 +214,7 @@ def _read_text(text: str) -> _Given | _Refused:
         return _build_empty()
     kinds: tuple[RepairKind, ...] = ()
     inner: Any = text
-    for _ in range(ENCODINGS_MAX):
+    for _ in range(_ENCODINGS_MAX):
         value = read_arguments(inner)
         if isinstance(value, str) and not isinstance(once := read_arguments(_drop_gateways_part(inner)), str):
             value, kinds = once, (*kinds, RepairKind.ENVELOPE)
@@ -254,7 +253,7 @@ def _name_kind(value: Any) -> str:
 
 
 def _describe_malformed(one: Malformed, i: int) -> Violation:
-    raw = re.sub(r"\s+", " ", one.raw[:RAW_CHARS_MAX])
+    raw = re.sub(r"\s+", " ", one.raw[:_RAW_CHARS_MAX])
     return Violation(Flaws.MALFORMED, join(i), f"{one.reason}, in: {raw}" if raw else one.reason)
 
 
@@ -355,7 +354,7 @@ def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool
     return Choice(must=must, may=tuple(names))
 
 
-def find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
+def _find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
     """Find what the calls (of tools `names`, and `unread` ones) do against the client's choice."""
     found: list[Violation] = []
     if choice.must and not names and not unread:

@@ -19,10 +19,10 @@ from reliability.tools.schema.tool_names import fold, prepare_tool_names
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
 MESSAGE_CHARS_MAX = 200
-SUGGESTIONS_MAX = 3
+_SUGGESTIONS_MAX = 3
 # What a tool takes that calls another one for the model: qwen-code hides the tools of MCP servers behind one.
 _PASSED_ON = {"name", "arguments"}
-SUGGESTION_SCORE_MIN = 60.0
+_SUGGESTION_SCORE_MIN = 60.0
 # Words of tools that weak models call without having them, and that a shell does as well; and what a command is called.
 _SHELL_DEED = re.compile(
     r"(?<![a-z])(read|write|edit|create|delete|remove|move|copy|rename|open|view|list|ls|dir|directory|folder|files?|cat"
@@ -64,10 +64,10 @@ _PHRASES = {
     "unjudged": "the schema of this tool can't judge these arguments",
     "too large": "the arguments take longer to check than this server allows",
 }
-REASK_CHARS_MAX = 6_000
-VIOLATIONS_CHARS_MAX = 3_000
-SIGNATURE_CHARS_MAX = 600
-MORE_CHARS = 24
+_REASK_CHARS_MAX = 6_000
+_VIOLATIONS_CHARS_MAX = 3_000
+_SIGNATURE_CHARS_MAX = 600
+_MORE_CHARS = 24
 
 
 def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
@@ -100,13 +100,13 @@ def _find_shell(box: ToolBox) -> str | None:
 def _list_near(name: str, box: ToolBox) -> list[str]:
     folded = {tool.name: fold(tool.name) for tool in box.tools}
     found = process.extract(
-        fold(name), folded, scorer=fuzz.ratio, limit=SUGGESTIONS_MAX, score_cutoff=SUGGESTION_SCORE_MIN
+        fold(name), folded, scorer=fuzz.ratio, limit=_SUGGESTIONS_MAX, score_cutoff=_SUGGESTION_SCORE_MIN
     )
     return [key for *_, key in found]
 
 
 def _suggest(names: Sequence[str]) -> str:
-    return f"; did you mean {_list_names(names[:SUGGESTIONS_MAX])}?" if names else ""
+    return f"; did you mean {_list_names(names[:_SUGGESTIONS_MAX])}?" if names else ""
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -178,14 +178,14 @@ def _write_json(value: Any, chars: int) -> Iterator[str]:
 
 def corrective_message(violations: Sequence[Violation], toolbox: ToolBox) -> str:
     """Write the text of a re-ask."""
-    errors = _join_parts([_write_line(v) for v in violations], "; ", VIOLATIONS_CHARS_MAX)
+    errors = _join_parts([_write_line(v) for v in violations], "; ", _VIOLATIONS_CHARS_MAX)
     head = (
         f"Your previous response contained an invalid tool call. The error was: {errors}. "
         "You must respond with valid JSON matching the tool schema exactly. Available tools: "
     )
     meant = {violation.tool for violation in violations}
     tools = sorted(toolbox.tools, key=lambda tool: tool.name not in meant)
-    return head + _join_parts([_write_signature(tool) for tool in tools], ", ", REASK_CHARS_MAX - len(head) - 1) + "."
+    return head + _join_parts([_write_signature(tool) for tool in tools], ", ", _REASK_CHARS_MAX - len(head) - 1) + "."
 
 
 def _write_line(violation: Violation) -> str:
@@ -198,7 +198,7 @@ def _join_parts(parts: Sequence[str], separator: str, chars: int) -> str:
     """Join as many parts as there is room for, and how many more there are. The first is always there."""
     if not parts:
         return "none"
-    limit = chars - MORE_CHARS
+    limit = chars - _MORE_CHARS
     found = [parts[0][:limit]]
     for i, part in enumerate(parts[1:], 1):
         if sum(map(len, found)) + len(separator) * i + len(part) > limit:
@@ -215,7 +215,7 @@ def _write_signature(tool: Tool) -> str:
         f"{key}{'' if key in tool.required else '?'}: {_write_type(properties.get(key))}"
         for key in dict.fromkeys(names)
     ]
-    return f"{tool.name}({', '.join(parts)})"[:SIGNATURE_CHARS_MAX]
+    return f"{tool.name}({', '.join(parts)})"[:_SIGNATURE_CHARS_MAX]
 
 
 def _write_type(schema: Any) -> str:

@@ -51,8 +51,8 @@ PLACEHOLDERS: tuple[str, ...] = (
     "...",
 )
 
-CHARS_COMPARED = 12  # of a text and a description, before more is done
-OWN_CHARS_MAX = 24  # that a text may have beside its argument's own name
+_CHARS_COMPARED = 12  # of a text and a description, before more is done
+_OWN_CHARS_MAX = 24  # that a text may have beside its argument's own name
 
 _OPENS, _CLOSES = r"<<|<|\[\[|\[|\$\{\{|\$\{|\{\{\{|\{\{|\{|%", r">>|>|\]\]|\]|\}\}\}|\}\}|\}|%"
 _FRAME = re.compile(rf"(?P<before>\S*?)(?:{_OPENS})\s*(?P<inner>[^<>\[\]{{}}%]+?)\s*(?:{_CLOSES})(?P<after>\S*)")
@@ -131,7 +131,7 @@ class Matcher:
         folded = text.casefold()
         if self.hint.search(folded) is not None:
             return True
-        more = len(folded) - OWN_CHARS_MAX
+        more = len(folded) - _OWN_CHARS_MAX
         return more <= len(name) and (name[:2].strip("_-").casefold() in folded or (more <= 0 and "str" in folded))
 
     def match(self, text: str, argument: Argument) -> Standin | None:
@@ -150,7 +150,7 @@ def may_be_description(text: str, description: str) -> bool:
     """Return whether a text may be a description: a fast look."""
     if " " not in text or not description:
         return False
-    return _squash(text[:CHARS_COMPARED]) in _squash(description[: 2 * CHARS_COMPARED])
+    return _squash(text[:_CHARS_COMPARED]) in _squash(description[: 2 * _CHARS_COMPARED])
 
 
 @lru_cache(maxsize=64)

@@ -34,10 +34,10 @@ from reliability.tools.check.placeholder_forms import (
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
-PLACEHOLDER_CHARS_MAX = 400
-STEPS_A_WORD = 8
+_PLACEHOLDER_CHARS_MAX = 400
+_STEPS_A_WORD = 8
 CHARS_A_STEP = 1_000  # of the conversation, searched for a word
-FOUND_MAX = 100
+_FOUND_MAX = 100
 REQUEST_CHARS_MAX = 2_000  # a longer text of the conversation is a prompt or a result, and speaks of everything
 
 
@@ -84,7 +84,7 @@ def find_implausible(
     conversation: Sequence[str] | None,
     steps: Steps,
 ) -> list[tuple[Flaws, Path, str]]:
-    """Find what stands in the arguments without saying anything, at most `FOUND_MAX` things. Raises `OutOfSteps`,
+    """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
     unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
     blanks = _find_blank(arguments, tool)
     found: list[tuple[Flaws, Path, str]] = [
@@ -95,12 +95,14 @@ def find_implausible(
     matcher = build_matcher(tuple(placeholders))
     conversation_chars = sum(map(len, conversation or ()))
     for path, text in _list_strings(arguments):
-        if (steps.final and steps.left < STEPS_A_WORD + conversation_chars // CHARS_A_STEP) or len(found) >= FOUND_MAX:
+        if (steps.final and steps.left < _STEPS_A_WORD + conversation_chars // CHARS_A_STEP) or len(
+            found
+        ) >= _FOUND_MAX:
             break
         steps.spend(1)
-        if len(text) > PLACEHOLDER_CHARS_MAX:
+        if len(text) > _PLACEHOLDER_CHARS_MAX:
             continue
-        steps.spend(STEPS_A_WORD)
+        steps.spend(_STEPS_A_WORD)
         standin, argument, schema = _find_standin(text, path, tool, matcher)
         if standin is None:
             continue

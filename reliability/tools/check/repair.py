@@ -20,19 +20,18 @@ from typing import Any
 
 from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
-from reliability.tools.extract.literal import Unreadable, read
+from reliability.tools.extract.text import read_literal
 from reliability.tools.schema.complaint import Complaint, SchemaRun
 from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
 
-REPAIRS_MAX = 64
-ITEMS_A_STEP = 50
-WORDS_A_STEP = 4
+_REPAIRS_MAX = 64
+_ITEMS_A_STEP = 50
+_WORDS_A_STEP = 4
 
 Path = tuple[str | int, ...]
 _CHOICES = ("type", "enum", "const", "anyOf", "oneOf", "required")
-_KIND = {dict: "object", list: "array", bool: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Rep
     repairs: list[tuple[RepairKind, Path]] = []
     tried: set[tuple[Path, str]] = set()
     try:
-        while errors and len(repairs) < REPAIRS_MAX and len(_list_places(errors)) <= REPAIRS_MAX:
+        while errors and len(repairs) < _REPAIRS_MAX and len(_list_places(errors)) <= _REPAIRS_MAX:
             step = _repair_all(value, errors, tool, run) or _repair_first(value, errors, tool, run, tried)
             if step is None:
                 break
@@ -179,8 +178,8 @@ def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> lis
         return found
     if "boolean" in kinds and text.strip().casefold() in ("true", "false"):
         found.append((text.strip().casefold() == "true", (RepairKind.BOOLEAN,)))
-    decoded = _decode(text)
-    if decoded is not None and _KIND[type(decoded[0])] in kinds:
+    decoded = read_literal(text) if text.lstrip()[:1] in ("{", "[") else None
+    if decoded is not None and ("object" if isinstance(decoded[0], dict) else "array") in kinds:
         found.append((decoded[0], (RepairKind.DOUBLE_ENCODING, *decoded[1])))
     return found
 
@@ -196,22 +195,11 @@ def _list_words(error: Complaint, steps: Steps) -> set[str]:
     for part in (error, *(inner for inner in error.context if not inner.path)):
         wanted: Any = part.wanted
         if part.keyword == "enum":
-            steps.spend(1 + len(wanted) // WORDS_A_STEP)
+            steps.spend(1 + len(wanted) // _WORDS_A_STEP)
             found |= {word for word in wanted if isinstance(word, str)}
         elif part.keyword == "const" and isinstance(wanted, str):
             found.add(wanted)
     return found
-
-
-def _decode(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        value = read(text)
-    except Unreadable:
-        return None
-    complete = not text[value.end :].strip() and isinstance(value.value, (dict, list))
-    return (value.value, value.repair_kinds) if complete else None
 
 
 def _edit(value: Any, path: Path, new: Any, steps: Steps) -> Any | None:
@@ -231,5 +219,5 @@ def _edit(value: Any, path: Path, new: Any, steps: Steps) -> Any | None:
 
 
 def _copy_shallow(value: Any, steps: Steps) -> Any:
-    steps.spend(1 + len(value) // ITEMS_A_STEP)
+    steps.spend(1 + len(value) // _ITEMS_A_STEP)
     return {**value} if isinstance(value, dict) else [*value]

@@ -52,11 +52,11 @@ from reliability.tools.formats import (
 from reliability.tools.schema.toolbox import ToolBox
 
 TAIL_CHARS = 64
-INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
+_INLINE_CHARS_MAX = 120  # of prose between an opener in the middle of a line and its call
 
-NotationReader = Callable[[str, int, Setting], Found | None]
+_NotationReader = Callable[[str, int, Setting], Found | None]
 
-_READERS: tuple[NotationReader, ...] = (
+_READERS: tuple[_NotationReader, ...] = (
     read_python,
     read_elements,
     read_sections,
@@ -198,7 +198,7 @@ def may_open(text: str) -> bool:
 
 
 def _fits_line(prose: str) -> bool:
-    return len(prose) <= INLINE_CHARS_MAX and "\n" not in prose
+    return len(prose) <= _INLINE_CHARS_MAX and "\n" not in prose
 
 
 def _read_first(text: str, at: int, setting: Setting, inline: bool) -> tuple[Found, bool]:
@@ -241,21 +241,16 @@ def is_opener_meant(text: str, start: int, at: int, box: ToolBox, *, begins_line
     delimiter = _DELIMITER.search(text, at)
     inside = text[at : delimiter.start() if delimiter else len(text)]
     closed = delimiter is not None and delimiter.lastgroup == "close"
-    if (closed or begins_line) and _looks_like_calling(inside, box):
+    if (closed or begins_line) and looks_like_calling(inside, box):
         return True
     if closed:
         return begins_sentence(text, start) and not _JOINT.fullmatch(inside, 0, NEAR_CHARS)
     return begins_line and _LINE_ENDS.match(text, at) is not None
 
 
-def is_closer_meant(text: str, begin: int, start: int, box: ToolBox) -> bool:
-    """Return whether a closer at `start` was meant that no call stands before: what stands there looks like one.
-    `begin`: where the paragraph begins that it ends."""
-    return _looks_like_calling(text[max(begin, start - NEAR_CHARS) : start], box)
-
-
 def is_closer_lost(text: str, begin: int, start: int, end: int) -> bool:
-    """Return whether a closer, from `start` to `end`, closes nothing and says nothing. `begin`: as above."""
+    """Return whether a closer, from `start` to `end`, closes nothing and says nothing. `begin`: where the paragraph
+    begins that it ends."""
     ends = _ends_behind_delimiters(text, end) or _LINE_ENDS.match(text, end) is not None
     glued = start > begin and (text[start - 1].isalnum() or text[start - 1] in ")]>*_")
     return ends and (glued or begins_sentence(text, start) or not text[begin:start].strip())
@@ -275,7 +270,7 @@ def _ends_behind_delimiters(text: str, at: int) -> bool:
     return len(text) - at <= NEAR_CHARS and has_only_delimiters(text[at:])
 
 
-def _looks_like_calling(text: str, box: ToolBox) -> bool:
+def looks_like_calling(text: str, box: ToolBox) -> bool:
     """Return whether arguments, or the name of a declared tool, stand in a text."""
     if _ARGUMENTS.search(text):
         return True

@@ -167,8 +167,9 @@ def _build_message(
     recipient = _RECIPIENT.search(header)
     channel, role = _CHANNEL.search(header), _ROLE.search(header)
     name = None if recipient is None or recipient[1] in _NOBODY else recipient[1].removeprefix("functions.")
+    spoken = channel[1] if channel else ""
     if name == "self":
-        return Message(None, "analysis", body, raw, at, complete, role[1] if role else "")
-    if name is None and channel is not None and channel[1] == "commentary" and (called or "constrain:" in header):
+        name, spoken = None, "analysis"
+    elif name is None and spoken == "commentary" and (called or "constrain:" in header):
         name = ""
-    return Message(name, channel[1] if channel else "", body, raw, at, complete, role[1] if role else "")
+    return Message(name, spoken, body, raw, at, complete, role[1] if role else "")

@@ -25,10 +25,10 @@ from reliability.tool_calls import RepairKind
 
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
-WINDOW_CHARS = 65_536
-CODE_POINT_MAX = 0x10FFFF
+_WINDOW_CHARS = 65_536
+_CODE_POINT_MAX = 0x10FFFF
 # What a reading that went too deep has cost, beside its characters: 0.2 to 0.4 ms (2 vCPU AMD EPYC, 2026-11-23).
-STACK_CHARS = 4_000
+_STACK_CHARS = 4_000
 
 _SPACE = re.compile(r"(?:[ \t\r\n]+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/|(?://|\#)[^\n]*+(?:\n|\Z))*+")
 _BLANK = re.compile(r"[ \t\r\n]*+")
@@ -83,7 +83,7 @@ def read(text: str, start: int = 0, *, ends: re.Pattern[str] | None = None, pyth
             _check_depth(value, text, at, end)
             return Value(value, end)
         except RecursionError:
-            raise Unreadable("nested too deeply", at + STACK_CHARS) from None
+            raise Unreadable("nested too deeply", at + _STACK_CHARS) from None
         except ValueError:
             pass
     reader = _Reader(text, ends, python)
@@ -99,12 +99,12 @@ def dump(value: object) -> str:
 
 def _read_strict(text: str, at: int) -> tuple[Any, int]:
     """Read strict JSON. A window is tried first: the decoder's errors count the lines of all they are given."""
-    part = text[at : at + WINDOW_CHARS]
+    part = text[at : at + _WINDOW_CHARS]
     cut = len(part) < len(text) - at
     try:
         value, end = _DECODER.raw_decode(part)
     except json.JSONDecodeError as error:
-        if not cut or not (error.msg.startswith("Unterminated") or error.pos > WINDOW_CHARS - 16):
+        if not cut or not (error.msg.startswith("Unterminated") or error.pos > _WINDOW_CHARS - 16):
             raise
     else:
         if not cut or end < len(part):
@@ -167,7 +167,7 @@ class _Reader:
         """Read one value, and return it with the place after it."""
         self._values += 1
         if depth > DEPTH_MAX or self._values > VALUES_MAX:
-            raise Unreadable("nested too deeply, or too many values", at + STACK_CHARS)
+            raise Unreadable("nested too deeply, or too many values", at + _STACK_CHARS)
         head = self.text[at : at + 1]
         if head == "{":
             return self._read_object(at + 1, depth + 1)
@@ -307,7 +307,7 @@ def _decode_escape(match: re.Match[str]) -> str:
     code = match[1]
     if len(code) > 1:
         number = int(code[1:], 16)
-        if number > CODE_POINT_MAX:
+        if number > _CODE_POINT_MAX:
             raise Unreadable("an escape beyond Unicode", match.start())
         return chr(number)
     return _PLAIN.get(code) or (code if code in _SELF or code == "\\" else match[0])

@@ -19,9 +19,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rapidfuzz import fuzz
+
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.marks import ends_like_a_closer
 from reliability.tools.extract.payloads import Found, build_found, read_object, skip_space
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.text import Arguments, type_text
@@ -31,6 +32,14 @@ from reliability.tools.schema.references import find_allowed_types, property_sch
 from reliability.tools.schema.toolbox import Tool
 
 DEPTH_MAX = 32
+_TAIL_CHARS = 64  # of a parameter's text, looked through for its damaged closing tag
+_MARK_CHARS = 16  # from the first sign of a closing tag to its name
+_NEARLY = 80  # percent of two words that must be alike for one to be meant by the other
+
+_CLOSING_WORDS = ("parameter", "parameters", "param", "function", "invoke")
+_LAST_WORD = re.compile(r"(?P<word>[A-Za-z_][\w.-]{2,})(?:\s*=[\s\"']*[\w.-]+)?\W*\Z")
+_SIGNS = re.compile(r"[<>\[\]]")
+_CUT = re.compile(r"<\s*[/\\]?\s*\Z")
 
 M3 = re.compile(M3_TOKEN)
 _M3_DAMAGED = re.compile(r"\]minimax|minimax\[>")
@@ -266,6 +275,19 @@ def _find_parameter_end(text: str, opened: re.Match[str], found: Arguments) -> t
         found.kinds.append(RepairKind.ENVELOPE)
         end = again.end()
     return closed.start(), end
+
+
+def ends_like_a_closer(text: str, key: str) -> bool:
+    """Return whether a parameter's text, whose closing tag is missing, ends with what was meant to be that tag: the
+    name of one, or of the parameter, next to a sign of tags."""
+    tail = text[-_TAIL_CHARS:].rstrip()
+    if _CUT.search(tail) is not None:
+        return True
+    last = _LAST_WORD.search(tail)
+    if last is None or _SIGNS.search(tail, max(0, last.start() - _MARK_CHARS)) is None:
+        return False
+    word = last["word"].lower()
+    return any(fuzz.ratio(word, name.lower()) >= _NEARLY for name in (*_CLOSING_WORDS, key))
 
 
 def read_pairs(text: str, at: int, setting: Setting) -> Found | None:

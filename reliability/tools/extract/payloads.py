@@ -47,15 +47,23 @@ _BRACES_INSIDE = re.compile(rf"(?:call)?:?(?P<name>{NAME})\{{(?=\s*(?:[A-Za-z_][
 _QUOTE = re.compile(r'<\|"\|>|<escape>')
 _BARE = re.compile(r"[^,{}\[\]<]+")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-BRACES_DEPTH_MAX = 64
-KEY_CHARS_MAX = 256
+_BRACES_DEPTH_MAX = 64
+_KEY_CHARS_MAX = 256
+_TYPES_OF = {
+    type(None): frozenset({"null"}),
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+}
 _IN_NO_KEY = re.compile(r"[,{}\[\]<>\"]")
-CLOSERS_CHARS = 128
+_CLOSERS_CHARS = 128
 _TURN_END = re.compile(rf"(?!<\|call\|>)(?:{SPEECH_END.pattern})", re.IGNORECASE)
 _HEADS = {
     Reader.REACT.value: re.compile(rf"(?P<name>{NAME})[ \t]{{0,8}}\r?\n\s{{0,8}}Action Input:\s{{0,8}}", re.IGNORECASE),
     Reader.CHANNEL.value: re.compile(rf"(?P<name>{NAME})[^\n{{]{{0,64}}\s{{0,8}}(?=\{{|\Z)"),
 }
+# Another key right behind an object, which was closed too early.
+_KEY_BEHIND = re.compile(r"(?:[ \t]*|\s*[,}\]][\s,}\]]*)[\"']?[\w$.-]{1,64}[\"']\s{0,8}:")
 _FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 
@@ -78,6 +86,14 @@ def skip_space(text: str, at: int) -> int:
     return match.end() if match else at
 
 
+def skip_parenthesis(text: str, at: int) -> int:
+    """Return the place behind a closing parenthesis, which must stand here."""
+    at = skip_space(text, at)
+    if text[at : at + 1] != ")":
+        raise Unreadable("a closing parenthesis was expected", at)
+    return at + 1
+
+
 def read_json(text: str, at: int, setting: Setting) -> Found | None:
     """Read an object or an array that is a call, or calls."""
     if text[at : at + 1] not in ("{", "["):
@@ -91,7 +107,7 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         explicit = closed and means_call(content, setting.box)
     begins = setting.last
     ends = (setting.alone or setting.last) and ends_here(text, value.end)
-    near = begins and not ends and len(text) - value.end <= CLOSERS_CHARS
+    near = begins and not ends and len(text) - value.end <= _CLOSERS_CHARS
     last = begins and (ends or (near and has_only_delimiters(text[value.end :])))
     setting = replace(setting, explicit=explicit, opened=setting.explicit, alone=ends and setting.alone, last=last)
     calls = find_calls(content, setting)
@@ -114,6 +130,11 @@ def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
         return tuple(find_calls(value, replace(setting, last=True)) or ())
     except HalfCall:
         return ()
+
+
+def goes_on_behind(text: str, at: int) -> bool:
+    """Return whether another key stands right behind an object: it was closed too early."""
+    return _KEY_BEHIND.match(text, at) is not None
 
 
 def read_object(text: str, at: int, error: type[Unreadable] = Unreadable) -> Value:
@@ -167,10 +188,7 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
     if match["fence"] and (fence := FENCE.match(text, skip_space(text, end))):
         end = fence.end()
     if match["sep"] == "(":
-        end = skip_space(text, end)
-        if text[end : end + 1] != ")":
-            raise Unreadable("a closing parenthesis was expected", end)
-        end += 1
+        end = skip_parenthesis(text, end)
     found = build_found(name, value.value, setting, end, value.repair_kinds, id)
     if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and not ends_here(text, end):
         return None if setting.explicit else Found([], end, tuple(found.calls))
@@ -185,12 +203,13 @@ def read_braces(text: str, at: int, setting: Setting) -> Found | None:
         return None
     kinds: list[RepairKind] = []
     arguments, end = _read_braces_object(text, match.end(), 1, kinds)
-    arguments = _settle_bare(arguments, tool, match.start())
-    return build_found(match["name"], arguments, setting, end, kinds)
+    may_be_text = tool is not None and arguments.keys() <= tool.parameters.get("properties", {}).keys()
+    settled = {key: _read_bare(one, tool, key, may_be_text, match.start()) for key, one in arguments.items()}
+    return build_found(match["name"], settled, setting, end, kinds)
 
 
 def _read_braces_value(text: str, at: int, depth: int, kinds: list[RepairKind]) -> tuple[Any, int]:
-    if depth > BRACES_DEPTH_MAX:
+    if depth > _BRACES_DEPTH_MAX:
         raise Unreadable("nested too deeply", at)
     quote = _QUOTE.match(text, at)
     if quote is not None:
@@ -217,14 +236,9 @@ class _Bare(str):
     __slots__ = ()
 
 
-def _settle_bare(value: Any, tool: Tool | None, at: int) -> Any:
-    """Read the values without quotes: literals; and texts, where every key is a parameter, so that none of them is a
-    part of the text before it."""
-    known = tool.parameters.get("properties", {}) if tool is not None else {}
-    return {key: _read_bare(one, tool, key, value.keys() <= known.keys(), at) for key, one in value.items()}
-
-
 def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool, at: int) -> Any:
+    """Read the values without quotes: literals; and texts, where every key of the call is a parameter (`may_be_text`),
+    so that none of them is a part of the text before it."""
     if isinstance(value, list):
         return [_read_bare(one, tool, None, False, at) for one in value]
     if isinstance(value, dict):
@@ -235,20 +249,10 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
     kinds = None if key is None else find_allowed_types(property_schema(root, root, key), root)
     literal = read(value).value if _PLAIN.fullmatch(value) else value
     if kinds is not None and "string" in kinds and may_be_text:
-        return str(value) if not kinds & _types_of(literal) else literal
+        return str(value) if not kinds & _TYPES_OF.get(type(literal), frozenset()) else literal
     if isinstance(literal, _Bare):
         raise Unreadable("a value without quotes", at)
     return literal
-
-
-def _types_of(value: Any) -> frozenset[str]:
-    if value is None:
-        return frozenset({"null"})
-    if isinstance(value, bool):
-        return frozenset({"boolean"})
-    if isinstance(value, int):
-        return frozenset({"integer", "number"})
-    return frozenset({"number"} if isinstance(value, float) else ())
 
 
 def _read_quoted(text: str, at: int, kinds: list[RepairKind]) -> tuple[Any, int]:
@@ -266,7 +270,7 @@ def _read_braces_object(text: str, at: int, depth: int, kinds: list[RepairKind])
         if key in found:
             raise Unreadable("a key is given twice", at)
         found[key], at = _read_braces_value(text, skip_space(text, at), depth, kinds)
-        begin, at = _skip_to_next(text, at, "}")
+        begin, at = skip_to_next(text, at, "}")
     return found, at + 1
 
 
@@ -281,7 +285,7 @@ def _read_braces_key(text: str, begin: int, at: int, kinds: list[RepairKind]) ->
         return key, end + 1
     at = quote.end() if quote else at
     mark = quote[0] + ":" if quote else ":"
-    colon = text.find(mark, at, at + KEY_CHARS_MAX)
+    colon = text.find(mark, at, at + _KEY_CHARS_MAX)
     if colon < 0:
         raise Unreadable("a key was expected", at)
     if quote:
@@ -300,12 +304,12 @@ def _read_braces_array(text: str, at: int, depth: int, kinds: list[RepairKind]) 
     while text[at : at + 1] != "]":
         value, at = _read_braces_value(text, at, depth, kinds)
         found.append(value)
-        _, at = _skip_to_next(text, at, "]")
+        _, at = skip_to_next(text, at, "]")
     return found, at + 1
 
 
-def _skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
-    """Return the place behind the comma and where the next item begins; both are `close`'s at the end."""
+def skip_to_next(text: str, at: int, close: str) -> tuple[int, int]:
+    """Return the place behind a comma and where the next item begins; both are that of `close` at the end."""
     at = skip_space(text, at)
     if text[at : at + 1] == close:
         return at, at

@@ -13,9 +13,9 @@ from typing import Any
 
 from reliability.tool_calls import RawCall, RepairKind
 from reliability.tools.extract.literal import Unreadable, read
-from reliability.tools.extract.payloads import Found, record_repairs, skip_space
+from reliability.tools.extract.payloads import Found, record_repairs, skip_parenthesis, skip_space, skip_to_next
 from reliability.tools.extract.shapes import HalfCall, Setting
-from reliability.tools.formats import BLANK, CLOSER, FENCE
+from reliability.tools.formats import CLOSER, FENCE
 from reliability.tools.schema.toolbox import Tool
 
 _NAME = re.compile(r"[\"'`]?(?P<name>[A-Za-z0-9_\\][A-Za-z0-9_.:/\\-]{0,127}+)[\"'`]?")
@@ -112,11 +112,7 @@ def _read_call(text: str, at: int, setting: Setting) -> tuple[RawCall, int]:
         arguments, kinds, end, escaped = _read_arguments(text, start)
     if (escaped or "\\_" in name["name"]) and "\\_" in text[start:end] and "\\_" in repr(arguments):
         raise Unreadable("an escaped underscore: its own, or one of Markdown", at)
-    if printed:
-        end = skip_space(text, end)
-        if text[end : end + 1] != ")":
-            raise Unreadable("a closing parenthesis was expected", end)
-        end += 1
+    end = skip_parenthesis(text, end) if printed else end
     return record_repairs(RawCall(name=tool_name, arguments=arguments, format=setting.format), kinds), end
 
 
@@ -126,10 +122,8 @@ def _read_object(text: str, at: int, tool: Tool | None) -> tuple[dict[str, Any],
     known = tool.parameters.get("properties", {}) if tool is not None else {}
     if not isinstance(value.value, dict) or not value.value.keys() <= known.keys():
         raise Unreadable("an argument without a name", at)
-    end = skip_space(text, value.end)
-    if text[end : end + 1] != ")":
-        raise Unreadable("a closing parenthesis was expected", end)
-    return value.value, [kind for kind in value.repair_kinds if kind is not RepairKind.LITERAL], end + 1
+    kinds: list[RepairKind] = [kind for kind in value.repair_kinds if kind is not RepairKind.LITERAL]
+    return value.value, kinds, skip_parenthesis(text, value.end)
 
 
 def _read_arguments(text: str, at: int) -> tuple[dict[str, Any], list[RepairKind], int, bool]:
@@ -148,16 +142,5 @@ def _read_arguments(text: str, at: int) -> tuple[dict[str, Any], list[RepairKind
         value = read(text, key.end(), python=True)
         arguments[name] = value.value
         kinds += [kind for kind in value.repair_kinds if kind is not RepairKind.LITERAL]
-        at = _skip_to_next(text, value.end)
+        at = skip_to_next(text, value.end, ")")[1]
     return arguments, kinds, at + 1, escaped
-
-
-def _skip_to_next(text: str, at: int) -> int:
-    """Return the place of the next argument, or of the closing parenthesis."""
-    space = BLANK.match(text, at)
-    at = space.end() if space else at
-    if text[at : at + 1] == ",":
-        return skip_space(text, at + 1)
-    if text[at : at + 1] != ")":
-        raise Unreadable("a comma or ) was expected", at)
-    return at

@@ -6,8 +6,9 @@ or at the end of a sample in a programming language.
     > {call}                               told
     ```python, other code, f(a=1), ```     told; alone in its fence, but for comments, it is the call
 
-A line is looked at `QUOTED_CHARS` characters on each side of a call, so that a stream, whose gate keeps more than that,
-finds what the complete answer says. A stream may not have come so far yet; then it is `open` whether a call is told.
+A line is looked at `_QUOTED_CHARS` characters on each side of a call, so that a stream, whose gate keeps more than
+that, finds what the complete answer says. A stream may not have come so far yet; then it is `open` whether a call is
+told.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reliability.tools.format_row import NAME
 from reliability.tools.formats import CLOSER, OPENER
 from reliability.tools.schema.toolbox import ToolBox
 
-QUOTED_CHARS = 140  # fewer than the gate keeps
+_QUOTED_CHARS = 140  # fewer than the gate keeps
 LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sample, before a call
 
 # What opens a quotation, and what closes it. An apostrophe counts only right beside the call.
@@ -76,7 +77,7 @@ def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> b
     """Return whether the line of this place begins as one of a block quote. `least`: where the answer begins, if this
     is the `whole` of it; a stream's window may begin in the middle of a line."""
     line = text.rfind("\n", max(least, at - LINE_CHARS), at) + 1 or least
-    known = whole or line > least or at - least <= QUOTED_CHARS
+    known = whole or line > least or at - least <= _QUOTED_CHARS
     return known and _BLOCK_QUOTE.match(text, line, at) is not None
 
 
@@ -89,7 +90,7 @@ def is_paragraph(text: str, least: int, start: int, end: int, behind: int) -> bo
     if before is None or (near > least and not before[0]):
         return False
     between = text[end:behind]
-    line = text[behind : behind + QUOTED_CHARS].partition("\n")[0].rstrip()
+    line = text[behind : behind + _QUOTED_CHARS].partition("\n")[0].rstrip()
     ends = _BLANK_LINE.search(between) is not None or ("\n" in between and line.endswith((":", "：")))
     return ends and (before["fence"] is not None) == ("```" in between)
 
@@ -108,7 +109,7 @@ def is_in_sample(text: str, least: int, taken: Sequence[tuple[int, int]], start:
 def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = False) -> Telling:
     """Say whether a call, from `start` to `end`, stands in quotes and in a sentence. `broken`: it can't be read, so
     that its end is a guess, and the quotes may end before it."""
-    least = max(least, start - QUOTED_CHARS)
+    least = max(least, start - _QUOTED_CHARS)
     line = max(text.rfind("\n", least, start) + 1, least)
     if not text[line:start].strip():
         return _CALL
@@ -130,10 +131,10 @@ def find_form(text: str, least: int, start: int, end: int, box: ToolBox, *, brok
     """Say whether what stands from `start` to `end` is the form of a call and none: it has a stand-in for its name, or
     for all of it, and names no declared tool, and words stand before it on its line, and text behind it. `broken`: as
     above."""
-    least = max(least, start - QUOTED_CHARS)
+    least = max(least, start - _QUOTED_CHARS)
     line = max(text.rfind("\n", least, start) + 1, least)
-    newline = text.find("\n", start, end + QUOTED_CHARS)
-    stop = newline if newline >= 0 else min(end + QUOTED_CHARS, len(text))
+    newline = text.find("\n", start, end + _QUOTED_CHARS)
+    stop = newline if newline >= 0 else min(end + _QUOTED_CHARS, len(text))
     form = _FORM.match(text, start, min(end, stop))
     if form is None or not _LETTER.search(text, line, start):
         return _CALL
@@ -168,7 +169,7 @@ def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> s
 
 def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes: str, *, broken: bool) -> Telling:
     """Say whether the quotation is closed behind the call, and other words stand on its line."""
-    limit = end + QUOTED_CHARS
+    limit = end + _QUOTED_CHARS
     newline = text.find("\n", end, limit)
     stop = newline if newline >= 0 else min(limit, len(text))
     goes_on = newline < 0 and len(text) < limit

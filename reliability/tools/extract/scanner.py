@@ -5,8 +5,8 @@ stands there; everything else is prose, to the letter. A call has a delimiter (`
 tool (bare JSON, `name{json}`, `[f(a=1)]`, tags). One that can't be read without loss is `Malformed`. What is called in
 reasoning is no call; delimiters in quotes are talked about, not used.
 
-Invariant: time is linear. Readings in the open that fail are paid from `FUEL_FACTOR` times the length of the text; when
-that is spent, a declared name in the rest is reported as malformed.
+Invariant: time is linear. Readings in the open that fail are paid from `_FUEL_FACTOR` times the length of the text;
+when that is spent, a declared name in the rest is reported as malformed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from reliability.tools.extract.envelope import (
     skip_closers,
 )
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.marks import goes_on_behind
-from reliability.tools.extract.payloads import skip_space
+from reliability.tools.extract.payloads import goes_on_behind, skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.quoting import is_block_quoted, is_paragraph
 from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
-from reliability.tools.extract.shapes import CallRun, HalfCall, Setting, looks_like_a_call, names_a_tool
+from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.extract.wrecks import find_names
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
@@ -51,9 +50,9 @@ from reliability.tools.turns import (
     skip_ends,
 )
 
-FUEL_FACTOR = 4
-FUEL_SPARE = 100_000
-ATTEMPT_CHARS = 256
+_FUEL_FACTOR = 4
+_FUEL_SPARE = 100_000
+_ATTEMPT_CHARS = 256
 
 _MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
@@ -125,7 +124,7 @@ def _walk(
     walk = _Walk(text, box, sent)
     walk.may_end, walk.has_thought, walk.whole, walk.prose.told = turns, told is not None, whole, told or ""
     marked = _MARKED.search(text) is not None
-    walk.fences = list_fences(text) if whole and marked and "```" in text else []
+    walk.fences = list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
     if harmony.is_harmony(text, walk.fences):
         walk.run_messages(text)
     elif text and (box.tools or marked):
@@ -140,12 +139,10 @@ class _Walk(Findings):
 
     def __init__(self, text: str, box: ToolBox, sent: int) -> None:
         super().__init__(box, sent)
-        self.fuel = FUEL_FACTOR * len(text) + FUEL_SPARE
+        self.fuel = _FUEL_FACTOR * len(text) + _FUEL_SPARE
         self.may_end = True
         self.behind = 0  # calls behind the end of the answer
-        self.messages_at: int | None = None  # where messages begin behind other text
         self.turn_opened = False  # True where the answer shows how a turn begins
-        self.rest_is_prose = False  # True where no declared name is left
 
     def run_messages(self, text: str, begin: int = 0) -> None:
         """Walk over messages in the Harmony format: calls by their header, the rest as text."""
@@ -177,10 +174,8 @@ class _Walk(Findings):
 
     def run(self, text: str, base: int = 0, begin: int = 0) -> None:
         """Walk over one text. Each step moves forward."""
-        self.text, self.base, self.at, self.kept = text, base, begin, 0
-        self.closers, self.openers, self.rest_is_prose, self.begins, self.taken = {}, {}, False, 0, []
-        self.row, self.given, self.messages_at = CallRun(), None, None
-        self.named, self.read, self.apart, line = find_names(text, self.box, begin), [], [], begin
+        self.begin_text(text, base, begin)
+        self.named, line = find_names(text, self.box, begin), begin
         while True:
             at = self.at
             if at in (self.begins, self.kept) or text[at - 1] == "\n":
@@ -352,7 +347,7 @@ class _Walk(Findings):
 
     def _give_up(self, kind: Reader, start: int, at: int, bad: Unreadable) -> None:
         """Settle a notation that can't be read to its end: a call that is broken, or no call."""
-        self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
+        self.fuel -= max(bad.at - start, _ATTEMPT_CHARS)
         sure = kind not in (Reader.JSON, Reader.ANNOUNCED) or isinstance(bad, HalfCall)
         if sure or (kind is Reader.JSON and looks_like_a_call(self.text, start, self.box)):
             self.report_malformed(start, find_region_end(self.text, at), bad.reason, kind.value)
@@ -367,11 +362,11 @@ class _Walk(Findings):
         try:
             found = read_python(self.text, start, Setting(self.box, "python", alone=True))
         except Unreadable as bad:
-            self.fuel -= max(bad.at - start, ATTEMPT_CHARS)
+            self.fuel -= max(bad.at - start, _ATTEMPT_CHARS)
             listed = isinstance(bad, HalfCall) and self.text[start] == "[" and _LIST_END.search(self.text, start)
             if self.leads(start) and (listed or is_one_call(self.text, start)):
                 self.report_malformed(start, len(self.text), bad.reason, "python")
-            self.row.note_broken(start)
+            self.row.broken = start if self.row.broken is None else self.row.broken
             return
         if found is not None and self.text[found.end : found.end + 1] not in tuple(")]}"):
             self.read.append((start, found.end))

@@ -13,10 +13,11 @@ from reliability.tool_calls import Malformed, RawCall
 from reliability.tools.extract.delimiter_search import Delimiter
 from reliability.tools.extract.envelope import (
     FENCE_LINE,
+    NEAR_CHARS,
     find_region_end,
     is_closer_lost,
-    is_closer_meant,
     is_closer_next,
+    looks_like_calling,
     skip_closers,
 )
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
@@ -41,7 +42,8 @@ from reliability.tools.turns import GIVEN_RESULT, HARNESS_TAGS, is_in_code_block
 MALFORMED_MAX = 32
 _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
-SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
+_SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
+_LINE_ENDS, _INDENTED = re.compile(r"[ \t]*(?:\r?\n|\Z)"), re.compile(r"(?:\A|\n)(?: {4}|\t)[ \t]*\Z")
 _SHOWN_BEFORE = re.compile(
     r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
@@ -62,27 +64,31 @@ class Findings:
         self.malformed: list[Malformed] = []
         self.reasoning: list[str] = []  # what was taken out; empty where a mark was
         self.prose = Prose(sent)
-        self.row = CallRun()
         self.fuel = 0  # for readings that fail
-        self.text = ""
-        self.base = 0  # the place of this text in the whole answer
-        self.at = 0
-        self.kept = 0  # up to here the text is settled
-        self.taken: list[tuple[int, int]] = []  # where the calls of this text stand, and what was dropped
-        self.begins = 0  # where the answer begins: behind its reasoning
-        self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
         self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.dropped = False  # True where marks were dropped
         self.whole = True  # False where the text is a stream's window, whose beginning is no line's
         self.undecided = False  # True where the text ends too early to tell whether a call is only told of
         self.unended = False  # True where a list of calls lacks its end, as the text does
         self.has_thought = False  # True where reasoning has ended
+        self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
+        self.begin_text("", 0, 0)
+
+    def begin_text(self, text: str, base: int, at: int) -> None:
+        """Begin a text, which stands at `base` in the whole answer, `at` this place of it."""
+        self.text, self.base, self.at = text, base, at
+        self.kept = 0  # up to here the text is settled
+        self.begins = 0  # where the answer begins: behind its reasoning
+        self.row = CallRun()
+        self.taken: list[tuple[int, int]] = []  # where the calls of this text stand, and what was dropped
+        self.given: re.Match[str] | None = None  # a line behind a call that gives a result, if another call follows
         self.closers: dict[str, re.Match[str] | None] = {}  # where reasoning of a family ends next, if it does
         self.openers: dict[str, list[int]] = {}  # where reasoning of a family begins, from where that was asked first
         self.named: list[tuple[int, str]] = []  # where declared names stand that haven't been looked at, the last first
         self.read: list[tuple[int, int]] = []  # what was read and is no call
         self.apart: list[int] = []  # where paragraphs of Python stand that other text follows
-        self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
+        self.messages_at: int | None = None  # where messages begin behind other text
+        self.rest_is_prose = False  # True where no declared name is left
 
     @property
     def found(self) -> bool:
@@ -291,7 +297,7 @@ class Findings:
             return
         blank = self.text.rfind("\n\n", self.kept, closer.start)
         start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
-        if is_closer_meant(self.text, start, closer.start, self.box):
+        if looks_like_calling(self.text[max(start, closer.start - NEAR_CHARS) : closer.start], self.box):
             self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
         elif is_closer_lost(self.text, start, closer.start, row := skip_closers(self.text, closer.start)[0]):
             parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - _LOOK_CHARS), closer.start)
@@ -328,14 +334,17 @@ class Findings:
         if result is None:
             return
         self.undecided = self.undecided or not self.text[result.end() :].strip(" \t")
-        quoted = is_block_quoted(self.text, self.begins, start, whole=self.whole)
-        if not quoted and not self.text[max(self.begins, start - SHOWN_CHARS) : start].rstrip().endswith(":"):
-            words = _OTHERS_WORDS if result[0][1:-1].lower() in HARNESS_TAGS else _OWN_RESULT
-            self.report_malformed(start, len(self.text), words, "result")
+        added = result[0][1:-1].lower() in HARNESS_TAGS
+        if added and not (self.leads(start) and _LINE_ENDS.match(self.text, result.end())):
+            return  # such an element is told of; whoever goes on as an agent begins with it
+        before = self.text[max(self.begins, start - _SHOWN_CHARS) : start]
+        shown = _INDENTED.search(before) or is_block_quoted(self.text, self.begins, start, whole=self.whole)
+        if not shown and not before.rstrip().endswith(":"):
+            self.report_malformed(start, len(self.text), _OTHERS_WORDS if added else _OWN_RESULT, "result")
 
     def is_shown(self, start: int) -> bool:
         """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""
-        return _SHOWN_BEFORE.search(self.text, max(self.begins, start - SHOWN_CHARS), start) is not None
+        return _SHOWN_BEFORE.search(self.text, max(self.begins, start - _SHOWN_CHARS), start) is not None
 
     def leads(self, start: int) -> bool:
         """Return whether nothing but reasoning and a fence stands before this place."""

@@ -49,7 +49,7 @@ _IDS = ("id", "call_id", "tool_call_id")
 _BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})
 _SILENT = frozenset({*_IDS, "type", "index", "thought", "thoughts", "reasoning", "explanation", "status", "role"})
 _DEFINING = frozenset(("name", "type", "description", "title", "required", "optional", "default", "enum", "items"))
-WINDOW_CHARS_MAX = 400
+_WINDOW_CHARS_MAX = 400
 _NAMED_KEY = re.compile(rf"\b(?:{'|'.join(NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']{{0,2}}({NAME})")
 _ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
 _BRACKET = re.compile(r"[{}\[\]]")
@@ -277,7 +277,7 @@ def looks_like_a_call(text: str, start: int, box: ToolBox) -> bool:
     if not _JSON_BEGINS.match(text, start):
         return False
     window = _cut_window(text, start)
-    near_end = start + WINDOW_CHARS_MAX >= len(text)
+    near_end = start + _WINDOW_CHARS_MAX >= len(text)
     return names_a_tool(window, 0, box) and (_ARGUMENT_KEY.search(window) is not None or near_end)
 
 
@@ -288,7 +288,7 @@ def names_a_tool(text: str, start: int, box: ToolBox) -> bool:
 
 def _cut_window(text: str, start: int) -> str:
     """Return the text behind a bracket: up to where it seems to close, or another call is opened, and not far."""
-    window = text[start : start + WINDOW_CHARS_MAX]
+    window = text[start : start + _WINDOW_CHARS_MAX]
     opener = OPENER.search(window)
     window = window[: opener.start()] if opener else window
     depth = 0
@@ -313,10 +313,6 @@ class CallRun:
     def __init__(self) -> None:
         self.waiting: list[Waiting] = []
         self.broken: int | None = None  # where the first begins that can't be read
-
-    def note_broken(self, start: int) -> None:
-        """Note a row of Python calls that can't be read: its last one may have yet to come."""
-        self.broken = start if self.broken is None else self.broken
 
     def may_go_on(self, text: str, box: ToolBox) -> bool:
         """Return whether a row may stand at the end of the text, in which the last call has yet to come."""

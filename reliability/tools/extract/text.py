@@ -14,7 +14,6 @@ from typing import Any
 
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
-from reliability.tools.extract.marks import holds_lone_signs, is_damaged_key
 from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
@@ -28,6 +27,11 @@ _DATA = re.compile(r"[{}\[\]\"=`]")
 _LABEL = re.compile(r"[^\s:]++\s++[^\s:][^:]*+:\s*\Z|[^:]*+\Z")
 LINE_CHARS_MAX = 1024  # of a parameter's opening tag with its indentation
 _BREAK = re.compile(r"\r?\n")
+# What shows that a parameter's frame is damaged: a sign of its tags at an end of its key, or too many around its text.
+_EDGE = re.compile(r"[\s\"',:;=/\\|<>(){}\[\]]")
+_LONE_OPEN = re.compile(r"[<>=/|\"']{1,2}[ \t]*\r?\n")
+_LONE_CLOSE = re.compile(r"\n[ \t]*<{1,2}[ \t]*\Z")
+_TAIL_CHARS = 64
 # Brackets of prose hold no value: `[a note]`, `{object}`, `[...]`, and `\boxed{` around one.
 _BRACKETS = re.compile(
     r"(?P<prose>\\[a-z]{1,16}\{(?=\s*[{\[])"
@@ -163,18 +167,14 @@ def read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, t
     if opened is None:  # a CDATA section, or nothing but the text
         return framed, (RepairKind.LAYOUT,) if len(framed) < end - at else ()
     line = text.rfind("\n", max(0, at - LINE_CHARS_MAX), at) + 1
-    if indent and text.startswith(f"{indent}<", line) and _is_indented(framed, indent):
-        if "\n" in framed.strip():
-            raise Unreadable("an indented text: the indentation may be its own or the layout's", at)
-        framed = framed.lstrip(" \t")
+    if indent and text.startswith(f"{indent}<", line):
+        lines = [one for one in framed.split("\n") if one.strip()]
+        if lines and all(one.startswith(indent) for one in lines):
+            if "\n" in framed.strip():
+                raise Unreadable("an indented text: the indentation may be its own or the layout's", at)
+            framed = framed.lstrip(" \t")
     expected = on_lines and indent == "" and opened[0] == "\n" and end - opened.end() == len(framed) + 1
     return framed, () if expected else (RepairKind.LAYOUT,)
-
-
-def _is_indented(text: str, indent: str) -> bool:
-    """Return whether each line that isn't blank begins with this indentation."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    return bool(lines) and all(line.startswith(indent) for line in lines)
 
 
 def type_text(text: str, schema: Any, root: Any) -> tuple[Any, tuple[RepairKind, ...]]:
@@ -182,7 +182,7 @@ def type_text(text: str, schema: Any, root: Any) -> tuple[Any, tuple[RepairKind,
     if schema is None:
         return text, ()
     kinds = find_allowed_types(schema, root)
-    literal = _read_literal(text) if _may_be_literal(text, schema, kinds) else None
+    literal = read_literal(text) if _may_be_literal(text, schema, kinds) else None
     return literal or (text, ())
 
 
@@ -200,12 +200,24 @@ def _may_be_literal(text: str, schema: Any, kinds: frozenset[str] | None) -> boo
     return kinds is None and text.lstrip()[:1] in begins
 
 
-def _read_literal(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
+def read_literal(text: str) -> tuple[Any, tuple[RepairKind, ...]] | None:
+    """Read the value that all of a text is, and what was repaired in it; None where it is none."""
     try:
         value = read(text)
     except Unreadable:
         return None
     return None if text[value.end :].strip() else (value.value, value.repair_kinds)
+
+
+def is_damaged_key(key: str) -> bool:
+    """Return whether a key that no tool declares begins or ends with a sign of its frame."""
+    return _EDGE.match(key[:1]) is not None or _EDGE.match(key[-1:]) is not None
+
+
+def holds_lone_signs(text: str) -> bool:
+    """Return whether a sign too many of the opening tag stands on its line, or one of the closing tag on a line of its
+    own, around a text that the template writes on lines of its own."""
+    return _LONE_OPEN.match(text) is not None or _LONE_CLOSE.search(text[-_TAIL_CHARS:]) is not None
 
 
 class Arguments:
@@ -221,10 +233,12 @@ class Arguments:
         says nothing."""
         if key in self.found:
             raise Unreadable("a parameter is given twice", at)
-        if is_damaged_key(key) and not self._declares(key):
+        root = self.tool.parameters if self.tool is not None else {}
+        schema = property_schema(root, root, key)
+        if schema is None and is_damaged_key(key):
             raise Unreadable("a parameter's name holds signs of its tag", at)
-        literal = _read_literal(text) if is_string is False else None
-        self.found[key], kinds = literal or self._type(key, text)
+        literal = read_literal(text) if is_string is False else None
+        self.found[key], kinds = literal or type_text(text, schema, root)  # an unknown one is a string
         self.kinds += kinds
 
     def add_framed(self, key: str, text: str, at: int, end: int, *, on_lines: bool) -> None:
@@ -234,14 +248,3 @@ class Arguments:
         framed, kinds = read_framed(text, at, end, on_lines=on_lines)
         self.add(key, framed, at)
         self.kinds += kinds
-
-    def _declares(self, key: str) -> bool:
-        return self.tool is not None and property_schema(self.tool.parameters, self.tool.parameters, key) is not None
-
-    def _type(self, key: str, text: str) -> tuple[Any, tuple[RepairKind, ...]]:
-        if self.tool is None:
-            return text, ()
-        root = self.tool.parameters
-        schema = property_schema(root, root, key)
-        # An unknown property may be anything: a string.
-        return (text, ()) if schema is None else type_text(text, schema, root)

@@ -104,17 +104,11 @@ def _compile(text: str, steps: Steps, *, arguments: bool) -> Compiled | BadSchem
     try:
         schema = walk.normalise(json.loads(text))
         check_references(schema)
-        if arguments:
-            _check_object(schema)
+        kinds = schema.get("type", "object")
+        if arguments and "object" not in ([kinds] if isinstance(kinds, str) else kinds):
+            raise BadSchema("/type", "the parameters of a tool must be an object")
     except BadSchema as bad:
         return BadSchema(bad.path, bad.message)  # without the stack that it was raised from
     except (RecursionError, ValueError, TypeError, KeyError, ArithmeticError) as error:
         return BadSchema("", f"the schema can't be compiled: {type(error).__name__}")
     return Compiled(text, schema, tuple(walk.unchecked))
-
-
-def _check_object(schema: Mapping[str, Any]) -> None:
-    """Arguments are always an object, so a schema that allows none can never be met."""
-    kinds = schema.get("type", "object")
-    if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
-        raise BadSchema("/type", "the parameters of a tool must be an object")

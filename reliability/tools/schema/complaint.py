@@ -1,10 +1,10 @@
-"""What rules (`keywords.py`) and their validator share: complaints, the state of a judgement, the type of a rule."""
+"""What is wrong with a value, the state of a judgement, and the text that all equal values have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from reliability.steps import Steps
 
@@ -36,22 +36,6 @@ class SchemaRun:
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
         self.known: dict[tuple[int, int], tuple[Any, Sequence[Complaint]]] = {}
-
-
-class Judge(Protocol):
-    """What a rule needs of the validator that calls it (`validator.py`)."""
-
-    def judge(self, node: Any, value: Any, run: SchemaRun) -> Sequence[Complaint]:
-        """Judge a value against another node of the schema."""
-        ...
-
-    def target(self, reference: str) -> Any:
-        """Return the node that a reference means."""
-        ...
-
-
-# A keyword's rule: (the validator, what stands behind the keyword, value, the whole schema node, run) -> complaints
-Rule = Callable[["Judge", Any, Any, Mapping[str, Any], SchemaRun], Sequence[Complaint]]
 
 
 def prefix_paths(part: str | int, wrong: Sequence[Complaint], run: SchemaRun) -> list[Complaint]:

@@ -43,21 +43,22 @@ _TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
 _FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
 _LIST: Check = (lambda value: isinstance(value, list), "must be a list")
 _NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
-SCHEMA_DEPTH_MAX = 64
+_SCHEMA_DEPTH_MAX = 64
 SCHEMA_NODES_MAX = 20_000
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
 _NULL_IS_DATA = frozenset({"const", "default", "example"})
 _DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
-STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
+_STEPS_A_NODE = 12  # with everything that is done to it until it is compiled
 _LIMITS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether this is a number of JSON."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0 and (isinstance(value, int) or value.is_integer())
+    return is_number(value) and value >= 0 and (isinstance(value, int) or value.is_integer())
 
 
 def _is_schema(value: Any) -> bool:
@@ -85,13 +86,13 @@ _SCHEMAS: Check = (
 )
 _MEMBERS: Check = (_check_each(_is_schema), "must be an object of schemas")
 _COUNT: Check = (_is_count, "must be a whole number that is not negative")
-_NUMBER: Check = (_is_number, "must be a number")
+_NUMBER: Check = (is_number, "must be a number")
 
 CHECKS: dict[str, Check] = {
     "type": (_is_type, f"must be one or several of {', '.join(sorted(_TYPES))}, each once"),
     "required": (_are_names, "must be a list of names, each once"),
     "dependentRequired": (_check_each(_are_names), "must be an object of lists of names, each once"),
-    "multipleOf": (lambda value: _is_number(value) and value > 0, "must be a number above 0"),
+    "multipleOf": (lambda value: is_number(value) and value > 0, "must be a number above 0"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _COUNT),
     **dict.fromkeys(("minContains", "maxContains"), _COUNT),
@@ -145,8 +146,8 @@ class Normaliser:
         """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows. Raises
         `BadSchema`: it can't be used, or is too large. `OutOfSteps`: it is larger than the steps that were given."""
         self._nodes += 1
-        self._steps.spend(STEPS_A_NODE)
-        if len(path) > SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
+        self._steps.spend(_STEPS_A_NODE)
+        if len(path) > _SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
             raise BadSchema(join(*path[:8]), "the schema is larger or deeper than this server takes")
         if isinstance(node, list) and not known:
             return [self.normalise(item, (*path, i), known=False) for i, item in enumerate(node)]
@@ -229,12 +230,8 @@ def _modernise_reference(reference: str, path: tuple[object, ...]) -> str:
     relative = _RELATIVE.fullmatch(reference)
     if relative is not None and int(relative[1]) <= len(path):
         above = path[: len(path) - int(relative[1])]
-        reference = "".join(["#", *(f"/{_escape(str(part))}" for part in above), relative[2]])
+        reference = f"#{join(*above).replace('%', '%25')}{relative[2]}"
     return _IN_A_LIST.sub("/prefixItems", reference)
-
-
-def _escape(part: str) -> str:
-    return part.replace("~", "~0").replace("/", "~1").replace("%", "%25")
 
 
 def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:

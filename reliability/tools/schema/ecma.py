@@ -30,9 +30,9 @@ _NO_SPACES = (
 )
 _ANY, _NONE = r"[\x{0}-\x{10ffff}]", r"[^\x{0}-\x{10ffff}]"
 _DOT = r"[^\n\r\x{2028}\x{2029}]"
-_LETTERS = {"t": r"\t", "n": r"\n", "v": r"\v", "f": r"\f", "r": r"\r"}
-_SAME = frozenset("dDwW")
-_ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "Z": r"\z", "z": r"\z"}
+_SAME = frozenset("tnvfrdDwW")
+_OUTSIDE = {"b": r"\b", "B": r"\B", "A": r"\A", "Z": r"\z", "z": r"\z", "s": f"[{_SPACES}]", "S": f"[^{_SPACES}]"}
+_IN_CLASS = {"b": r"\x{8}", "s": _SPACES, "S": _NO_SPACES}
 
 _PIECE = re.compile(
     r"(?P<count>\{(?P<low>\d*)(?P<comma>,?)(?P<high>\d*)\}(?P<lazy>\??))"
@@ -199,12 +199,8 @@ def _rewrite_group(text: str) -> str:
 def _rewrite_escape(pattern: str, at: int) -> tuple[str, int]:
     """Rewrite an escape outside of a class, and return where it ends. `at` is behind the backslash."""
     letter = pattern[at : at + 1]
-    if letter == "s":
-        return f"[{_SPACES}]", at + 1
-    if letter == "S":
-        return f"[^{_SPACES}]", at + 1
-    if letter in _ANCHORS and letter:
-        return _ANCHORS[letter], at + 1
+    if letter in _OUTSIDE:
+        return _OUTSIDE[letter], at + 1
     if letter == "k" or (letter in "123456789" and letter):
         raise NotLinear("refers back to a group")
     return _rewrite_character(pattern, at)
@@ -213,10 +209,8 @@ def _rewrite_escape(pattern: str, at: int) -> tuple[str, int]:
 def _rewrite_character(pattern: str, at: int) -> tuple[str, int]:
     """Rewrite an escape that means the same in a class and outside of one."""
     letter = pattern[at : at + 1]
-    if letter in _SAME and letter:
+    if letter in _SAME:
         return "\\" + letter, at + 1
-    if letter in _LETTERS:
-        return _LETTERS[letter], at + 1
     if found := _HEX.match(pattern, at):
         return _rewrite_code(found), found.end()
     if found := _PROPERTY.match(pattern, at):
@@ -246,7 +240,8 @@ def _rewrite_class(pattern: str, at: int) -> tuple[str, int]:
     while pattern[at : at + 1] not in ("]", ""):
         letter = pattern[at]
         if letter == "\\":
-            rewritten, at = _rewrite_class_escape(pattern, at + 1)
+            kind, at = pattern[at + 1 : at + 2], at + 1
+            rewritten, at = (_IN_CLASS[kind], at + 1) if kind in _IN_CLASS else _rewrite_character(pattern, at)
         else:
             rewritten, at = ("\\" + letter if letter in "[&~^" else letter), at + 1
             if letter == "-" and not _is_range(pattern, items, at):
@@ -257,17 +252,6 @@ def _rewrite_class(pattern: str, at: int) -> tuple[str, int]:
     if not items:
         return (_ANY if negated else _NONE), at + 1
     return f"[{'^' if negated else ''}{''.join(items)}]", at + 1
-
-
-def _rewrite_class_escape(pattern: str, at: int) -> tuple[str, int]:
-    letter = pattern[at : at + 1]
-    if letter == "s":
-        return _SPACES, at + 1
-    if letter == "S":
-        return _NO_SPACES, at + 1
-    if letter == "b":
-        return r"\x{8}", at + 1
-    return _rewrite_character(pattern, at)
 
 
 def _is_range(pattern: str, items: list[str], at: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -23,12 +24,12 @@ from jsonschema import Draft202012Validator, FormatChecker
 from reliability.tools.schema.ecma import NotLinear, match_single_repeat, to_re2
 
 PATTERN_CHARS_MAX = 1_000
-PATTERNS_CACHED_MAX = 512
+_PATTERNS_CACHED_MAX = 512
 COUNTED_MAX = 2_500  # what is counted beyond doesn't fit into the memory
-MEMORY_BYTES_MAX = 1 << 20  # of one program with its automaton
-BYTES_A_STEP = 100  # instructions times bytes in about a microsecond, where the automaton doesn't fit
+_MEMORY_BYTES_MAX = 1 << 20  # of one program with its automaton
+_BYTES_A_STEP = 100  # instructions times bytes in about a microsecond, where the automaton doesn't fit
 _OPTIONS = re2.Options()
-_OPTIONS.max_mem = MEMORY_BYTES_MAX
+_OPTIONS.max_mem = _MEMORY_BYTES_MAX
 _OPTIONS.log_errors = False
 _OPTIONS.never_capture = True
 _COUNTS = re.compile(r"\{(\d{0,9}),?(\d{0,9})\}")
@@ -64,7 +65,7 @@ class _Pattern:
 
     def steps(self, text: str) -> int:
         """Estimate what one match of this text may cost, in steps of about a microsecond."""
-        return 2 + self.size * len(text) // BYTES_A_STEP
+        return 2 + self.size * len(text) // _BYTES_A_STEP
 
     def allows(self, text: str) -> bool:
         """Return whether the pattern is found in the text. A lone surrogate counts as a question mark."""
@@ -82,7 +83,7 @@ def estimate_compile_steps(pattern: str) -> int:
     return 50 + 4 * len(pattern) + 16 * min(counts, COUNTED_MAX) + 800 * (pattern.count("\\p") + pattern.count("\\P"))
 
 
-@lru_cache(maxsize=PATTERNS_CACHED_MAX)
+@lru_cache(maxsize=_PATTERNS_CACHED_MAX)
 def translate(pattern: str) -> _Pattern:
     """Return the same expression, compiled. Raises `BrokenPattern` or `Unasserted`."""
     if len(pattern) > PATTERN_CHARS_MAX:
@@ -112,31 +113,21 @@ def _compile_source(source: str) -> Any:
 
 
 def _is_regex(text: str) -> bool:
-    try:
-        translate(text)
-    except Unasserted:
-        return True
-    except BrokenPattern:
-        return False
+    with suppress(Unasserted):
+        translate(text)  # a broken one raises a ValueError, which says that it is none
     return True
-
-
-def _match_by(expression: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda text: expression.fullmatch(text) is not None
 
 
 def _build_checker() -> FormatChecker:
     """Build a checker of jsonschema's own draft 2020-12 formats, and of ours."""
     checker = FormatChecker(formats=())
     checker.checkers = dict(Draft202012Validator.FORMAT_CHECKER.checkers)
-    ours: dict[str, Callable[[str], bool]] = {
-        "date-time": lambda text: (
-            (match := _DATE_TIME.fullmatch(text)) is not None and bool(date.fromisoformat(match[1]))
-        ),
-        "time": _match_by(_TIME),
-        "uri": _match_by(_URI),
-        "hostname": _match_by(_HOSTNAME),
-        "duration": _match_by(_DURATION),
+    ours: dict[str, Callable[[str], object]] = {
+        "date-time": lambda text: (match := _DATE_TIME.fullmatch(text)) and date.fromisoformat(match[1]),
+        "time": _TIME.fullmatch,
+        "uri": _URI.fullmatch,
+        "hostname": _HOSTNAME.fullmatch,
+        "duration": _DURATION.fullmatch,
         "regex": _is_regex,
     }
     for name, check in ours.items():
@@ -144,8 +135,8 @@ def _build_checker() -> FormatChecker:
     return checker
 
 
-def _skip_other_kinds(check: Callable[[str], bool]) -> Callable[[object], bool]:
-    return lambda value: not isinstance(value, str) or check(value)
+def _skip_other_kinds(check: Callable[[str], object]) -> Callable[[object], bool]:
+    return lambda value: not isinstance(value, str) or bool(check(value))
 
 
 FORMATS = _build_checker()

@@ -6,17 +6,15 @@ multiply, are the client's mistake. Invariant: types never leave one out; what c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from reliability.tool_calls import join
 from reliability.tools.schema.dialects import DATA, MAPS, BadSchema
 
-HEIGHT_MAX = 64
+_HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
-
-_ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 Path = tuple[object, ...]
 STEPS_MAX = 16
@@ -58,16 +56,12 @@ def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
         return anchors[reference[1:]]
     node = root
     for raw in reference[2:].split("/"):
-        part = _ESCAPED.sub(_unescape, raw).replace("~1", "/").replace("~0", "~")
+        part = unquote(raw).replace("~1", "/").replace("~0", "~")
         try:
             node = node[int(part)] if isinstance(node, list) else node[part]
         except (TypeError, IndexError, ValueError):
             raise KeyError(reference) from None
     return node
-
-
-def _unescape(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
 
 
 def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
@@ -100,14 +94,14 @@ def _weigh(
         return 1, 1
     if id(node) in known:
         return known[id(node)]
-    if depth > HEIGHT_MAX:
+    if depth > _HEIGHT_MAX:
         raise BadSchema(join(*path), "a reference leads back to itself")
     below = list(_list_in_place(node))
     keys = [key for key in ("$ref", "$dynamicRef") if isinstance(node.get(key), str)]
     below += [_resolve_target(node[key], (*path, key), root, anchors) for key in keys]
     parts = [_weigh(part, path, root, anchors, known, depth + 1) for part in below]
     weight, height = 1 + sum(w for w, _ in parts), 1 + max((h for _, h in parts), default=0)
-    if weight > WEIGHT_MAX or height > HEIGHT_MAX:
+    if weight > WEIGHT_MAX or height > _HEIGHT_MAX:
         raise BadSchema(join(*path), "references multiply beyond what this server follows")
     known[id(node)] = weight, height
     return weight, height

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 NAME_CHARS_MAX = 256
-INDEXES_KEPT_MAX = 32
+_INDEXES_KEPT_MAX = 32
 
 _PREFIX = "functions."
 _BETWEEN = re.compile(r"(?<=[A-Za-z0-9])[._:/-]+(?=[A-Za-z0-9])|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -153,7 +153,7 @@ def _group(pairs: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-@lru_cache(maxsize=INDEXES_KEPT_MAX)
+@lru_cache(maxsize=_INDEXES_KEPT_MAX)
 def prepare_tool_names(names: tuple[str, ...]) -> ToolNames:
     """Make declared names ready; the same names are made ready once."""
     return ToolNames(names)

@@ -219,9 +219,13 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
 
 
 @pytest.mark.parametrize("hold_all", [False, True])
-@pytest.mark.parametrize("before", ["", "I look. \n"])
 @pytest.mark.parametrize(
-    ("tag", "told"), [("tool_response", "no tool has given"), ("system-reminder", "words of the user's side")]
+    ("tag", "told", "before"),
+    [
+        ("tool_response", "no tool has given", ""),
+        ("tool_response", "no tool has given", "I look. \n"),
+        ("system-reminder", "words of the user's side", ""),
+    ],
 )
 def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(tag, told, before, hold_all):
     """Law: nothing of the result leaves, the model is told to call, and its call does. An answer that begins with a

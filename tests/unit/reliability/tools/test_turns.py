@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.tools import build_toolbox, extract_calls
-from reliability.tools.turns import GIVEN_RESULTS, TURNS
+from reliability.tools.turns import GIVEN_RESULTS, HARNESS_TAGS, TURNS
 from tests.support.extracting import BOX, CALL
 from tests.support.renderings import tool
 from tests.support.streaming import cut_at, inked, play, whole
@@ -74,7 +74,8 @@ def test_calls_behind_a_made_up_result_are_dropped(mark):
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
 
 
-OWN = sorted({example(result) for result in GIVEN_RESULTS})
+ADDED = [f"<{tag}>" for tag in HARNESS_TAGS]
+OWN = sorted({example(result) for result in GIVEN_RESULTS} - set(ADDED))
 
 
 @pytest.mark.parametrize("mark", OWN)
@@ -88,10 +89,40 @@ def test_a_result_that_no_tool_has_given_is_no_answer(mark):
             assert whole(text, NONE) == ([], False, inked(text))
 
 
+@pytest.mark.parametrize("mark", ADDED)
+def test_an_answer_that_goes_on_as_the_agent_is_no_answer(mark):
+    """Law: so it is where an answer begins with a line of what agents add to the user's turn."""
+    for text in (f"{mark}\n21\n", f"\n{mark}\nx\n{mark.replace('<', '</')}\nNext question", f"{mark}\n21\n{ONE}"):
+        assert whole(text, BOX).refused
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Claude Code adds hidden text. It looks like this.\n\n{m}\nBe brief.\n\nIt is added at each turn.",
+        "## What the agent sees\n\n{m}\nfoo\n",
+        "1. The reminder\n{m}\nfoo\n2. The rest",
+        "{m} – a tag that Claude Code adds.",
+        "{m} Tags are added by Claude Code.",
+        "So sieht das aus.\n{m}\nfoo\n",
+        "~~~\n{m}\nfoo\n~~~\nThat is one.",
+    ],
+)
+def test_what_agents_add_may_be_told_of(said):
+    """Law: anywhere else it is the answer's, in any pieces."""
+    for mark in ADDED:
+        text = said.format(m=mark)
+        assert whole(text, BOX) == ([], False, inked(text)), text
+        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+
+
 @pytest.mark.parametrize(
     "said",
     [
         "{m} is how a result begins.",
+        "~~~\n{m}\n21\n~~~\nThat is one.",
+        "The template\n\n    {m}\n    21\n",
         "`{m}` opens one.",
         "It looks like this:\n\n{m}\n21\n",
         "```\n{m}\n21\n```\nThat is one.",
@@ -102,7 +133,7 @@ def test_a_result_that_no_tool_has_given_is_no_answer(mark):
 )
 def test_a_result_may_be_shown(said):
     """Law: in a sentence, in code, announced or quoted, it is the answer's, in any pieces."""
-    for mark in OWN:
+    for mark in (*OWN, *ADDED):
         text = said.format(m=mark)
         assert whole(text, BOX) == ([], False, inked(text)), text
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text

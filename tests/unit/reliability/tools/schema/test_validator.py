@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from reliability.steps import OutOfSteps, Steps
@@ -161,3 +162,12 @@ def test_a_verdict_doesnt_depend_on_the_steps():
             assert validator.is_valid(value, Steps(left)) is False
         except OutOfSteps:
             assert left < 40
+
+
+@pytest.mark.parametrize(
+    ("multiple", "value", "valid"),
+    [(0.1, 0.3, True), (0.01, 4.35, True), (0.1, 0.35, False), (1e-300, 1e300, True), (3, 10**400, False)],
+)
+def test_numbers_are_compared_as_they_are_written(multiple, value, valid):
+    """0.3 is a multiple of 0.1, whatever binary fractions say."""
+    assert Validator({"multipleOf": multiple}).is_valid(value) is valid

@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from reliability.tools import check_calls, extract_calls
-from reliability.tools.extract.marks import ends_like_a_closer, goes_on_behind, is_damaged_key
+from reliability.tools.extract.markup import ends_like_a_closer
+from reliability.tools.extract.payloads import goes_on_behind
+from reliability.tools.extract.text import is_damaged_key
 from tests.support import extracting
 from tests.support.call_values import IDS, made
 from tests.support.extracting import calls
