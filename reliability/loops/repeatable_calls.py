@@ -223,7 +223,8 @@ _RECEIVERS = word_set(
 )
 _NOTHING_YET = re.compile(
     r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
-    r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)(?: yet| so far| available| found\b.{0,60}| match\w*.{0,60})?"
+    r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)"
+    r"(?: yet| so far| available| found\b.{0,60}| match\w*.{0,60})?"
     r"|(?:nothing|none|no \w{1,20}|not \w{1,20})(?: new)? (?:yet|so far)|not (?:yet|ready|finished|done)"
     r"|0/[1-9]\d{0,5} (?:ready|running|available|done|complete)"
     r"|(?:inbox|queue) (?:is )?empty|still \w+.{0,40}|please wait.{0,40}|(?:try|check) again (?:later"
@@ -296,9 +297,8 @@ _NOTES = phrase_set(
 def _polls_by_name(name: str) -> bool:
     """Return whether the name itself says that the tool waits, pages or tells the time."""
     words = words_of(name)
-    if not words:
-        return False
-    return words[-1] in _LAST or words[0] in _FIRST or not _PAIRS.isdisjoint(map(" ".join, pairwise(words)))
+    ends = bool(words) and (words[-1] in _LAST or words[0] in _FIRST)
+    return ends or not _PAIRS.isdisjoint(map(" ".join, pairwise(words)))
 
 
 def _matches(name: str, pattern: str) -> bool:

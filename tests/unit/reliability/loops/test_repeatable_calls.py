@@ -53,7 +53,8 @@ Process 1 already finished|Process exited with code 0|Invalid session id: 1|Job 
 no active process with id 1|{"error": "Unknown job"}|Process p1 is no longer running|bash_id is required
 Error: missing required parameter: id|The process has terminated.|Task killed
 Wall time: 0.0 s Process exited with code 1
-Task t1 has finished with exit code 0.|Command completed with exit code 1|Job failed: OOM|Job j expired|There is no job j
+Task t1 has finished with exit code 0.|Command completed with exit code 1|Job failed: OOM|Job j expired
+There is no job j
 Build b-7 was cancelled|deployment "web" failed|agent a1: terminated
 """
 OVER = """
@@ -71,7 +72,8 @@ The build has not completed.|Task t1 is not finished; please check again.|Job is
 Session not active yet|Deployment d is not active. Waiting for approval.|Command is still running. Exit code unknown
 Build: 3 tests already completed, 5 to go|agent: pod not ready, container not running|status: completed 3/10 tests
 <status>running</status><stdout>agent exited 0 workers of 4</stdout>|Task t1: step 2 already finished, step 3 going
-No emails found matching "code".|no messages matching from:bob|Run 12: 1 job completed, 2 jobs not completed|Process running (pid 4), last output: module x not found, retrying
+No emails found matching "code".|no messages matching from:bob
+Run 12: 1 job completed, 2 jobs not completed|Process running (pid 4), last output: module x not found, retrying
 """
 
 
