@@ -128,6 +128,7 @@ def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
         not stream
         or expected.form is not None
         or expected.forced is not None
+        or expected.copied
         or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo))
     ):
         return Hold.ALL

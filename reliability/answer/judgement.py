@@ -37,11 +37,13 @@ from reliability.loops import (
     Window,
     calls_turn,
     carries_history,
+    find_copy,
     find_kept_loop,
     find_loop,
     join_turns,
     name_asked,
     observe,
+    read_copied,
     read_order,
     read_request,
     read_shown,
@@ -82,7 +84,8 @@ class Expected:
     server's own tool, if it has one, and whether an answer `may_load` by it; `listed`: the tools that the model may
     have seen no more of than their line in its list. `asked` names the request where it brings no history; then
     `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
-    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `memo` is what the
+    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `copied`: the answer
+    that would be a copy (see `read_copied`). `memo` is what the
     loop rules have found out about `turns`; `times` is how often the user orders a thing."""
 
     toolbox: ToolBox
@@ -98,6 +101,7 @@ class Expected:
     window: Window | None = None
     asked: str = ""
     shown: ShownHistory | None = None
+    copied: str = ""
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     loader: str = ""
@@ -180,6 +184,7 @@ def expect(
     toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
     name = "" if loops is None else name_request(messages).hex()
+    may_copy = loops is not None and toolbox.tools and tool_choice in (None, "auto")
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,
@@ -193,6 +198,7 @@ def expect(
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else replace(read_shown(messages, turns, name, loops), tools=bool(toolbox.tools)),
+        copied=read_copied(messages, loops.duplicate_threshold) if may_copy else "",
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
@@ -336,6 +342,7 @@ def _check_loops(
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
     loop = find_loop(expected.turns, config, turn, expected.memo)
+    loop = loop or find_copy(expected.copied, turn, config.duplicate_threshold)
     if expected.window is None:
         return turn, loop
     found = [loop, find_kept_loop(expected.joined, config, turn)]

@@ -13,7 +13,7 @@ from typing import Any
 from reliability.answer.answer_calls import collapse_calls
 from reliability.answer.wanted_form import form_message
 from reliability.escalation.decisions import Call, RetryStep
-from reliability.loops import Loop, nudge
+from reliability.loops import Kind, Loop, nudge
 from reliability.tools import Flaws, ToolBox, Violation, corrective_message, extract_calls
 from reliability.tools.turns import RESULT_ALONE
 from reliability.types import ChatRequest
@@ -43,6 +43,8 @@ def request_for(
         return _add(replace(request, tools=(), tool_choice=None, loader=""), {"role": "user", "content": _NO_TOOL_FITS})
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
+        if loop.kind is Kind.COPIES:  # words alone are copied, too: see `reliability.loops.copied_answers`
+            request = replace(request, constrained=True)
     if call.reask is None:
         return request
     if call.reask.constrained:

@@ -17,6 +17,7 @@ Invariants:
 from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Kind, Loop, Memo, SeenCall, Stage, Turn
 from reliability.loops.content import nudge, read_order
+from reliability.loops.copied_answers import find_copy, read_copied
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import JudgeRequest, StuckCase, find_case, injection, judge_request, read_suggestion
@@ -44,6 +45,7 @@ __all__ = [
     "calls_turn",
     "carries_history",
     "find_case",
+    "find_copy",
     "find_kept_loop",
     "find_loop",
     "finish",
@@ -56,6 +58,7 @@ __all__ = [
     "nudge",
     "observe",
     "open_scan",
+    "read_copied",
     "read_order",
     "read_request",
     "read_shown",

@@ -329,6 +329,8 @@ def _describe(loop: Loop) -> str:
         return f"`{loop.tool}` has failed with the same error {loop.repetitions} times, whatever the arguments."
     if loop.kind is Kind.TEXTS:
         return f"You have given the same answer {loop.repetitions} times without calling a tool."
+    if loop.kind is Kind.COPIES:
+        return "You have answered this request with the words of the requests before it."
     if loop.period > 1:
         return f"You repeat the same {loop.period} steps ({loop.tool}): round {loop.repetitions}, the same results."
     time = _write_ordinal(loop.repetitions)
@@ -345,13 +347,17 @@ def _write_ordinal(number: int) -> str:
 def _quote(loop: Loop) -> str:
     if not loop.evidence:
         return ""
-    label = {Kind.ERRORS: "The error", Kind.TEXTS: "The answer"}.get(loop.kind, "The last result")
+    label = {Kind.ERRORS: "The error", Kind.TEXTS: "The answer", Kind.COPIES: "The answer"}.get(
+        loop.kind, "The last result"
+    )
     return f" {label}: {loop.evidence}"
 
 
 def _advise(loop: Loop) -> str:
     if loop.kind is Kind.TEXTS:
         return "Do not say it again: take the next step, or say plainly what stops you."
+    if loop.kind is Kind.COPIES:
+        return "It asks for something else: call the tool that it takes, and answer from the result."
     return (
         "Do not repeat this call. Answer the user in words now, with what you know; or, if a step is missing, take it "
         "with another tool or other arguments."

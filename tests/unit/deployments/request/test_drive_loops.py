@@ -49,6 +49,7 @@ from tests.support.driving import (
     make_ports,
     make_run,
     scripted,
+    tell_in_turn,
     text_of,
 )
 from tests.unit.deployments.request.test_drive import names
@@ -322,3 +323,33 @@ async def test_the_grant_still_bounds_the_answer(cap):
 
     assert [request.max_tokens for request in tier.sent] == [min(cap, 2000)] * 2
     assert all(0 < request.timeout_s <= 30 for request in tier.sent)
+
+
+COPIED = "It has been done already, as it was for a1.txt."
+SAYS_IT = [{"text": COPIED}]
+
+
+@pytest.mark.parametrize(("nudged", "events"), [([CALL], [("f", '{"a": 1}')]), (SAYS_IT, [])], ids=["calls", "says it"])
+def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
+    """Law: not a word of it leaves before the model was asked for a call instead, under a grammar; who says it again is
+    delivered, marked."""
+    messages = [*laps(1), {"role": "assistant", "content": "one"}]
+    for name in ("a1.txt", "a2.txt"):
+        messages += [{"role": "user", "content": f"read {name}"}, {"role": "assistant", "content": COPIED}]
+    messages.append({"role": "user", "content": "read a3.txt"})
+
+    def change(run: Run) -> None:
+        run.request = replace(run.request, messages=tuple(messages))
+        run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
+        run.hold = hold_of(
+            RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig()), run.expected, stream=True
+        )
+
+    tiers, asked = tell_in_turn(["t0"], [SAYS_IT, nudged])
+    run, told = drive_once(tiers, change, retries=3)
+
+    assert run.refusal is None
+    assert [attempt.flaw for attempt in run.attempts] == [Flaw.LOOP, None if events else Flaw.LOOP]
+    assert [request.constrained for request in asked] == [False, True]
+    assert (calls_of(told), text_of(told)) == (events, "" if events else COPIED)
+    assert report_of(run)["loop"] == "nudged"

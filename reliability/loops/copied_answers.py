@@ -1,0 +1,97 @@
+"""The copied answer: a weak model gives one request after the other the answer in words that an earlier one got.
+
+    user: read part_11.txt …   assistant: The owner's name is Mira-433.
+    user: read part_12.txt …   assistant: The owner's name is Mira-433.
+    user: read part_13.txt …   -> "The owner's name is Mira-433." is a copy
+
+No rule of the history sees it, since each request of the user's re-arms them. A copy is no more than nudged, since the
+words may be right. A nudge in words is copied over, too (Qwen2.5-Coder 1.5B: seven answers of eight), so who is
+nudged must call a tool (four right calls of four).
+
+Invariants: the requests differ, and the newest names a thing (a file, a number, an id) that neither those before it
+nor the answer names: what is only thanked for or greeted is answered alike. The conversation is an agent's: it has
+called tools, or a harness has added its elements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, digest, summary
+from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text
+from reliability.tools.turns import HARNESS_TAGS
+
+MESSAGES_MAX = 64
+#: A shorter answer ("Done.", "Yes.") is right often.
+ANSWER_CHARS_MIN, ANSWER_CHARS_MAX = 24, 4_000
+REQUEST_CHARS_MAX = 4_000
+_WORD = re.compile(r"[\w./-]*\w")
+_THING = re.compile(r"\d|\w[./_]\w")
+
+
+def read_copied(messages: Sequence[Mapping[str, Any]], threshold: int) -> str:
+    """Return the answer that the newest `threshold` - 1 requests before this one got, word for word and without a call;
+    "" where they got none such, or this one may be answered alike. `threshold`: 0 is off."""
+    if threshold < 2 or not messages or messages[-1].get("role") != "user" or not _is_of_an_agent(messages):
+        return ""
+    rounds = list(_walk_rounds(messages, threshold))
+    if len(rounds) < threshold:
+        return ""
+    (newest, _), *older = rounds
+    answers = {answer for _, answer in older}
+    answer = answers.pop()
+    requests = [request for request, _ in older]
+    if answers or not ANSWER_CHARS_MIN <= len(answer) <= ANSWER_CHARS_MAX or len({newest, *requests}) < threshold:
+        return ""
+    known = set().union(*map(_list_things, (answer, *requests)))
+    return answer if _list_things(newest) - known else ""
+
+
+def find_copy(copied: str, candidate: Turn, threshold: int) -> Loop | None:
+    """Find the loop that an answer is in which is the one in `copied` again."""
+    if not copied or candidate.calls or _squeeze(candidate.text) != copied:
+        return None
+    evidence = summary(copied)
+    key = digest(Kind.COPIES, evidence)
+    return Loop(kind=Kind.COPIES, stage=Stage.WARN, repetitions=threshold, evidence=evidence, key=key)
+
+
+def _is_of_an_agent(messages: Sequence[Mapping[str, Any]]) -> bool:
+    if any(message.get("tool_calls") or message.get("role") == "tool" for message in messages):
+        return True
+    texts = (read_own_text(message) for message in messages if message.get("role") == "user")
+    return any(f"<{tag}>" in text for text in texts for tag in HARNESS_TAGS)
+
+
+def _walk_rounds(messages: Sequence[Mapping[str, Any]], most: int) -> Iterator[tuple[str, str]]:
+    """Yield the newest rounds, each (what the user asks for, the answer in words); the first has no answer yet. A round
+    with a call ends it."""
+    said: list[str] = []
+    answer = ""
+    for message in reversed(messages[-MESSAGES_MAX:]):
+        role = message.get("role")
+        if role == "assistant":
+            if said:
+                yield "\n".join(said), answer
+                most, said = most - 1, []
+            elif answer:
+                return
+            answer = _squeeze(read_own_text(message))
+            if most == 0 or message.get("tool_calls") or not answer:
+                return
+        elif role == "user" and classify_speaker(message) is Who.SPEAKS:
+            said.insert(0, drop_elements(read_own_text(message)).strip()[:REQUEST_CHARS_MAX])
+        elif role == "tool":
+            return
+    if said:
+        yield "\n".join(said), answer
+
+
+def _list_things(text: str) -> set[str]:
+    return {word for word in _WORD.findall(text) if _THING.search(word)}
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,111 @@
+"""The copied answer: one request after the other gets the words of the first."""
+
+from typing import Any
+
+import pytest
+
+from reliability.answer.judgement import expect
+from reliability.loops import Kind, LoopConfig, Stage, Turn, find_copy, find_loop, nudge, read_copied, read_turns
+from reliability.tools import CheckConfig, build_toolbox
+from tests.support.driving import TOOLS
+
+ANSWER = "The file has already been updated. The owner's name is Mira-433."
+ASKS = (
+    "Read the file part_{}.txt and say what its owner's name is.",
+    "Run the tests of src/module{}.py, please.",
+    "Close ticket 10{} in the tracker",
+    "请读取 part_{}.txt",
+)
+CALLED: list[dict[str, Any]] = [
+    {"role": "user", "content": "Read notes.txt."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "nothing in it"},
+]
+REMINDED = [{"role": "user", "content": "<system-reminder>\nBe brief.\n</system-reminder>\nGo."}]
+
+
+def ask_for(asks: list[str], answers: list[Any], before: list[dict[str, Any]] = CALLED) -> list[dict[str, Any]]:
+    """A conversation of these requests and answers, with a newest request that has no answer yet."""
+    messages = [*before, {"role": "assistant", "content": "There is nothing in it."}]
+    for ask, answer in zip(asks, [*answers, None], strict=True):
+        messages += [{"role": "user", "content": ask}]
+        messages += [] if answer is None else [{"role": "assistant", "content": answer}]
+    return messages
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("before", [CALLED, REMINDED], ids=["calls", "reminders"])
+@pytest.mark.parametrize("rounds", [2, 5, 40])
+def test_the_answer_of_the_requests_before_is_a_copy(ask, before, rounds):
+    """Law: who gives a request that names another thing the words that the last two got is nudged, however long this
+    has gone on, and told what is wrong; never more than nudged."""
+    asks = [ask.format(n) for n in range(rounds + 1)]
+    messages = ask_for(asks, [ANSWER] * rounds, before)
+    copied = read_copied(messages, 3)
+    loop = find_copy(copied, Turn(text=f"\n{ANSWER}  "), 3)
+
+    assert loop is not None
+    assert (loop.kind, loop.stage) == (Kind.COPIES, Stage.WARN)
+    assert ANSWER in nudge(loop)
+    assert "something else" in nudge(loop)
+    assert find_loop(read_turns(messages), LoopConfig(), Turn(text=ANSWER)) is None  # no other rule sees it
+    assert find_copy(copied, Turn(text="The owner's name is Tomas-919."), 3) is None
+    assert find_copy(copied, Turn(calls=read_turns(CALLED)[0].calls, text=ANSWER), 3) is None
+
+
+FILES = [ASKS[0].format(n) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("asks", "answers", "before"),
+    [
+        (
+            ["thanks!", "thank you", "thanks a lot, that was all"],
+            ["You're welcome! Is there anything else?"] * 2,
+            CALLED,
+        ),
+        ([FILES[0]] * 3, [ANSWER] * 2, CALLED),
+        ([FILES[0], FILES[1], FILES[0]], [ANSWER] * 2, CALLED),
+        (FILES, ["Done."] * 2, CALLED),
+        (FILES, [ANSWER, "The owner's name is Tomas-919."], CALLED),
+        (FILES[:2], [ANSWER], CALLED),
+        (FILES, [ANSWER] * 2, [{"role": "user", "content": "Hello."}]),
+        (["Is a.txt there?", "And b.txt?", "And c.txt?"], ["I have a.txt, b.txt and c.txt here."] * 2, CALLED),
+    ],
+    ids=["thanks", "same", "back", "short", "others", "second", "chat", "named"],
+)
+def test_what_may_be_answered_alike_is_no_copy(asks, answers, before):
+    """Law: thanks, a request that is said again, a short answer, answers that differ, the second one, a chat without
+    calls, and an answer that names the thing."""
+    assert read_copied(ask_for(asks, answers, before), 3) == ""
+
+
+def test_a_call_between_is_work():
+    """Law: only answers without a call count, and only a request of the user's is answered with a copy."""
+    messages = ask_for(FILES, [ANSWER] * 2)
+    worked = [*messages[:6], *CALLED[1:], *messages[6:]]
+
+    assert read_copied(messages, 3) == ANSWER
+    assert read_copied(worked, 3) == ""
+    assert read_copied([*messages, *CALLED[1:]], 3) == ""
+
+
+@pytest.mark.parametrize("threshold", [0, 1, 4])
+def test_the_threshold_is_that_of_nudges(threshold):
+    """Law: `duplicate_threshold` counts the copies, and 0 is off."""
+    assert read_copied(ask_for(FILES, [ANSWER] * 2), threshold) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tools", "copied"),
+    [(None, TOOLS, ANSWER), ("auto", TOOLS, ANSWER), ("none", TOOLS, ""), ("required", TOOLS, ""), (None, (), "")],
+)
+def test_words_that_are_ordered_are_no_copy(wanted, tools, copied):
+    """Law: it matters only where the model may choose between a call and words."""
+    toolbox = build_toolbox(tools)
+    asked = {"id_seed": "r", "tool_choice": wanted, "checks": CheckConfig(), "loops": LoopConfig()}
+    assert expect(ask_for(FILES, [ANSWER] * 2), toolbox, **asked).copied == copied
