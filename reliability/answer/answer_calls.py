@@ -121,13 +121,11 @@ def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) ->
     groups: dict[tuple[str, str], list[RawCall]] = {}
     for key, call in calls:
         groups.setdefault(key, []).append(call)
-    kept = {id(call) for group in groups.values() for call in _keep_meant(group, times)}
+    kept: set[int] = set()
+    for group in groups.values():
+        may_be_meant = _PAIR if all(one.format == "native" for one in group) else 1
+        kept.update(map(id, group if len(group) <= may_be_meant else group[: max(1, times)]))
     return tuple(call for _, call in calls if id(call) in kept)
-
-
-def _keep_meant(group: Sequence[RawCall], times: int) -> Sequence[RawCall]:
-    pair = _PAIR if all(one.format == "native" for one in group) else 1
-    return group if len(group) <= pair else group[: max(1, times)]
 
 
 def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall], times: int = 0) -> tuple[RawCall, ...]:

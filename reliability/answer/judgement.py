@@ -249,9 +249,7 @@ def judge(
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
-        if loop is not None:
-            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
-            detail = _LOOPED.format(loop.repetitions)
+        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     return Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
@@ -337,6 +335,10 @@ def _check_loops(
     if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
         return None, None
     return turn, loop
+
+
+def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
+    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, _LOOPED.format(loop.repetitions)
 
 
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:

@@ -74,8 +74,11 @@ class Wrapping:
         whole = self._tail + text
         match = _END.search(whole, max(0, len(whole) - _TAIL_CHARS_MAX))
         cut = match.start() if match else len(whole)
-        self._tail = whole[cut:]
-        return self._count(whole[:cut])
+        self._tail, text = whole[cut:], whole[:cut]
+        self._fences += (self._last + text).count(_FENCE)
+        self._last = (self._last + text)[-2:]
+        self._quotes += sum(text.count(mark) for mark in self._kinds)
+        return text
 
     def finish(self) -> str:
         """Return what waited, without the closing mark."""
@@ -87,9 +90,3 @@ class Wrapping:
         if tail.strip() == self._fence and (self._fences % 2 == 0 or len(self._fence) > len(_FENCE)):
             return ""  # it would open one that nothing closes
         return tail
-
-    def _count(self, text: str) -> str:
-        self._fences += (self._last + text).count(_FENCE)
-        self._last = (self._last + text)[-2:]
-        self._quotes += sum(text.count(mark) for mark in self._kinds)
-        return text

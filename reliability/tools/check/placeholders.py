@@ -169,17 +169,12 @@ def _find_schema(path: Path, tool: Tool) -> Any:
     for part in path:
         if not isinstance(schema, Mapping):
             return None
-        schema = (
-            property_schema(schema, tool.parameters, part)
-            if isinstance(part, str)
-            else schema.get("items", _find_items(schema))
-        )
+        if isinstance(part, str):
+            schema = property_schema(schema, tool.parameters, part)
+        else:
+            forms = (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ()))
+            schema = next((one["items"] for one in forms if isinstance(one, Mapping) and "items" in one), None)
     return schema
-
-
-def _find_items(schema: Mapping[str, Any]) -> Any:
-    parts = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return next((part["items"] for part in parts if isinstance(part, Mapping) and "items" in part), None)
 
 
 def _is_required(path: Path, tool: Tool) -> bool:

@@ -108,15 +108,6 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def _wrong_keyword(node: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the first keyword that can't stand as it does, and what it must be."""
-    for key, value in node.items():
-        check = CHECKS.get(key)
-        if check is not None and not check[0](value):
-            return key, check[1]
-    return None
-
-
 def _list_keys(check: Check) -> frozenset[str]:
     return frozenset(key for key, wanted in CHECKS.items() if wanted is check)
 
@@ -157,8 +148,10 @@ class Normaliser:
         new = {key: self._normalise_keyword(key, value, path, known) for key, value in old.items()}
         self._check_patterns(new, path, known)
         _hoist_required(old, new)
-        if known and (wrong := _wrong_keyword(new)) is not None:
-            raise BadSchema(join(*path, wrong[0]), f"is no valid JSON Schema: it {wrong[1]}")
+        for key, value in new.items() if known else ():
+            check = CHECKS.get(key)
+            if check is not None and not check[0](value):
+                raise BadSchema(join(*path, key), f"is no valid JSON Schema: it {check[1]}")
         return _allow_null(new) if node.get("nullable") is True else new
 
     def _modernise(self, node: Mapping[Any, Any]) -> dict[str, Any]:

@@ -6,15 +6,17 @@ multiply, are the client's mistake. Invariant: types never leave one out; what c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from reliability.tool_calls import join
 from reliability.tools.schema.dialects import DATA, MAPS, BadSchema
 
 _HEIGHT_MAX = 64
 WEIGHT_MAX = 10_000
+
+_ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 Path = tuple[object, ...]
 STEPS_MAX = 16
@@ -56,12 +58,16 @@ def resolve(root: Any, reference: str, anchors: Mapping[str, Any]) -> Any:
         return anchors[reference[1:]]
     node = root
     for raw in reference[2:].split("/"):
-        part = unquote(raw).replace("~1", "/").replace("~0", "~")
+        part = _ESCAPED.sub(_unescape, raw).replace("~1", "/").replace("~0", "~")
         try:
             node = node[int(part)] if isinstance(node, list) else node[part]
         except (TypeError, IndexError, ValueError):
             raise KeyError(reference) from None
     return node
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace")
 
 
 def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
