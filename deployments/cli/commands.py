@@ -287,9 +287,8 @@ def _launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str,
     ARGS are passed on to the agent. Its key is read from MLX_STACK_API_KEY.
     """
     from deployments.cli.launch import launch
-    from deployments.cli.server_client import find_url
 
-    return launch(agent, arguments, url=find_url(url, config), model=model, environ=os.environ, named=url is not None)
+    return launch(agent, arguments, url, config, model)
 
 
 @cli.command("agents")
@@ -302,10 +301,8 @@ def _agents(agent: str | None, url: str | None, model: str, config: Path | None)
     Without AGENT, for all of them.
     """
     from deployments.cli.launch import print_agents
-    from deployments.cli.server_client import find_url
 
-    names = [agent] if agent else [*AGENTS, *SDKS]
-    print_agents(names, url=find_url(url, config), model=model, environ=os.environ, named=url is not None)
+    print_agents([agent] if agent else [*AGENTS, *SDKS], url, config, model)
     return 0
 
 
@@ -330,9 +327,9 @@ ASKING: dict[str, tuple[str, tuple[Callable[[Any], Any], ...]]] = {
 
 def _ask(command: str, url: str | None, config: Path | None, **options: Any) -> int:
     from deployments.cli.admin_commands import ask_server
-    from deployments.cli.server_client import ServerClient, find_url
+    from deployments.cli.server_client import ServerClient
 
-    return ask_server(ServerClient(find_url(url, config), named=url is not None), command, **options)
+    return ask_server(ServerClient.find(url, config), command, **options)
 
 
 for _name, (_help, _options) in ASKING.items():

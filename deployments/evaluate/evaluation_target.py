@@ -11,6 +11,7 @@ kills the supervisor. (An evaluation in the background ignores SIGINT.)
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -56,19 +57,16 @@ class NoServer(RuntimeError):
 def _patch_variant(config: AppConfig, variant: str) -> AppConfig:
     """Return the configuration of a variant."""
     # A tier that slept while another was measured would have to be woken in the middle of a figure.
-    awake = {"tiers": {name: {"idle_s": AWAKE_S, "wake_s": WAKE_S} for name in config.tiers}}
-    local = [name for name, tier in config.tiers.items() if isinstance(tier, MlxTierConfig)]
-    # Prompts that an earlier evaluation has left on disk would make a cold prompt a warm one.
-    cold = {"tiers": {name: {"prompt_cache_disk_bytes": 0} for name in local}}
-    for change in (ALWAYS, awake, cold):
-        config = patch(config, change)
-    if variant in ("layers", "unchecked", "constrain"):
-        config = patch(config, ALONE)
-    if variant == "unchecked":
-        config = patch(config, UNCHECKED)
-    if variant == "constrain":
-        config = patch(config, {"tiers": {name: {"retry_strategy": ["constrain"]} for name in local}})
-    return config
+    tiers: dict[str, dict[str, Any]] = {name: {"idle_s": AWAKE_S, "wake_s": WAKE_S} for name in config.tiers}
+    for name, tier in config.tiers.items():
+        if isinstance(tier, MlxTierConfig):
+            # Prompts that an earlier evaluation has left on disk would make a cold prompt a warm one.
+            tiers[name]["prompt_cache_disk_bytes"] = 0
+            tiers[name] |= {"retry_strategy": ["constrain"]} if variant == "constrain" else {}
+    changes = [ALWAYS, {"tiers": tiers}]
+    changes += [ALONE] if variant != "chain" else []
+    changes += [UNCHECKED] if variant == "unchecked" else []
+    return functools.reduce(patch, changes, config)
 
 
 def read_config(path: Path) -> AppConfig:

@@ -36,9 +36,10 @@ ATTEMPT = frozenset({"tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
     """One answer. `error` says why there is none; `late` that it took longer than it may, or that the server has no
-    time for it. `attempts` are those of this server's report."""
+    time for it. `attempts` are those of this server's report. `first_s`: when the first piece of a stream came."""
 
     message: Mapping[str, Any] = field(default_factory=dict)
+    first_s: float | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
@@ -70,23 +71,11 @@ class ChatReply:
         used = [attempt["usage"]["total_tokens"] for attempt in self.attempts or () if attempt.get("usage")]
         return sum(used) if used else self.prompt_tokens + self.completion_tokens
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """How long a streamed answer took. `first_s` is None where nothing came."""
-
-    first_s: float | None
-    total_s: float
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    error: str = ""
-
     @property
     def tokens_s(self) -> float | None:
-        if self.first_s is None or self.completion_tokens < 2 or self.total_s <= self.first_s:
+        if self.first_s is None or self.completion_tokens < 2 or self.seconds <= self.first_s:
             return None
-        return (self.completion_tokens - 1) / (self.total_s - self.first_s)
+        return (self.completion_tokens - 1) / (self.seconds - self.first_s)
 
 
 class ChatClient:
@@ -141,26 +130,30 @@ class ChatClient:
 
     def ask(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
         """Ask for a whole answer, and for this server's report of it."""
-        began_s, late, words, text = time.monotonic(), False, "", ""
+        began_s = time.monotonic()
         try:
             with self._post(body, session, within_s) as response:
                 text = _read_body(response, began_s + within_s + GRACE_S)
-        except (httpx.TimeoutException, _Late):
-            late, words = True, "no answer in time"
-        except httpx.ConnectError as error:
-            late, words = True, f"nobody answers: {error}"
-        except (httpx.HTTPError, _NoBody) as error:
-            words = f"{type(error).__name__}: {error}"
+        except (httpx.HTTPError, _NoBody) as failed:
+            words, late = _explain(failed)
+            return ChatReply(error=words, late=late, seconds=time.monotonic() - began_s)
         seconds = time.monotonic() - began_s
-        if words:
-            return ChatReply(error=_shorten(words), late=late, seconds=seconds)
         report, status = self._find_report(response.headers) or {}, response.status_code
+        known: dict[str, Any] = {"attempts": tuple(report["attempts"]) if report else None, "seconds": seconds}
         if status != 200:
             text = self._hide_key(text)
         answer = _parse_object(text) or {}
         if status != 200 or not _list_objects(answer.get("choices")):
-            return _read_error(status, answer, text, report, seconds)
-        return _read_answer(answer, report, seconds)
+            words, late = _read_error(status, answer, text)
+            return ChatReply(error=words, late=late, **known)
+        return ChatReply(
+            message=_take_object(_list_objects(answer["choices"])[0].get("message")),
+            **_count_tokens(_take_object(answer.get("usage"))),
+            tier=report.get("tier") or "",
+            repairs=tuple(report.get("repairs") or ()),
+            cost_usd=report.get("cost_usd"),
+            **known,
+        )
 
     def _hide_key(self, text: str) -> str:
         """Take out the key, which a refusal may repeat; one that is a common word is no secret."""
@@ -181,7 +174,8 @@ class ChatClient:
         report = self.get(f"/v1/reliability/requests/{quote(name, safe='')}")
         return report if report and _is_report(report) else None
 
-    def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> Timing:
+    def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
+        """Ask for a stream, and time it; its text is not kept."""
         asked = dict(body) | {"stream": True, "stream_options": {"include_usage": True}}
         began_s, first_s, error = time.monotonic(), None, ""
         usage: Mapping[str, Any] = {}
@@ -197,13 +191,12 @@ class ChatClient:
                     if first_s is None and _carries_text(chunk):
                         first_s = time.monotonic() - began_s
         except (httpx.HTTPError, _NoBody) as failed:
-            error = _shorten(f"{type(failed).__name__}: {failed}")
-        return Timing(
-            first_s=first_s,
-            total_s=time.monotonic() - began_s,
-            **_count_tokens(usage),
-            error=error or ("" if first_s is not None else "nothing came that is of a chat completion's stream"),
-        )
+            error, _ = _explain(failed)
+        if first_s is None:
+            error = error or "nothing came that is of a chat completion's stream"
+        seconds = time.monotonic() - began_s
+        late = bool(error) and seconds >= within_s - 1
+        return ChatReply(first_s=first_s, seconds=seconds, error=error, late=late, **_count_tokens(usage))
 
 
 class _NoBody(Exception):
@@ -212,6 +205,14 @@ class _NoBody(Exception):
 
 class _Late(_NoBody):
     """The body didn't end in time."""
+
+
+def _explain(error: Exception) -> tuple[str, bool]:
+    """Say why there is no answer, and whether that says nothing of the model."""
+    if isinstance(error, httpx.TimeoutException | _Late):
+        return "no answer in time", True
+    late = isinstance(error, httpx.ConnectError)
+    return _shorten(f"{'nobody answers' if late else type(error).__name__}: {error}"), late
 
 
 def _read_pieces(response: httpx.Response, until_s: float) -> Iterator[bytes]:
@@ -299,34 +300,17 @@ def _shorten(words: str) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in words[:ERROR_CHARS_MAX]).split())
 
 
-def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any], seconds: float) -> ChatReply:
-    return ChatReply(
-        message=_take_object(_list_objects(answer["choices"])[0].get("message")),
-        **_count_tokens(_take_object(answer.get("usage"))),
-        seconds=seconds,
-        tier=report.get("tier") or "",
-        repairs=tuple(report.get("repairs") or ()),
-        attempts=tuple(report["attempts"]) if report else None,
-        cost_usd=report.get("cost_usd"),
-    )
-
-
-def _read_error(
-    status: int, answer: Mapping[str, Any], text: str, report: Mapping[str, Any], seconds: float
-) -> ChatReply:
+def _read_error(status: int, answer: Mapping[str, Any], text: str) -> tuple[str, bool]:
+    """Read why there is no answer, and whether that says nothing of the model."""
     error = answer.get("error")
     code, words = "", error or text
     if isinstance(error, dict):
         code, words = str(error.get("code") or ""), error.get("message", "")
     if status == 200 and not error:
         words = f"this is no chat completion: {text[:100]!r}"
-    return ChatReply(
-        seconds=seconds,
-        error=_shorten(f"{status} {code}: {words}".replace(" :", ":")),
-        # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
-        late=code == "deadline_exceeded" or status == 429 or (status in (408, 504) and code != "timeout"),
-        attempts=tuple(report["attempts"]) if report else None,
-    )
+    # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
+    late = code == "deadline_exceeded" or status == 429 or (status in (408, 504) and code != "timeout")
+    return _shorten(f"{status} {code}: {words}".replace(" :", ":")), late
 
 
 def _read_chunk(line: str) -> dict[str, Any]:

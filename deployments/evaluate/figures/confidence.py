@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from deployments.evaluate.calls.call_cases import NO_TOOL
+from deployments.evaluate.figures.tables import Cells, select_cells
 from reliability.confidence import Calibration
 
 # The signs of a call, or of several in one answer, and whether they were right.
 Point = tuple[Mapping[str, float], bool]
-Cells = Mapping[str, Mapping[str, Any]]
 
 # So few calls of either kind tell nothing.
 EACH_MIN = 20
@@ -70,12 +70,11 @@ def _read_points(cells: Cells, tier: str) -> dict[int, Point]:
 def _read_calls(cells: Cells, tier: str) -> dict[int, tuple[Mapping[str, float], bool, float | None, str]]:
     """Read, by the number of the case: the signs of what was delivered, whether it was right, how likely the server
     thought it to be, and the case's category."""
-    found, head = {}, f"layers/call/{tier}/"
-    for key, result in cells.items():
-        good = [one for one in result.get("attempts") or () if not one.get("flaw") and not one.get("fault")]
-        if key.startswith(head) and result["calls"] and good and good[-1].get("signs"):
-            told = good[-1]["signs"], result["right"], good[-1].get("confidence"), result["category"]
-            found[int(key.rsplit("/", 1)[1])] = told
+    found = {}
+    for name, result in select_cells(cells, "layers", "call").get(tier, {}).items():
+        good = [one for one in result["attempts"] or () if not one.get("flaw") and not one.get("fault")]
+        if result["calls"] and good and good[-1].get("signs"):
+            found[int(name)] = good[-1]["signs"], result["right"], good[-1].get("confidence"), result["category"]
     return found
 
 

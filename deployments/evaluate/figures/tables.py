@@ -76,7 +76,8 @@ class Cell:
         return cls(variant, kind, model, name)
 
 
-def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+def select_cells(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the results of one kind in one variant, by model and by name."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for key, result in cells.items():
         cell = Cell.read_key(key)
@@ -87,18 +88,17 @@ def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mappin
 
 def tabulate_calls(cells: Cells) -> list[dict[str, Any]]:
     """Tabulate tool calls: a row for each model and layer, and one for the chain."""
-    rows, hasty = [], _select(cells, "constrain", "call")
-    for model, results in _select(cells, "layers", "call").items():
+    rows, hasty = [], select_cells(cells, "constrain", "call")
+    for model, results in select_cells(cells, "layers", "call").items():
         rows += [
             _count_layer(model, WORDS[layer], results.values(), functools.partial(_reach, number))
             for number, layer in enumerate(LAYERS)
         ]
         if hasty.get(model, {}).keys() >= results.keys():  # of some of the cases it would be no share of them
             rows.append(_count_layer(model, "grammar at once", hasty[model].values(), _take_all))
-    for model, results in _select(cells, "chain", "call").items():
-        rows.append(_count_layer(model, "+ escalation", results.values(), _take_all))
-    for model, results in _select(cells, "served", "call").items():
-        rows.append(_count_layer(model, "as served", results.values(), _take_all))
+    for variant, words in (("chain", "+ escalation"), ("served", "as served")):
+        for model, results in select_cells(cells, variant, "call").items():
+            rows.append(_count_layer(model, words, results.values(), _take_all))
     return rows
 
 
@@ -161,7 +161,7 @@ def tabulate_tasks(cells: Cells, planned: Iterable[tuple[str, str]] = ()) -> lis
     rows, planned = [], list(planned)
     for variant, words in TASK_VARIANTS:
         nothing: dict[str, dict[str, Mapping[str, Any]]] = {model: {} for of, model in planned if of == variant}
-        for model, results in (nothing | _select(cells, variant, "task")).items():
+        for model, results in (nothing | select_cells(cells, variant, "task")).items():
             passed = [one["checks"]["passed"] for one in results.values()]
             rows.append(
                 {
@@ -186,7 +186,7 @@ def _describe_task(one: Mapping[str, Any]) -> dict[str, Any]:
 def list_speeds(cells: Cells, facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """List the speeds and the memory of each model."""
     variant = "served" if any(key.startswith("served/") for key in cells) else "layers"
-    lengths, caches, together = (_select(cells, variant, kind) for kind in ("length", "cache", "together"))
+    lengths, caches, together = (select_cells(cells, variant, kind) for kind in ("length", "cache", "together"))
     models = list(facts.get("models") or {})
     return {
         model: {

@@ -132,8 +132,8 @@ def run_task(work: Strategy, name: str, *, seed: int, until_s: float) -> dict[st
             "diagnosis": outcome.diagnosis,
             "seconds": round(seconds, 3),
             "tokens": sum(step["tokens"] for step in outcome.steps),
-            "steps": [dict(step) for step in outcome.steps],
-            "calls": list(outcome.calls),
+            "steps": outcome.steps,
+            "calls": outcome.calls,
             "refused_paths": folder.refusals,
-            "errors": list(outcome.errors),
+            "errors": outcome.errors,
         }
