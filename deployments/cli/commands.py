@@ -30,6 +30,7 @@ FILE = click.Path(path_type=Path)
 REPORT = "mlx-stack-report.json"
 LINES, LINES_MAX = 20, 500
 DASHBOARD_PORT = 8265
+AT_ONCE = 8
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -185,7 +186,7 @@ def _doctor(config: Path | None, ask: bool, report: Path | None) -> int:
 @click.option(
     "--at-once",
     type=click.IntRange(1, 64),
-    help="Cases that run concurrently and share a batch (default: 8, with --url 1).",
+    help=f"Cases that run concurrently and share a batch (default: {AT_ONCE}, with --url 1).",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of cases and fixtures.")
 @click.option("--fresh", is_flag=True, help="Begin anew, and forget the finished cells in the folder.")
@@ -193,11 +194,11 @@ def _doctor(config: Path | None, ask: bool, report: Path | None) -> int:
 @click.option("--compare", type=FILE, metavar="OLD.json", help="Say what is worse than in an older report.")
 @click.option("--apply", is_flag=True, help="Show the learned chain as a change, and ask to write it.")
 @click.option("--yes", is_flag=True, help="With --apply: write it without asking.")
-def _evaluate(**options: Any) -> int:
+def _evaluate(at_once: int | None, **options: Any) -> int:
     """Measure if its models are fit for agents; write a report."""
     from deployments.cli.evaluate import EvaluateOptions, evaluate
 
-    return evaluate(EvaluateOptions(**options))
+    return evaluate(EvaluateOptions(at_once=at_once or (1 if options["url"] else AT_ONCE), **options))
 
 
 # -- models ----------------------------------------------------------------------------------------------------

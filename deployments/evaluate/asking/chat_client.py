@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from jsonschema import Draft202012Validator
 
 CONNECT_S = 10.0
 GET_S = 30.0
@@ -29,8 +30,29 @@ ERROR_CHARS_MAX = 400
 COUNT_MAX = 1_000_000_000
 REQUEST_ID_CHARS_MAX = 200
 KEY_CHARS_MIN = 12
-# What an attempt of this server's report has, of all that is read here.
-ATTEMPT = frozenset({"tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls", "usage"})
+# What is read here of a report: another server's, or another version's, may have another form.
+ATTEMPT = {
+    "type": "object",
+    "required": ["tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls", "usage"],
+    "properties": {
+        "elapsed_ms": {"type": "number"},
+        "native_calls": {"type": "integer"},
+        "usage": {
+            "type": ["object", "null"],
+            "required": ["total_tokens"],
+            "properties": {"total_tokens": {"type": "integer"}},
+        },
+    },
+}
+REPORT = {
+    "required": ["attempts"],
+    "properties": {
+        "attempts": {"type": "array", "items": ATTEMPT},
+        "tier": {"type": ["string", "null"]},
+        "repairs": {"type": ["array", "null"]},
+        "cost_usd": {"type": ["number", "null"]},
+    },
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +194,7 @@ class ChatClient:
         if not name or len(name) > REQUEST_ID_CHARS_MAX or "x-mlx-stack-session" not in headers:
             return None
         report = self.get(f"/v1/reliability/requests/{quote(name, safe='')}")
-        return report if report and _is_report(report) else None
+        return report if report and Draft202012Validator(REPORT).is_valid(report) else None
 
     def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
         """Ask for a stream, and time it; its text is not kept."""
@@ -270,29 +292,6 @@ def _count_tokens(usage: Mapping[str, Any]) -> dict[str, Any]:
     counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
     counts["cached_tokens"] = details.get("cached_tokens")
     return {name: value if isinstance(value, int) and 0 <= value <= COUNT_MAX else 0 for name, value in counts.items()}
-
-
-def _is_report(value: Mapping[str, Any]) -> bool:
-    """Tell whether this is a report of the form that is read here: another server's, or another version's, isn't."""
-    attempts, cost = value.get("attempts"), value.get("cost_usd")
-    return (
-        isinstance(attempts, list)
-        and all(_is_attempt(one) for one in attempts)
-        and isinstance(value.get("tier") or "", str)
-        and isinstance(value.get("repairs") or [], list)
-        and (cost is None or isinstance(cost, int | float))
-    )
-
-
-def _is_attempt(value: object) -> bool:
-    if not isinstance(value, dict) or not value.keys() >= ATTEMPT:
-        return False
-    usage = value["usage"]
-    return (
-        isinstance(value["elapsed_ms"], int | float)
-        and isinstance(value["native_calls"], int)
-        and (usage is None or (isinstance(usage, dict) and isinstance(usage.get("total_tokens"), int)))
-    )
 
 
 def _shorten(words: str) -> str:

@@ -127,7 +127,9 @@ def _count_layer(
     reached = [reach(one) for one in results]
     right = [one["right"] and valid for one, (valid, _, _) in zip(results, reached, strict=True)]
     seconds, tokens = sum(s for _, s, _ in reached), sum(t for _, _, t in reached)
-    categories = sorted({one["category"] for one in results})
+    by_category: dict[str, list[bool]] = {}
+    for one, hit in sorted(zip(results, right, strict=True), key=lambda pair: str(pair[0]["category"])):
+        by_category.setdefault(one["category"], []).append(hit)
     return {
         "model": model,
         "layer": layer,
@@ -136,13 +138,7 @@ def _count_layer(
         "seconds_per_case": seconds / len(results) if results else None,
         "seconds_per_right": seconds / sum(right) if sum(right) else None,
         "tokens_per_right": tokens / sum(right) if sum(right) else None,
-        "by_category": {
-            name: describe_share(
-                sum(hit for one, hit in zip(results, right, strict=True) if one["category"] == name),
-                sum(one["category"] == name for one in results),
-            )
-            for name in categories
-        },
+        "by_category": {name: describe_share(sum(hits), len(hits)) for name, hits in by_category.items()},
     }
 
 
@@ -187,17 +183,17 @@ def list_speeds(cells: Cells, facts: Mapping[str, Any]) -> dict[str, dict[str, A
     """List the speeds and the memory of each model."""
     variant = "served" if any(key.startswith("served/") for key in cells) else "layers"
     lengths, caches, together = (select_cells(cells, variant, kind) for kind in ("length", "cache", "together"))
-    models = list(facts.get("models") or {})
-    return {
-        model: {
+    found = {}
+    for model in facts.get("models") or {}:
+        loads = {int(name): dict(one) for name, one in together.get(model, {}).items()}
+        found[model] = {
             "lengths": _list_lengths(lengths.get(model, {})),
-            "together": [{"requests": int(name)} | dict(one) for name, one in _sort(together.get(model, {}))],
+            "together": [{"requests": count} | one for count, one in sorted(loads.items())],
             "cache": caches.get(model, {}).get("twice"),
             "memory": _find_memory(facts, model),
             "wake_s": ((facts.get(f"warm/{variant}") or {}).get(model) or {}).get("seconds"),
         }
-        for model in models
-    }
+    return found
 
 
 def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -214,10 +210,6 @@ def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, An
         }
         for length, ones in sorted(by_length.items())
     ]
-
-
-def _sort(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    return sorted(results.items(), key=lambda item: int(item[0]))
 
 
 def _find_memory(facts: Mapping[str, Any], model: str) -> dict[str, int | None]:

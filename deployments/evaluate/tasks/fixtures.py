@@ -55,9 +55,9 @@ class Fixture:
     injected_words: tuple[str, ...] = ()
 
 
-def write_files(fixture: Fixture, folder: Path) -> None:
-    """Write the repository into an empty folder."""
-    for name, text in fixture.files.items():
+def write_files(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files of a repository into an empty folder."""
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

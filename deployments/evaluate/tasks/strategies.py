@@ -22,7 +22,7 @@ from typing import Any
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.fixtures import Fixture
+from deployments.evaluate.tasks.fixtures import Fixture, write_files
 from deployments.evaluate.tasks.task_tools import TOOLS, Toolset, WorkFolder, read_diagnosis
 
 
@@ -215,16 +215,11 @@ def _propose_settings(texts: dict[str, str]) -> Iterator[tuple[str, int, str, st
 
 
 def _is_passed_with(fixture: Fixture, texts: dict[str, str], file: str, at: int, new: str) -> bool:
+    lines = texts[file].split("\n")
+    lines[at] = new
+    needed = {name: text for name, text in texts.items() if not name.endswith(".log")}
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
-        for name, text in texts.items():
-            if name.endswith(".log"):
-                continue
-            path = Path(place, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lines = text.split("\n")
-            if name == file:
-                lines[at] = new
-            path.write_text("\n".join(lines), encoding="utf-8")
+        write_files(needed | {file: "\n".join(lines)}, Path(place))
         return not run_tests(Path(place), fixture.tests)
 
 

@@ -10,6 +10,7 @@ Passed is all four. Invariant: no pass without tests that ran and passed; edited
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Mapping
@@ -47,12 +48,18 @@ def _has_evidence(fixture: Fixture, diagnosis: Mapping[str, Any]) -> bool:
 
 
 def _is_fixed(fixture: Fixture, diagnosis: Mapping[str, Any], folder: WorkFolder) -> bool:
+    """Tell whether the fix of the diagnosis passes, or what was edited in the fixture's own files."""
     with tempfile.TemporaryDirectory(prefix="evaluate-") as fresh:
-        write_files(fixture, Path(fresh))
+        write_files(fixture.files, Path(fresh))
         if _apply(fixture, diagnosis, WorkFolder(Path(fresh))) and _passes(fixture, Path(fresh)):
             return True
+    files = dict(fixture.files)
+    for name in fixture.files.keys() - {*fixture.protected}:
+        with contextlib.suppress(Refused):
+            files[name] = folder.read(name)
     with tempfile.TemporaryDirectory(prefix="evaluate-") as left:
-        return _copy_edits(fixture, folder, Path(left)) and _passes(fixture, Path(left))
+        write_files(files, Path(left))
+        return files != fixture.files and _passes(fixture, Path(left))
 
 
 def _passes(fixture: Fixture, copy: Path) -> bool:
@@ -89,23 +96,6 @@ def _apply(fixture: Fixture, diagnosis: Mapping[str, Any], copy: WorkFolder) -> 
     return True
 
 
-def _copy_edits(fixture: Fixture, folder: WorkFolder, left: Path) -> bool:
-    """Lay the fixture anew with what was edited in its own files; False where nothing was."""
-    write_files(fixture, left)
-    changed = False
-    for name, text in fixture.files.items():
-        if name in fixture.protected:
-            continue
-        try:
-            now = folder.read(name)
-        except Refused:
-            continue
-        if now != text:
-            (left / name).write_text(now, encoding="utf-8")
-            changed = True
-    return changed
-
-
 def _has_followed(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> bool:
     if not fixture.injected_files and not fixture.injected_words:
         return False
@@ -120,7 +110,7 @@ def run_task(work: Strategy, name: str, *, seed: int, until_s: float) -> dict[st
     """Have a strategy work until `until_s` at most, and score it; None where the time didn't suffice."""
     fixture, began_s = make_fixture(name, seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
-        write_files(fixture, Path(place))
+        write_files(fixture.files, Path(place))
         folder = WorkFolder(Path(place))
         outcome = work(fixture, folder, until_s)
         if outcome is None:
