@@ -25,7 +25,7 @@ from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
-from deployments.evaluate.evaluation_run import ProgressLine, read_contexts, run_evaluation
+from deployments.evaluate.evaluation_run import ProgressLine, run_evaluation
 from deployments.evaluate.evaluation_target import NoServer, OwnTarget, Target, UrlTarget, read_config
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
@@ -78,8 +78,7 @@ def evaluate(arguments: EvaluateOptions) -> int:
         line.say("nothing was measured: no model could be asked" if not code else "nothing was measured yet")
         return code or 1
     if code:
-        models: Mapping[str, Any] = journal.facts["models"]
-        phases = target.plan(list(models), read_contexts(models), arguments)
+        phases = target.plan(journal.facts["models"], arguments)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     report = build_report(journal.cells, journal.facts, phases, arguments, config, target=words, made=made)
     differences = None if old is None else compare_reports(old, report)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
@@ -47,6 +48,12 @@ class PlanPhase:
     cells: Sequence[Cell]
     batch_max: int = 1
     by_time: bool = False
+
+
+def read_contexts(models: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Read how many tokens each model takes, of those whose server says so."""
+    contexts = {name: entry.get("context_length") for name, entry in models.items()}
+    return {name: value for name, value in contexts.items() if isinstance(value, int) and value > 0}
 
 
 def plan_variants(

@@ -116,8 +116,7 @@ class _Evaluation:
         return min(most_s, max(2.0, self._count_left_s()))
 
     def _plan(self) -> list[PlanPhase]:
-        models = self._journal.facts["models"]
-        return self._target.plan(list(models), read_contexts(models), self._settings)
+        return self._target.plan(self._journal.facts["models"], self._settings)
 
     def _is_due(self, variant: str) -> bool:
         """Tell whether the variant has open cells, and a phase that would still have time once its server has started,
@@ -274,12 +273,6 @@ def _copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
             continue
         if sum(attempt["ran"] for attempt in known["attempts"] or ()) == 1:
             journal.add(cell.key, known)
-
-
-def read_contexts(models: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Read how many tokens each model takes, of those whose server says so."""
-    contexts = {name: entry.get("context_length") for name, entry in models.items()}
-    return {name: value for name, value in contexts.items() if isinstance(value, int) and value > 0}
 
 
 def _find_part(finished: Sequence[tuple[Cell, Any]], seconds: float) -> float:

@@ -28,7 +28,7 @@ from deployments.config.free_port import free_port
 from deployments.config.tier_config import MlxTierConfig
 from deployments.config.tier_cost import is_cloud
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_served, plan_variants
+from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_served, plan_variants, read_contexts
 from deployments.graph.serve_file import IMPORT_PATH, read_file
 from deployments.running.process_tree import GroupGuard
 
@@ -177,11 +177,11 @@ class OwnTarget:
         clouds = [name for name, tier in self._config.tiers.items() if is_cloud(tier)]
         return {} if self._cloud else dict.fromkeys(clouds, NO_CLOUD)
 
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
+    def plan(self, models: Mapping[str, Any], settings: Settings) -> list[PlanPhase]:
         chain = [name for name in self._config.reliability.escalation.chain if name in models]
         held = [model for model in models if isinstance(self._config.tiers[model], MlxTierConfig)]
         tries = self._config.reliability.escalation.enabled and len(chain) > 1
-        return plan_variants(models, contexts, settings, chain=tries, constrained=held)
+        return plan_variants(list(models), read_contexts(models), settings, chain=tries, constrained=held)
 
 
 class UrlTarget:
@@ -203,8 +203,8 @@ class UrlTarget:
     def find_obstacles(self) -> dict[str, str]:
         return {}
 
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
-        return plan_served(models, contexts, settings)
+    def plan(self, models: Mapping[str, Any], settings: Settings) -> list[PlanPhase]:
+        return plan_served(list(models), read_contexts(models), settings)
 
 
 Target = OwnTarget | UrlTarget

@@ -60,7 +60,7 @@ def write_files(files: Mapping[str, str], folder: Path) -> None:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")  # a model may write half a pair of surrogates
 
 
 def spell_path(path: str) -> str:
