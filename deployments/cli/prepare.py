@@ -160,7 +160,15 @@ def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = Non
 def _list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | None = None) -> list[_DiskItem]:
     """List everything that is on disk, the largest first. `users`: the tiers by the folder of their model."""
     cache = cache_dir or store.default_cache_dir()
-    found = [*_find_own(cache / "models", users), *_find_downloads(cache / "downloads"), *_find_in_hub(users)]
+    found = []
+    for path in sorted(cache.glob("models/*/")):
+        name = f"unfinished: {path.name}" if path.name.startswith(".") else _read_source(path)
+        found.append(_DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path))
+    for path in sorted(cache.glob("downloads/*")):
+        if size_bytes := _count_bytes(path):
+            name = f"unfinished download: {path.name}"
+            found.append(_DiskItem(name=name, size_bytes=size_bytes, used_by=(), path=path))
+    found += _find_in_hub(users)
     known = {one.path for one in found}
     beside = [(path, roles) for path, roles in users.items() if path not in known and not _is_within(path, known)]
     found += [
@@ -185,21 +193,6 @@ def _find_users(
         else:
             users[artifact.path] = (*users.get(artifact.path, ()), role)
     return users, missing
-
-
-def _find_own(folder: Path, users: Mapping[Path, tuple[str, ...]]) -> Iterator[_DiskItem]:
-    for path in sorted(folder.glob("*")):
-        if not path.is_dir():
-            continue
-        unfinished = path.name.startswith(".")
-        name = f"unfinished: {path.name}" if unfinished else _read_source(path)
-        yield _DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path)
-
-
-def _find_downloads(folder: Path) -> Iterator[_DiskItem]:
-    for path in sorted(folder.glob("*")):
-        if size_bytes := _count_bytes(path):
-            yield _DiskItem(name=f"unfinished download: {path.name}", size_bytes=size_bytes, used_by=(), path=path)
 
 
 def _read_source(path: Path) -> str:

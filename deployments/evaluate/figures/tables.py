@@ -6,10 +6,9 @@ through the same runs. `+ escalation` is the chain, on runs of its own.
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,41 +89,29 @@ def tabulate_calls(cells: Cells) -> list[dict[str, Any]]:
     """Tabulate tool calls: a row for each model and layer, and one for the chain."""
     rows, hasty = [], select_cells(cells, "constrain", "call")
     for model, results in select_cells(cells, "layers", "call").items():
-        rows += [
-            _count_layer(model, WORDS[layer], results.values(), functools.partial(_reach, number))
-            for number, layer in enumerate(LAYERS)
-        ]
+        rows += [_count_layer(model, WORDS[layer], results.values(), layer) for layer in LAYERS]
         if hasty.get(model, {}).keys() >= results.keys():  # of some of the cases it would be no share of them
-            rows.append(_count_layer(model, "grammar at once", hasty[model].values(), _take_all))
+            rows.append(_count_layer(model, "grammar at once", hasty[model].values()))
     for variant, words in (("chain", "+ escalation"), ("served", "as served")):
         for model, results in select_cells(cells, variant, "call").items():
-            rows.append(_count_layer(model, words, results.values(), _take_all))
+            rows.append(_count_layer(model, words, results.values()))
     return rows
 
 
-Reached = tuple[bool, float, int]
-
-
-def _take_all(one: Mapping[str, Any]) -> Reached:
-    return one["valid"], one["seconds"], one["tokens"]
-
-
-def _reach(number: int, one: Mapping[str, Any]) -> Reached:
-    """Tell whether a valid answer was delivered up to a layer, and what it took until there."""
-    valid = one["valid"] and one["layer"] in LAYERS[: number + 1]
+def _reach(one: Mapping[str, Any], layer: str | None) -> tuple[bool, float, int]:
+    """Tell whether a valid answer was delivered up to a layer (None: by all of them), and what it took until there."""
     attempts = [attempt for attempt in one["attempts"] or () if attempt["ran"]]
-    if not attempts:
-        return _take_all(one)
-    count = {"raw": 1, "repair": 1, "retries": GRAMMAR_FROM}.get(LAYERS[number], len(attempts))
-    until = attempts[:count]
+    if layer is None or not attempts:
+        return one["valid"], one["seconds"], one["tokens"]
+    valid = one["valid"] and one["layer"] in LAYERS[: LAYERS.index(layer) + 1]
+    until = attempts[: {"raw": 1, "repair": 1, "retries": GRAMMAR_FROM}.get(layer)]
     return valid, sum(attempt["seconds"] for attempt in until), sum(attempt["tokens"] for attempt in until)
 
 
 def _count_layer(
-    model: str, layer: str, results: Iterable[Mapping[str, Any]], reach: Callable[[Mapping[str, Any]], Reached]
+    model: str, words: str, results: Collection[Mapping[str, Any]], layer: str | None = None
 ) -> dict[str, Any]:
-    results = list(results)
-    reached = [reach(one) for one in results]
+    reached = [_reach(one, layer) for one in results]
     right = [one["right"] and valid for one, (valid, _, _) in zip(results, reached, strict=True)]
     seconds, tokens = sum(s for _, s, _ in reached), sum(t for _, _, t in reached)
     by_category: dict[str, list[bool]] = {}
@@ -132,7 +119,7 @@ def _count_layer(
         by_category.setdefault(one["category"], []).append(hit)
     return {
         "model": model,
-        "layer": layer,
+        "layer": words,
         "valid": describe_share(sum(valid for valid, _, _ in reached), len(results)),
         "right": describe_share(sum(right), len(results)),
         "seconds_per_case": seconds / len(results) if results else None,
