@@ -30,7 +30,6 @@ from deployments.ui.formatting import (
 from deployments.ui.timeline import Timeline, tell
 
 Record = Mapping[str, Any]
-TIER_HEAD = ("tier", "state", "writing", "waiting", "tokens/s", "cached", "last hour", "model")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -40,21 +39,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
-def _list_tiers(now: Record) -> list[tuple[str, ...]]:
-    """Write a row for each tier, as `TIER_HEAD` names its cells."""
-    return [
-        (
-            tier["name"],
-            _tell_state(tier),
-            str(tier["writing"]),
-            str(tier["asked"] - tier["writing"]),
-            f"{tier['tokens_s']:.1f}",
-            write_share(tier["cached_share"]),
-            write_count(tier["requests_hour"]),
-            tier["model"] or tier["kind"] or "–",
-        )
-        for tier in now["tiers"]
-    ]
+def _list_tiers(now: Record) -> list[str]:
+    """Write tiers, a line each."""
+    rows = []
+    for tier in now["tiers"]:
+        load = tier["writing"], tier["asked"] - tier["writing"], f"{tier['tokens_s']:.1f}"
+        counts = write_share(tier["cached_share"]), write_count(tier["requests_hour"])
+        rows.append((tier["name"], _tell_state(tier), *load, *counts, tier["model"] or tier["kind"] or "–"))
+    return _table(("tier", "state", "writing", "waiting", "tokens/s", "cached", "last hour", "model"), rows)
 
 
 def _tell_state(tier: Record) -> str:
@@ -78,7 +70,7 @@ def _show_status(now: Record, url: str) -> Iterator[str]:
     """Write the server at this moment."""
     away = "" if now["state_actor"] == "up" else ", the state actor is away"
     yield f"{url}: {len(now['running'])} running{away}"
-    yield from _table(TIER_HEAD, _list_tiers(now))
+    yield from _list_tiers(now)
     for tier in now["tiers"]:
         if tier["reason"]:
             yield f"{tier['name']}: {plain(tier['reason'])}"
@@ -100,11 +92,9 @@ def _show_request(report: Record) -> str:
     at = time.strftime("%m-%d %H:%M:%S", time.localtime(report["at"]))
     way = "→".join(tier if good else f"{tier}!" for tier, good in list_way(report)) or "–"
     tokens = sum((attempt["usage"] or {}).get("total_tokens", 0) for attempt in report["attempts"])
-    marks = [
-        *(["mended"] if report["repairs"] else []),
-        *([f"loop {report['loop']}"] if report["loop"] else []),
-        *([write_word(report["escalation_reason"])] if report["escalation_reason"] else []),
-    ]
+    marks = ["mended"] if report["repairs"] else []
+    marks += [f"loop {report['loop']}"] if report["loop"] else []
+    marks += [write_word(report["escalation_reason"])] if report["escalation_reason"] else []
     told = f"{at}  {write_word(report['outcome']):<14}  {way:<22}  {write_ms(report['total_ms']):>9}"
     told += f"  {write_count(tokens):>8} tokens  {report['request_id']}  {report['session']}"
     return plain(told + (f"  ({', '.join(marks)})" if marks else ""))
@@ -142,17 +132,11 @@ def _list_sessions(sessions: Sequence[Record]) -> list[str]:
 
 def _list_incidents(incidents: Sequence[Record]) -> list[str]:
     """Write incidents, a line each."""
-    rows = [
-        (
-            time.strftime("%m-%d %H:%M:%S", time.localtime(one["at"])),
-            one["kind"],
-            write_word(one["reason"]),
-            one["tier"] or "–",
-            one["request_id"] or "–",
-            one["session"] or "–",
-        )
-        for one in incidents
-    ]
+    rows = []
+    for one in incidents:
+        at = time.strftime("%m-%d %H:%M:%S", time.localtime(one["at"]))
+        where = [one[name] or "–" for name in ("tier", "request_id", "session")]
+        rows.append((at, one["kind"], write_word(one["reason"]), *where))
     return _table(("at", "kind", "what", "tier", "request", "session"), rows)
 
 
@@ -211,13 +195,12 @@ def _logs(client: ServerClient, *, session: str | None, lines: int, follow: bool
 def _read_newer(client: ServerClient, session: str | None, last: int) -> list[dict[str, Any]]:
     """Read all requests that have ended since the last one, the newest first: in as many pages as it takes."""
     found: list[dict[str, Any]] = []
-    more = True
-    while more:
+    while True:
         before = found[-1]["id"] if found else None
         page = client.get("requests", session=session, after=last, before=before, limit=LINES_MAX)["data"]
         found += page
-        more = len(page) == LINES_MAX
-    return found
+        if len(page) < LINES_MAX:
+            return found
 
 
 def _sessions(client: ServerClient, *, session: str | None, key: str | None, lines: int, as_json: bool) -> int:
@@ -230,7 +213,7 @@ def _sessions(client: ServerClient, *, session: str | None, key: str | None, lin
     return 0
 
 
-def _show_session(session: dict[str, Any]) -> Iterator[str]:
+def _show_session(session: Record) -> Iterator[str]:
     yield plain(f"{session['session']}: {write_count(session['spent_tokens'])} tokens spent")
     yield f"{write_count(session['reserved_tokens'])} reserved by {session['open_calls']} open call(s)"
     for name, window in session["windows"].items():

@@ -30,6 +30,7 @@ FILE = click.Path(path_type=Path)
 REPORT = "mlx-stack-report.json"
 LINES, LINES_MAX = 20, 500
 DASHBOARD_PORT = 8265
+AT_ONCE = 8
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -185,7 +186,7 @@ def _doctor(config: Path | None, ask: bool, report: Path | None) -> int:
 @click.option(
     "--at-once",
     type=click.IntRange(1, 64),
-    help="Cases that run concurrently and share a batch (default: 8, with --url 1).",
+    help=f"Cases that run concurrently and share a batch (default: {AT_ONCE}, with --url 1).",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of cases and fixtures.")
 @click.option("--fresh", is_flag=True, help="Begin anew, and forget the finished cells in the folder.")
@@ -193,11 +194,11 @@ def _doctor(config: Path | None, ask: bool, report: Path | None) -> int:
 @click.option("--compare", type=FILE, metavar="OLD.json", help="Say what is worse than in an older report.")
 @click.option("--apply", is_flag=True, help="Show the learned chain as a change, and ask to write it.")
 @click.option("--yes", is_flag=True, help="With --apply: write it without asking.")
-def _evaluate(**options: Any) -> int:
+def _evaluate(at_once: int | None, **options: Any) -> int:
     """Measure if its models are fit for agents; write a report."""
     from deployments.cli.evaluate import EvaluateOptions, evaluate
 
-    return evaluate(EvaluateOptions(**options))
+    return evaluate(EvaluateOptions(at_once=at_once or (1 if options["url"] else AT_ONCE), **options))
 
 
 # -- models ----------------------------------------------------------------------------------------------------
@@ -287,9 +288,8 @@ def _launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str,
     ARGS are passed on to the agent. Its key is read from MLX_STACK_API_KEY.
     """
     from deployments.cli.launch import launch
-    from deployments.cli.server_client import find_url
 
-    return launch(agent, arguments, url=find_url(url, config), model=model, environ=os.environ, named=url is not None)
+    return launch(agent, arguments, url, config, model)
 
 
 @cli.command("agents")
@@ -302,10 +302,8 @@ def _agents(agent: str | None, url: str | None, model: str, config: Path | None)
     Without AGENT, for all of them.
     """
     from deployments.cli.launch import print_agents
-    from deployments.cli.server_client import find_url
 
-    names = [agent] if agent else [*AGENTS, *SDKS]
-    print_agents(names, url=find_url(url, config), model=model, environ=os.environ, named=url is not None)
+    print_agents([agent] if agent else [*AGENTS, *SDKS], url, config, model)
     return 0
 
 
@@ -330,9 +328,9 @@ ASKING: dict[str, tuple[str, tuple[Callable[[Any], Any], ...]]] = {
 
 def _ask(command: str, url: str | None, config: Path | None, **options: Any) -> int:
     from deployments.cli.admin_commands import ask_server
-    from deployments.cli.server_client import ServerClient, find_url
+    from deployments.cli.server_client import ServerClient
 
-    return ask_server(ServerClient(find_url(url, config), named=url is not None), command, **options)
+    return ask_server(ServerClient.find(url, config), command, **options)
 
 
 for _name, (_help, _options) in ASKING.items():

@@ -102,10 +102,15 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
         head: ScriptedTier(name=head, script=[{"answer": [dict(fault)]}]),
         after: ScriptedTier(name=after, script=[{"answer": [{"text": f"this is {after}"}]}]),
     }
-    run = _make_probe(config, head, after)
+    request, clock = _make_request("Are you there?"), MonotonicClock()
+    run = Run(
+        request=request,
+        expected=build_expected(config, request, ToolBox()),
+        chain=(head, after),
+        limits=limits_of(config),
+        deadline_ns=clock.now_ns() + int(60e9),
+    )
     timeouts = Timeouts(connect_s=HANG_S, first_token_s=HANG_S, idle_s=HANG_S, total_s=HANG_S)
-    clock = MonotonicClock()
-    run.deadline_ns = clock.now_ns() + int(60e9)
     ports = Ports(tiers=tiers, timeouts=dict.fromkeys(tiers, timeouts), clock=clock, jitter=lambda: 0.0)
     async for _ in drive(run, ports):
         pass
@@ -130,34 +135,22 @@ def _make_request(words: str, begun: str = "") -> ChatRequest:
     )
 
 
-def _make_probe(config: AppConfig, head: str, after: str) -> Run:
-    request = _make_request("Are you there?")
-    return Run(
-        request=request,
-        expected=build_expected(config, request, ToolBox()),
-        chain=(head, after),
-        limits=limits_of(config),
-        deadline_ns=0,
-    )
-
-
 def _check_prefill(config: AppConfig, *, ask: bool) -> Iterator[_Finding]:
     """Say of each hosted tier how it is asked for the rest of an answer; with `ask`, whether its upstream is fit for
     that."""
     cloud = config.reliability.escalation.cloud_fallback
-    for name, tier in config.tiers.items():
-        if isinstance(tier, HostedTierConfig):
-            yield asyncio.run(_check_continuing(name, tier, cloud, ask=ask))
+    for name, tier in _list_hosted(config).items():
+        key, how = f"tiers.{name}.continues", _make(name, tier, cloud).continues
+        level, words = "ok", f" (no request was sent; `doctor --ask` sends one of {TOKENS} tokens)"
+        if ask:
+            trying = _make(name, tier.model_copy(update={"continues": "prefill"}), cloud)
+            level, said = asyncio.run(_try(trying, key, how))
+            words = f": {said}"
+        yield _Finding(level, key, f"{how}{'' if tier.continues else ', since nothing is set'}{words}")
 
 
-async def _check_continuing(name: str, config: HostedTierConfig, cloud: CloudFallback, *, ask: bool) -> _Finding:
-    key = f"tiers.{name}.continues"
-    how = _make(name, config, cloud).continues
-    source = "" if config.continues else ", since nothing is set"
-    if not ask:
-        return _Finding("ok", key, f"{how}{source} (no request was sent; `doctor --ask` sends one of {TOKENS} tokens)")
-    level, words = await _try(_make(name, config.model_copy(update={"continues": "prefill"}), cloud), key, how)
-    return _Finding(level, key, f"{how}{source}: {words}")
+def _list_hosted(config: AppConfig) -> dict[str, HostedTierConfig]:
+    return {name: tier for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig)}
 
 
 def _make(name: str, config: HostedTierConfig, cloud: CloudFallback) -> HostedTier:
@@ -222,8 +215,7 @@ def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[_Finding
     yield _Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
     yield from _check_models(config)
-    tiers = [(name, tier) for name, tier in config.tiers.items() if isinstance(tier, HostedTierConfig)]
-    hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in tiers}
+    hosted = {name: asyncio.run(_check_tier(name, tier, config)) for name, tier in _list_hosted(config).items()}
     yield from hosted.values()
     yield from _check_prefill(config, ask=ask)
     dead = {name: finding.words for name, finding in hosted.items() if finding.level != "ok"}
@@ -307,20 +299,16 @@ def _check_model(name: str, model: str) -> tuple[_Finding, int]:
         words = look(name, choice).words or "not on disk yet; `make prepare` fetches it, or the tier when it starts"
         words = f"{choice.source} ({choice.why}): {words}"
         return _Finding("warn", what, words), 0
-    warning = _check_calls(artifact.path)
+    try:
+        warning = check_calls_on_disk(artifact.path)
+    except ImportError:
+        warning = None  # the package is reported by itself
+    except Exception as error:  # transformers raises what it likes on files that it can't read
+        warning = f"its tokenizer can't be loaded ({type(error).__name__}: {error})"
     if warning is not None:
         return _Finding("warn", what, f"{choice.source} ({choice.why}): {warning}"), artifact.weight_bytes
     size = f"{artifact.weight_bytes / 1e6:.0f} MB, {artifact.quantization}"
     return _Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
-
-
-def _check_calls(folder: Path) -> str | None:
-    try:
-        return check_calls_on_disk(folder)
-    except ImportError:
-        return None  # the package is reported by itself
-    except Exception as error:  # transformers raises what it likes on files that it can't read
-        return f"its tokenizer can't be loaded ({type(error).__name__}: {error})"
 
 
 async def _check_tier(name: str, config: TierBase, app: AppConfig) -> _Finding:

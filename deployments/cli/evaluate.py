@@ -25,20 +25,19 @@ from deployments.config.config_paths import BUILT_IN, announce_config
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
 from deployments.evaluate.cell_journal import CellJournal
 from deployments.evaluate.evaluation_plan import PlanPhase, Settings
-from deployments.evaluate.evaluation_run import ProgressLine, read_contexts, run_evaluation
+from deployments.evaluate.evaluation_run import ProgressLine, run_evaluation
 from deployments.evaluate.evaluation_target import NoServer, OwnTarget, Target, UrlTarget, read_config
 from deployments.evaluate.figures.comparison import compare_reports, is_comparable
 from deployments.evaluate.kept_reports import find_kept_folder, keep_report
 from deployments.evaluate.pages.report_pages import render_page, render_summary
 from deployments.evaluate.report_data import FORMAT, build_report
 
-AT_ONCE = 8
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateOptions:
-    """The command line (`deployments/cli/commands.py` says what each option is for)."""
+class EvaluateOptions(Settings):
+    """The command line, with the size (`deployments/cli/commands.py` says what each option is for)."""
 
     config: Path | None
     url: str | None
@@ -49,32 +48,24 @@ class EvaluateOptions:
     compare: Path | None
     apply: bool
     yes: bool
-    seed: int
-    cases: int
-    budget_minutes: float
-    at_once: int | None
 
 
 def evaluate(arguments: EvaluateOptions) -> int:
     """Do what the command line asks for; return the exit code."""
-    at_once = arguments.at_once or (1 if arguments.url else AT_ONCE)
-    settings = Settings(
-        seed=arguments.seed, cases=arguments.cases, budget_minutes=arguments.budget_minutes, at_once=at_once
-    )
-    old = _read_report(arguments.compare, settings.seed) if arguments.compare else None
+    old = _read_report(arguments.compare, arguments.seed) if arguments.compare else None
     source = None if arguments.url else announce_config(arguments.config)
     try:
         config = read_config(source) if source else None
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     target, words = _choose_target(arguments, source, config)
-    line = ProgressLine(settings.budget_minutes * 60)
-    journal = CellJournal(arguments.out, _name_plan(settings, words, config), fresh=arguments.fresh)
+    line = ProgressLine(arguments.budget_minutes * 60)
+    journal = CellJournal(arguments.out, _name_plan(arguments.seed, words, config), fresh=arguments.fresh)
     phases: list[PlanPhase] = []
     code = 0
     try:
         with _take_signals():
-            phases = run_evaluation(target, settings, journal, line)
+            phases = run_evaluation(target, arguments, journal, line)
     except KeyboardInterrupt:
         line.say("ended: what is finished is kept, and the same command goes on with it")
         code = INTERRUPTED
@@ -87,10 +78,9 @@ def evaluate(arguments: EvaluateOptions) -> int:
         line.say("nothing was measured: no model could be asked" if not code else "nothing was measured yet")
         return code or 1
     if code:
-        models: Mapping[str, Any] = journal.facts["models"]
-        phases = target.plan(list(models), read_contexts(models), settings)
+        phases = target.plan(journal.facts["models"], arguments)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    report = build_report(journal.cells, journal.facts, phases, settings, config, target=words, made=made)
+    report = build_report(journal.cells, journal.facts, phases, arguments, config, target=words, made=made)
     differences = None if old is None else compare_reports(old, report)
     _write_report(arguments.out, report, differences, line)
     if not report["models"]:
@@ -126,10 +116,10 @@ def _choose_target(arguments: EvaluateOptions, source: Path | None, config: AppC
     return UrlTarget(url, key, arguments.models, cloud=arguments.cloud), f"the server at {url}"
 
 
-def _name_plan(settings: Settings, words: str, config: AppConfig | None) -> str:
+def _name_plan(seed: int, words: str, config: AppConfig | None) -> str:
     """Name what must be the same for cells to belong together. How many there are and how long it may take isn't."""
     what = config.model_dump_json(exclude={"evaluate", "state", "telemetry"}) if config else words
-    return hashlib.sha256(f"1 {settings.seed} {what}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"1 {seed} {what}".encode()).hexdigest()[:16]
 
 
 def _read_report(path: Path, seed: int) -> dict[str, Any]:

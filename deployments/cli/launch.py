@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
@@ -29,57 +30,49 @@ class _NotStarted(CommandFailed):
     """The agent can't be started. The message is one line that says why, and what to do."""
 
 
-def launch(
-    name: str, arguments: Sequence[str], *, url: str, model: str, environ: Mapping[str, str], named: bool = False
-) -> NoReturn:
-    """Become the agent, started so that it asks the server at `url`; `named` is `ServerClient`'s. Raises _NotStarted:
-    the program isn't there, no server answers, or the server refuses the key or the model; ConfigError: as
-    `ServerClient`, or a wrong model."""
-    _check_model(model)
+def launch(name: str, arguments: Sequence[str], url: str | None, config: Path | None, model: str) -> NoReturn:
+    """Become the agent, started so that it asks the server that `url` or `config` names. Raises _NotStarted: the
+    program isn't there, no server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`,
+    or a wrong model."""
+    server = _find_server(url, config, model)
     agent = AGENTS[name]
-    program = shutil.which(agent.program, path=environ.get("PATH"))
+    program = shutil.which(agent.program)
     if program is None:
         raise _NotStarted(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
-    server = ServerClient(url, environ, ask_s=ASK_S, named=named)
-    _check_server(server)
-    agent = _place(fill_in(agent, url=url, model=model, context_tokens=_ask_context(server, model)), environ)
-    print(f"{agent.name} on {url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
+    agent = _place(agent, server.url, model, _ask_context(server, model))
+    print(f"{agent.name} on {server.url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
     sys.stdout.flush()
-    key = environ.get(KEY) or NO_KEY
-    os.execve(program, [agent.program, *agent.flags, *arguments], _build_environment(agent, key, environ, url))
+    built = _build_environment(agent, os.environ.get(KEY) or NO_KEY, os.environ, server.url)
+    os.execve(program, [agent.program, *agent.flags, *arguments], built)
 
 
-def print_agents(
-    names: Iterable[str], *, url: str, model: str, environ: Mapping[str, str], named: bool = False
-) -> None:
+def print_agents(names: Iterable[str], url: str | None, config: Path | None, model: str) -> None:
     """Print the lines to set by hand. A server that doesn't answer now is no mistake here. Raises ConfigError: `model`
-    can't be one."""
-    _check_model(model)
-    lines = []
+    can't be one, or as `ServerClient`."""
+    server, lines = _find_server(url, config, model), []
     try:
-        server = ServerClient(url, environ, ask_s=ASK_S, named=named)
-        _check_server(server)
         context_tokens = _ask_context(server, model)
     except _NotStarted as error:
         lines, context_tokens = [f"# {error}"], None
     lines += [f"export {KEY}={NO_KEY}  # or your API key, where the server has keys"]
     for name in names:
-        agent = fill_in((AGENTS | SDKS)[name], url=url, model=model, context_tokens=context_tokens)
-        lines += ["", *write_lines(_place(agent, environ))]
+        lines += ["", *write_lines(_place((AGENTS | SDKS)[name], server.url, model, context_tokens))]
     print("\n".join(lines))  # noqa: T201
 
 
-def _place(agent: Agent, environ: Mapping[str, str]) -> Agent:
-    try:
-        return place_settings(agent, environ)
-    except OSError as error:
-        raise _NotStarted(f"the settings for {agent.name} can't be written: {error}") from None
-
-
-def _check_model(model: str) -> None:
-    """Check that the model's name can be written down everywhere. Raises ConfigError: it isn't."""
+def _find_server(url: str | None, config: Path | None, model: str) -> ServerClient:
+    """Find the server. Raises ConfigError: the name of the model can't be written down everywhere."""
     if not PLAIN.fullmatch(model):
         raise ConfigError(f"--model: {model[:100]!r} is no name of a model: `auto`, a tier or an alias is")
+    return ServerClient.find(url, config, ASK_S)
+
+
+def _place(agent: Agent, url: str, model: str, context_tokens: int | None) -> Agent:
+    """Fill an agent's row in, and write the files that it names."""
+    try:
+        return place_settings(fill_in(agent, url=url, model=model, context_tokens=context_tokens), os.environ)
+    except OSError as error:
+        raise _NotStarted(f"the settings for {agent.name} can't be written: {error}") from None
 
 
 def _build_environment(agent: Agent, key: str, environ: Mapping[str, str], url: str) -> dict[str, str]:
@@ -104,7 +97,8 @@ def _find_context(models: Sequence[Mapping[str, Any]], chain: Sequence[str], mod
     return max((operator.index(entry.get("context_length") or 0) for entry in usable), default=0) or None
 
 
-def _check_server(server: ServerClient) -> None:
+def _ask_context(server: ServerClient, model: str) -> int | None:
+    """Ask for the context of `model`. Raises _NotStarted: the server doesn't answer, refuses, or isn't well."""
     try:
         status, body = server.ask("/health", keyed=False)
     except NoAnswer as error:
@@ -112,9 +106,6 @@ def _check_server(server: ServerClient) -> None:
     if status != 200 or body.get("status") != "ok":
         said = read_words(body) or f"HTTP {status} to GET /health"
         raise _NotStarted(f"the server at {server.url} can't be used: {said}")
-
-
-def _ask_context(server: ServerClient, model: str) -> int | None:
     try:
         status, body = server.ask(f"/v1/models/{quote(model)}")
         if status != 200:

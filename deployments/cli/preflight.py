@@ -11,11 +11,12 @@ import os
 import platform
 import socket
 import ssl
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import click
 
 from deployments.api.access import Access
 from deployments.api.api_keys import load_keys
@@ -49,7 +50,7 @@ def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     for line in clear_dead(base_folder(environ)):
-        _say(line)
+        click.echo(line, err=True)
     _check_port(path, file, environ)
     return file
 
@@ -59,7 +60,7 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
     names the key."""
     _check_listener(file, environ)
     if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and _is_too_old(platform.mac_ver()[0]):
-        _say(OLD_MACOS)
+        click.echo(OLD_MACOS, err=True)
     _check_scripts(file)
     _check_tls(file)
     if file.args.telemetry.traces:
@@ -71,10 +72,6 @@ def _is_too_old(macos: str) -> bool:
     return macos.partition(".")[0].isdecimal() and int(macos.partition(".")[0]) < MACOS_LEAST
 
 
-def _say(words: str) -> None:
-    print(words, file=sys.stderr)  # noqa: T201
-
-
 def _check_listener(file: ConfigFile, environ: Mapping[str, str]) -> None:
     """Read the API keys and hold them against the host; warn where everybody is let in on purpose. Raises ConfigError:
     the keys can't be used, or other machines could reach the server without one."""
@@ -83,7 +80,8 @@ def _check_listener(file: ConfigFile, environ: Mapping[str, str]) -> None:
         access = Access(load_keys(server, environ), allow_open=server.allow_open)
         access.refuse_host(file.host)
     if access.is_open_on(file.host):
-        _say(f"warning: server.allow_open lets everybody who reaches {file.host}:{file.port} in without an API key")
+        everybody = f"everybody who reaches {file.host}:{file.port}"
+        click.echo(f"warning: server.allow_open lets {everybody} in without an API key", err=True)
 
 
 def _check_scripts(file: ConfigFile) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from deployments.config.config_errors import ConfigError
 from deployments.config.tier_config import MlxTierConfig
 from deployments.graph.serve_file import ConfigFile
@@ -42,7 +44,7 @@ def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None)
         if choice.fetch == "load" or found.state == "here":
             missing += not _fetch(choice, names, cache_dir)
         else:
-            _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}\n  {found.words}")
+            click.echo(f"{', '.join(names)}: {choice.source}\n  {choice.why}\n  {found.words}")
     return missing
 
 
@@ -53,7 +55,7 @@ def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) ->
     missing = 0
     for choice, names in groups.items():
         if choice.unfit and len(groups) > 1:
-            _tell(f"{', '.join(names)}: {choice.source}\n  left out: {choice.unfit}")
+            click.echo(f"{', '.join(names)}: {choice.source}\n  left out: {choice.unfit}")
         else:
             missing += not _fetch(choice, names, cache_dir)
     return missing
@@ -73,7 +75,7 @@ def fetch_in_background(
 ) -> int:
     """Prepare what is fetched behind a running server, at low priority; return how many can't be had."""
     if is_offline(environ):
-        _tell("HF_HUB_OFFLINE is set: nothing is fetched")
+        click.echo("HF_HUB_OFFLINE is set: nothing is fetched")
         return 0
     os.nice(NICENESS)
     wanted = {choice: names for choice, names in _group(models).items() if choice.fetch == "background"}
@@ -93,15 +95,15 @@ def _group(models: Iterable[tuple[str, str]]) -> dict[ModelChoice, list[str]]:
 
 
 def _fetch(choice: ModelChoice, names: list[str], cache_dir: Path | None) -> bool:
-    _tell(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
+    click.echo(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
     try:
         source = parse_source(choice.source)
         _tell_size(source, cache_dir)
         artifact = resolve(source, cache_dir=cache_dir, say=_tell_indented)
     except (ModelUnavailable, ValueError) as error:
-        _tell(f"  not available: {error}")
+        click.echo(f"  not available: {error}")
         return False
-    _tell(f"  ready: {_describe(artifact)}")
+    click.echo(f"  ready: {_describe(artifact)}")
     return True
 
 
@@ -110,19 +112,15 @@ def _tell_size(source: ModelSource, cache_dir: Path | None) -> None:
     size_bytes = source.size_bytes or weight_bytes_of(source.text)
     if size_bytes and find_on_disk(source, cache_dir=cache_dir) is None:
         minutes = max(1, round(size_bytes / LINE_BYTES_PER_S / 60))
-        _tell(
+        click.echo(
             f"  {format_size(size_bytes)} to fetch: about {minutes} min at {LINE_BYTES_PER_S // 1_000_000} MB/s; "
             "Ctrl-C loses nothing that has arrived"
         )
 
 
 def _describe(artifact: Artifact) -> str:
-    size = f"{artifact.weight_bytes / 1e6:.0f} MB"
-    facts = [
-        size,
-        artifact.quantization,
-        artifact.context_tokens and f"{artifact.context_tokens} tokens of context",
-    ]
+    context = artifact.context_tokens and f"{artifact.context_tokens} tokens of context"
+    facts = [f"{artifact.weight_bytes / 1e6:.0f} MB", artifact.quantization, context]
     return ", ".join(str(fact) for fact in facts if fact) + f", in {artifact.path}"
 
 
@@ -130,12 +128,7 @@ def _tell_indented(words: str) -> None:
     """Tell a stage; of the percentages every tenth, and none where a bar shows them."""
     share = PERCENT.match(words)
     if share is None or (not sys.stderr.isatty() and int(share[1]) % SHOWN_EVERY == 0):
-        _tell(f"  {words}")
-
-
-def _tell(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()  # the progress bars go to stderr: keep the two in order
+        click.echo(f"  {words}")
 
 
 UNUSED = "no tier of this configuration"
@@ -167,7 +160,14 @@ def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = Non
 def _list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | None = None) -> list[_DiskItem]:
     """List everything that is on disk, the largest first. `users`: the tiers by the folder of their model."""
     cache = cache_dir or store.default_cache_dir()
-    found = [*_find_own(cache / "models", users), *_find_downloads(cache / "downloads")]
+    found = []
+    for path in sorted(cache.glob("models/*/")):
+        name = f"unfinished: {path.name}" if path.name.startswith(".") else _read_source(path)
+        found.append(_DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path))
+    for path in sorted(cache.glob("downloads/*")):
+        if size_bytes := _count_bytes(path):
+            name = f"unfinished download: {path.name}"
+            found.append(_DiskItem(name=name, size_bytes=size_bytes, used_by=(), path=path))
     found += _find_in_hub(users)
     known = {one.path for one in found}
     beside = [(path, roles) for path, roles in users.items() if path not in known and not _is_within(path, known)]
@@ -193,21 +193,6 @@ def _find_users(
         else:
             users[artifact.path] = (*users.get(artifact.path, ()), role)
     return users, missing
-
-
-def _find_own(folder: Path, users: Mapping[Path, tuple[str, ...]]) -> Iterator[_DiskItem]:
-    for path in sorted(folder.glob("*")):
-        if not path.is_dir():
-            continue
-        unfinished = path.name.startswith(".")
-        name = f"unfinished: {path.name}" if unfinished else _read_source(path)
-        yield _DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path)
-
-
-def _find_downloads(folder: Path) -> Iterator[_DiskItem]:
-    for path in sorted(folder.glob("*")):
-        if size_bytes := _count_bytes(path):
-            yield _DiskItem(name=f"unfinished download: {path.name}", size_bytes=size_bytes, used_by=(), path=path)
 
 
 def _read_source(path: Path) -> str:

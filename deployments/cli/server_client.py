@@ -87,6 +87,12 @@ class ServerClient:
             "trust_env": not own,
         }
 
+    @classmethod
+    def find(cls, url: str | None, config: Path | None, ask_s: float = ASK_S) -> ServerClient:
+        """Find the server that a command line names by `--url` or `--config`, or not at all. Raises ConfigError: as
+        `find_url` and the class itself."""
+        return cls(find_url(url, config), ask_s=ask_s, named=url is not None)
+
     def get(self, path: str, **params: Any) -> Any:
         """Ask for one thing below `/v1/reliability`. Raises NotAnswered: the server is away, or refuses."""
         try:

@@ -83,14 +83,14 @@ def _list_values(what: str, url: str | None, config: Path | None) -> dict[str, s
         from deployments.state.incident_record import IncidentKind
 
         return {kind.value: "" for kind in IncidentKind}
-    from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient, find_url
+    from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient
     from deployments.config.config_errors import ConfigError
     from deployments.graph.serve_file import read_file
 
     found: dict[str, str] = {}
     try:
         try:
-            found = _ask(ServerClient(find_url(url, config), ask_s=ASK_S, named=url is not None), what)
+            found = _ask(ServerClient.find(url, config, ASK_S), what)
         except NotAnswered:
             if what == "tiers" and config is not None and url is None:
                 found = {name: tier.kind for name, tier in read_file(config).args.tiers.items()}

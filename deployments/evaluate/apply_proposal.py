@@ -43,7 +43,7 @@ def write_proposal(text: str, change: Mapping[str, Any]) -> str:
     _merge(app["args"], change)
     for deployment in app.get("deployments") or ():
         name, patched = deployment["name"], deployment.get("user_config") or {}
-        _replace_known(patched, change if name == ROUTER else change.get("tiers", {}).get(name, {}))
+        _merge(patched, change if name == ROUTER else change.get("tiers", {}).get(name, {}), adds=False)
     return _dump(yaml, document).replace("\n", line_end)
 
 
@@ -67,20 +67,13 @@ def _count_changes(yaml: YAML, text: str) -> int:
     return sum(one != other for one, other in zip(text.splitlines(), written, strict=False))
 
 
-def _merge(base: Any, change: Mapping[str, Any]) -> None:
+def _merge(base: Any, change: Mapping[str, Any], *, adds: bool = True) -> None:
+    """Merge a change in; where it `adds` nothing, only keys that are there already are set."""
     for key, value in change.items():
         if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
-            _merge(base[key], value)
-        else:
+            _merge(base[key], value, adds=adds)
+        elif adds or key in base:
             base[key] = value
-
-
-def _replace_known(base: Any, change: Mapping[str, Any]) -> None:
-    for key in [key for key in change if key in base]:
-        if isinstance(change[key], Mapping) and isinstance(base[key], Mapping):
-            _replace_known(base[key], change[key])
-        else:
-            base[key] = change[key]
 
 
 def check_proposal(source: Path, text: str, change: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deployments.evaluate.figures.tables import Cell
 from deployments.evaluate.tasks.fixtures import FIXTURES
@@ -49,22 +50,20 @@ class PlanPhase:
     by_time: bool = False
 
 
+def read_contexts(models: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Read how many tokens each model takes, of those whose server says so."""
+    contexts = {name: entry.get("context_length") for name, entry in models.items()}
+    return {name: value for name, value in contexts.items() if isinstance(value, int) and value > 0}
+
+
 def plan_variants(
     tiers: Sequence[str], contexts: dict[str, int], settings: Settings, *, chain: bool, constrained: Sequence[str]
 ) -> list[PlanPhase]:
     """Plan an evaluation on servers of our own. `tiers` are those that may answer; `contexts` how long their prompts
     may be, in tokens; `chain`: there is more than one tier to try; `constrained`: those that hold a grammar."""
-    models, many = list(tiers), settings.at_once
-    core, more = range(min(CORE, settings.cases)), range(CORE, settings.cases)
-    phases = [
-        PlanPhase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
-        PlanPhase("layers", "speed", 0.23, _speeds("layers", models, contexts)),
-        PlanPhase("layers", "tool calls, each tier alone", 0.46, _calls("layers", models, core), many, by_time=True),
-        PlanPhase("layers", "tasks, each tier alone", 0.60, _tasks("layers", models, 1), many, by_time=True),
-        PlanPhase("layers", "more tool calls", 0.62, _calls("layers", models, more), many, by_time=True),
-        PlanPhase("layers", "more speed", 0.64, _more_speeds("layers", models, contexts), by_time=True),
-        PlanPhase("layers", "more tasks", 0.66, _tasks("layers", models, 2), many, by_time=True),
-    ]
+    many = settings.at_once
+    core, more = _split_cases(settings)
+    phases = _plan_alone("layers", tiers, contexts, settings, (0.23, 0.46, 0.60, 0.62, 0.64, 0.66))
     if chain:
         phases += [
             PlanPhase("chain", "tool calls, the chain", 0.78, _calls("chain", [AUTO], core), many),
@@ -75,25 +74,37 @@ def plan_variants(
     phases += [
         PlanPhase("constrain", "tool calls, grammar at once", 0.88, _calls("constrain", constrained, core), many),
         PlanPhase("constrain", "more tool calls, grammar at once", 0.88, _calls("constrain", constrained, more), many),
-        PlanPhase("unchecked", "tasks, unchecked", 1.0, _tasks("unchecked", models, 1), many, by_time=True),
-        PlanPhase("unchecked", "more tasks, unchecked", 1.0, _tasks("unchecked", models, 2), many, by_time=True),
+        PlanPhase("unchecked", "tasks, unchecked", 1.0, _tasks("unchecked", tiers, 1), many, by_time=True),
+        PlanPhase("unchecked", "more tasks, unchecked", 1.0, _tasks("unchecked", tiers, 2), many, by_time=True),
     ]
     return phases
 
 
 def plan_served(models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
     """Plan an evaluation of a server that runs already: as it is, and nothing else."""
+    return _plan_alone("served", models, contexts, settings, (0.25, 0.5, 0.8, 0.9, 0.95, 1.0))
+
+
+def _plan_alone(
+    variant: str, models: Sequence[str], contexts: dict[str, int], settings: Settings, until: Sequence[float]
+) -> list[PlanPhase]:
+    """Plan the rules, and what each model does by itself; `until` is the share of the time of each of its phases."""
     many = settings.at_once
-    core, more = range(min(CORE, settings.cases)), range(CORE, settings.cases)
+    core, more = _split_cases(settings)
+    each = ", each tier alone" if variant == "layers" else ""
     return [
         PlanPhase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
-        PlanPhase("served", "speed", 0.25, _speeds("served", models, contexts)),
-        PlanPhase("served", "tool calls", 0.5, _calls("served", models, core), many, by_time=True),
-        PlanPhase("served", "tasks", 0.8, _tasks("served", models, 1), many, by_time=True),
-        PlanPhase("served", "more tool calls", 0.9, _calls("served", models, more), many, by_time=True),
-        PlanPhase("served", "more speed", 0.95, _more_speeds("served", models, contexts), by_time=True),
-        PlanPhase("served", "more tasks", 1.0, _tasks("served", models, 2), many, by_time=True),
+        PlanPhase(variant, "speed", until[0], _speeds(variant, models, contexts)),
+        PlanPhase(variant, f"tool calls{each}", until[1], _calls(variant, models, core), many, by_time=True),
+        PlanPhase(variant, f"tasks{each}", until[2], _tasks(variant, models, 1), many, by_time=True),
+        PlanPhase(variant, "more tool calls", until[3], _calls(variant, models, more), many, by_time=True),
+        PlanPhase(variant, "more speed", until[4], _more_speeds(variant, models, contexts), by_time=True),
+        PlanPhase(variant, "more tasks", until[5], _tasks(variant, models, 2), many, by_time=True),
     ]
+
+
+def _split_cases(settings: Settings) -> tuple[range, range]:
+    return range(min(CORE, settings.cases)), range(CORE, settings.cases)
 
 
 def _calls(variant: str, models: Sequence[str], cases: range) -> list[Cell]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import secrets
+import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
@@ -101,7 +103,7 @@ class _Evaluation:
                 _copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
             if variant == "none":
                 self._run_phases(None, variant)
-            elif variant not in done and self._has_open(variant) and self._has_time(variant):
+            elif variant not in done and self._is_due(variant):
                 self._run_variant(variant)
         return self._phases
 
@@ -109,19 +111,19 @@ class _Evaluation:
         """Return the seconds that are left of a share of the budget."""
         return self._budget_s * until - (time.monotonic() - self._began_s)
 
+    def _bound(self, most_s: float) -> float:
+        """Return how long a request may take: what is left, but not more than that."""
+        return min(most_s, max(2.0, self._count_left_s()))
+
     def _plan(self) -> list[PlanPhase]:
-        models = self._journal.facts["models"]
-        return self._target.plan(list(models), read_contexts(models), self._settings)
+        return self._target.plan(self._journal.facts["models"], self._settings)
 
-    def _has_open(self, variant: str) -> bool:
-        cells = (cell for phase in self._phases if phase.variant == variant for cell in phase.cells)
-        return any(cell.key not in self._journal.cells for cell in cells)
-
-    def _has_time(self, variant: str) -> bool:
-        """Tell whether a phase of the variant would still have time once its server has started, as far as the last
-        start tells."""
-        phases = (phase for phase in self._phases if phase.variant == variant)
-        return any(self._count_left_s(phase.until) > self._start_s for phase in phases)
+    def _is_due(self, variant: str) -> bool:
+        """Tell whether the variant has open cells, and a phase that would still have time once its server has started,
+        as far as the last start tells."""
+        phases = [phase for phase in self._phases if phase.variant == variant]
+        is_open = any(cell.key not in self._journal.cells for phase in phases for cell in phase.cells)
+        return is_open and any(self._count_left_s(phase.until) > self._start_s for phase in phases)
 
     def _run_variant(self, variant: str) -> None:
         self._line.say(f"starting the server: variant {variant}")
@@ -149,32 +151,31 @@ class _Evaluation:
         """Find who can be asked. The first variant wakes each model by itself, since how long that takes is a figure of
         the report, and notes what it is; who can't be woken is unavailable, with the reason. Later ones wake a model
         when its first cell comes, and no other."""
-        self._asleep = self._list_ready(client) if "models" in self._journal.facts else {}
+        entries, obstacles = self._list_ready(client)
         if "models" in self._journal.facts:
+            self._asleep = entries
             return
-        obstacles = self._target.find_obstacles()
-        entries, warm = self._list_ready(client, obstacles), {}
+        warm = {}
         for name in entries:
             self._line.show(0, 0, f"{variant}: waking {name}")
-            warm[name] = warm_up(client, name, within_s=min(WAKE_S, max(2.0, self._count_left_s())))
+            warm[name] = warm_up(client, name, within_s=self._bound(WAKE_S))
         obstacles |= {name: result["error"] for name, result in warm.items() if result["error"]}
         self._note_models(client, {name: entry for name, entry in entries.items() if name not in obstacles})
         self._journal.note("unavailable", obstacles)
         self._journal.note(f"warm/{variant}", warm)
 
-    def _list_ready(self, client: ChatClient, obstacles: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
-        """List the models that may be asked; add to `obstacles` why one can't answer."""
-        why = self._target.find_obstacles() if obstacles is None else obstacles
-        entries = {}
+    def _list_ready(self, client: ChatClient) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """List the models that may be asked, and why others may not, or can't answer."""
+        entries, obstacles = {}, self._target.find_obstacles()
         for entry in _await_loads(client):
             name = entry["id"]
-            if entry.get("starts_at") or name in why:
+            if entry.get("starts_at") or name in obstacles:
                 continue
             if entry.get("state") == "unavailable":
-                why[name] = str(entry.get("reason") or "unavailable")
+                obstacles[name] = str(entry.get("reason") or "unavailable")
             else:
                 entries[name] = entry
-        return entries
+        return entries, obstacles
 
     def _wake(self, client: ChatClient | None, variant: str, model: str) -> None:
         """Wake a model, or all of them for the chain, so that no figure has a start in it."""
@@ -182,8 +183,7 @@ class _Evaluation:
         if client is None or not names:
             return
         self._line.show(0, 0, f"{variant}: waking {', '.join(names)}")
-        within_s = min(WAKE_S, max(2.0, self._count_left_s()))
-        jobs = [functools.partial(warm_up, client, name, within_s=within_s) for name in names]
+        jobs = [functools.partial(warm_up, client, name, within_s=self._bound(WAKE_S)) for name in names]
         for number, _ in run_side_by_side(jobs):
             self._asleep.pop(names[number])
 
@@ -213,9 +213,8 @@ class _Evaluation:
         """Guess what such a cell takes of this model: as those before it, else by the model's speed; 0: who knows."""
         known = [(Cell.read_key(key), result) for key, result in self._journal.cells.items()]
         alike = [result for one, result in known if (one.kind, one.model) == (cell.kind, cell.model)]
-        seconds = [result.get("seconds", 0.0) for result in alike]
-        if seconds:
-            return float(sum(seconds)) / len(seconds)
+        if alike:
+            return statistics.fmean(result.get("seconds", 0.0) for result in alike)
         speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0") or {}
         if cell.kind != "task" or not all(speed.get(name) for name in ("first_s", "tokens_s", "prompt_tokens")):
             return 0.0
@@ -227,7 +226,7 @@ class _Evaluation:
         names = _name(batch[0]) + (f" to {_name(batch[-1])}" if len(batch) > 1 else "")
         self._line.show(len(self._journal.cells), total, f"{phase.title} · {batch[0].model} · {names}")
         most_s = min(CELL_S[batch[0].kind], self._budget_s * CELL_SHARE) * (1 + (len(batch) - 1) / 4)
-        within_s = min(most_s, max(2.0, self._count_left_s()))
+        within_s = self._bound(most_s)
         jobs = [functools.partial(self._run_cell, client, cell, within_s, len(batch)) for cell in batch]
         finished: list[tuple[Cell, Any]] = []
         began_s = time.monotonic()
@@ -259,8 +258,9 @@ class _Evaluation:
         peaks = footprint.close() if footprint else {}
         known = {entry["id"]: entry.get("mlx_peak_bytes") for entry in client.models()}
         mlx = {name: size for name, size in known.items() if isinstance(size, int) and size > 0}
-        before: dict[str, Any] = self._journal.facts.get(f"memory/{variant}") or {"process": {}, "mlx": {}}
-        merged = {"process": _keep_largest(before["process"], peaks), "mlx": _keep_largest(before["mlx"], mlx)}
+        # Of two peaks (`|` of counters) the larger: an evaluation that is taken up again has seen both.
+        before = self._journal.facts.get(f"memory/{variant}") or {"process": {}, "mlx": {}}
+        merged = {name: Counter(before[name]) | Counter(now) for name, now in (("process", peaks), ("mlx", mlx))}
         self._journal.note(f"memory/{variant}", merged)
 
 
@@ -273,12 +273,6 @@ def _copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
             continue
         if sum(attempt["ran"] for attempt in known["attempts"] or ()) == 1:
             journal.add(cell.key, known)
-
-
-def read_contexts(models: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Read how many tokens each model takes, of those whose server says so."""
-    contexts = {name: entry.get("context_length") for name, entry in models.items()}
-    return {name: value for name, value in contexts.items() if isinstance(value, int) and value > 0}
 
 
 def _find_part(finished: Sequence[tuple[Cell, Any]], seconds: float) -> float:
@@ -294,11 +288,6 @@ def _take_part(result: Mapping[str, Any], part: float) -> dict[str, Any]:
     if attempts:
         charged["attempts"] = [one | {"seconds": round(one["seconds"] * part, 3)} for one in attempts]
     return charged
-
-
-def _keep_largest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
-    """Keep the larger of two peaks, by name: an evaluation that is taken up again has seen both."""
-    return {name: max(old.get(name, 0), new.get(name, 0)) for name in sorted({*old, *new})}
 
 
 def _await_loads(client: ChatClient) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ kills the supervisor. (An evaluation in the background ignores SIGINT.)
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from deployments.config.free_port import free_port
 from deployments.config.tier_config import MlxTierConfig
 from deployments.config.tier_cost import is_cloud
 from deployments.evaluate.asking.chat_client import ChatClient
-from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_served, plan_variants
+from deployments.evaluate.evaluation_plan import PlanPhase, Settings, plan_served, plan_variants, read_contexts
 from deployments.graph.serve_file import IMPORT_PATH, read_file
 from deployments.running.process_tree import GroupGuard
 
@@ -56,19 +57,16 @@ class NoServer(RuntimeError):
 def _patch_variant(config: AppConfig, variant: str) -> AppConfig:
     """Return the configuration of a variant."""
     # A tier that slept while another was measured would have to be woken in the middle of a figure.
-    awake = {"tiers": {name: {"idle_s": AWAKE_S, "wake_s": WAKE_S} for name in config.tiers}}
-    local = [name for name, tier in config.tiers.items() if isinstance(tier, MlxTierConfig)]
-    # Prompts that an earlier evaluation has left on disk would make a cold prompt a warm one.
-    cold = {"tiers": {name: {"prompt_cache_disk_bytes": 0} for name in local}}
-    for change in (ALWAYS, awake, cold):
-        config = patch(config, change)
-    if variant in ("layers", "unchecked", "constrain"):
-        config = patch(config, ALONE)
-    if variant == "unchecked":
-        config = patch(config, UNCHECKED)
-    if variant == "constrain":
-        config = patch(config, {"tiers": {name: {"retry_strategy": ["constrain"]} for name in local}})
-    return config
+    tiers: dict[str, dict[str, Any]] = {name: {"idle_s": AWAKE_S, "wake_s": WAKE_S} for name in config.tiers}
+    for name, tier in config.tiers.items():
+        if isinstance(tier, MlxTierConfig):
+            # Prompts that an earlier evaluation has left on disk would make a cold prompt a warm one.
+            tiers[name]["prompt_cache_disk_bytes"] = 0
+            tiers[name] |= {"retry_strategy": ["constrain"]} if variant == "constrain" else {}
+    changes = [ALWAYS, {"tiers": tiers}]
+    changes += [ALONE] if variant != "chain" else []
+    changes += [UNCHECKED] if variant == "unchecked" else []
+    return functools.reduce(patch, changes, config)
 
 
 def read_config(path: Path) -> AppConfig:
@@ -179,11 +177,11 @@ class OwnTarget:
         clouds = [name for name, tier in self._config.tiers.items() if is_cloud(tier)]
         return {} if self._cloud else dict.fromkeys(clouds, NO_CLOUD)
 
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
+    def plan(self, models: Mapping[str, Any], settings: Settings) -> list[PlanPhase]:
         chain = [name for name in self._config.reliability.escalation.chain if name in models]
         held = [model for model in models if isinstance(self._config.tiers[model], MlxTierConfig)]
         tries = self._config.reliability.escalation.enabled and len(chain) > 1
-        return plan_variants(models, contexts, settings, chain=tries, constrained=held)
+        return plan_variants(list(models), read_contexts(models), settings, chain=tries, constrained=held)
 
 
 class UrlTarget:
@@ -205,8 +203,8 @@ class UrlTarget:
     def find_obstacles(self) -> dict[str, str]:
         return {}
 
-    def plan(self, models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
-        return plan_served(models, contexts, settings)
+    def plan(self, models: Mapping[str, Any], settings: Settings) -> list[PlanPhase]:
+        return plan_served(list(models), read_contexts(models), settings)
 
 
 Target = OwnTarget | UrlTarget

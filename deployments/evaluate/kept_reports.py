@@ -89,20 +89,14 @@ def _clear(folder: Path) -> None:
 
 def list_kept(folder: Path) -> list[_KeptReport]:
     """List them, the newest first; one that can't be read is left out."""
-    found = (_find_kept(folder, name) for name in _list_names(folder)[:KEPT_MAX])
-    return [one for one in found if one is not None]
-
-
-def _find_kept(folder: Path, name: str) -> _KeptReport | None:
-    """Find one by its name; None where there is none."""
-    raw = _read(folder, name, SUMMARY, SUMMARY_BYTES_MAX)
-    try:
-        short = json.loads(raw or b"")
-        verdicts = [(str(tier)[:WORDS_MAX], str(words)[:WORDS_MAX]) for tier, words in short["verdicts"].items()]
-        made, target = str(short["made"])[:WORDS_MAX], str(short["target"])[:WORDS_MAX]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    return _KeptReport(name=name, made=made, target=target, verdicts=tuple(verdicts[:TIERS_MAX]))
+    found = []
+    for name in _list_names(folder)[:KEPT_MAX]:
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            short = json.loads(_read(folder, name, SUMMARY, SUMMARY_BYTES_MAX) or b"")
+            verdicts = [(str(tier)[:WORDS_MAX], str(words)[:WORDS_MAX]) for tier, words in short["verdicts"].items()]
+            made, target = str(short["made"])[:WORDS_MAX], str(short["target"])[:WORDS_MAX]
+            found.append(_KeptReport(name=name, made=made, target=target, verdicts=tuple(verdicts[:TIERS_MAX])))
+    return found
 
 
 def read_kept(folder: Path, name: str, part: str) -> bytes | None:

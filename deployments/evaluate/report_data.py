@@ -57,13 +57,15 @@ def build_report(
         "verdicts": verdicts,
         "cascade": {"proposal": None, "why": "there is no chain"},
         "confidence": confidence,
-        "left_out": _count_left_out(phases, cells),
+        "left_out": [
+            {"phase": phase.title, "planned": len(phase.cells), "run": sum(cell.key in cells for cell in phase.cells)}
+            for phase in phases
+        ],
         "outcomes": _list_outcomes(cells),
     }
     if config and len(chain) > 1:
         escalation = config.reliability.escalation
-        start_at = [rule.model_dump() for rule in escalation.start_at]
-        report["cascade"] = learn_chain(cells, chain, start_at, escalation.confidence.min)
+        report["cascade"] = learn_chain(cells, chain, escalation.start_at, escalation.confidence.min)
         _add_calibrations(report)
     return report | {"checklist": _write_checklist(report)}
 
@@ -87,14 +89,6 @@ def _list_outcomes(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
         if key.split("/")[1] in ("call", "task"):
             good[key] = bool(result["checks"]["passed"] if "checks" in result else result["right"])
     return good
-
-
-def _count_left_out(phases: Sequence[PlanPhase], cells: Mapping[str, Any]) -> list[dict[str, Any]]:
-    left = []
-    for phase in phases:
-        run = sum(cell.key in cells for cell in phase.cells)
-        left.append({"phase": phase.title, "planned": len(phase.cells), "run": run})
-    return left
 
 
 def _write_checklist(report: Mapping[str, Any]) -> list[dict[str, Any]]:

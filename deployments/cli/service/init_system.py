@@ -13,12 +13,9 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import jinja2
 
 from deployments.config.config_errors import CommandFailed
 
@@ -82,14 +79,6 @@ def give_order(run: Run, *command: str) -> None:
     done = run(command)
     if done.code:
         raise ServiceFault(f"`{' '.join(command)}` failed: {done.words}")
-
-
-def render_template(name: str, *, xml: bool, filters: Mapping[str, Any], **values: Any) -> str:
-    """Render a template of this folder."""
-    templates = jinja2.Environment(keep_trailing_newline=True, autoescape=xml)
-    templates.filters |= filters
-    values |= {"stop_within_s": STOP_WITHIN_S}
-    return templates.from_string(Path(__file__).with_name(name).read_text(encoding="utf-8")).render(values)
 
 
 WORDS = "Written by `mlx-stack-serve service install`:"

@@ -1,4 +1,4 @@
-"""The service on macOS: a LaunchAgent of the user's, written from `agent.plist.jinja`. Not run on macOS here.
+"""The service on macOS: a LaunchAgent of the user's, and its plist. Not run on macOS here.
 
 It starts at login (`RunAtLoad`), stops by SIGTERM, which drains, then SIGKILL after STOP_WITHIN_S, and restarts at most
 every THROTTLE_S. launchd appends to the log without a bound, so `serve --output` turns it at each start; it knows no
@@ -8,6 +8,7 @@ environment file, so `serve --environment` reads the keys, and none is in the pl
 from __future__ import annotations
 
 import os
+import plistlib
 import re
 import time
 from collections.abc import Callable
@@ -19,7 +20,6 @@ from deployments.cli.service.init_system import (
     ServiceFault,
     ServiceState,
     give_order,
-    render_template,
     run_program,
     sign,
 )
@@ -142,8 +142,21 @@ class Launchd:
 
 def _write_plist(plan: ServicePlan, log: Path) -> str:
     """Write the agent's text."""
-    values = {"plan": plan, "log": log, "label": LABEL, "throttle_s": THROTTLE_S}
-    return render_template("agent.plist.jinja", xml=True, filters={}, **values)
+    agent = {
+        "Label": LABEL,
+        "ProgramArguments": [*plan.command, "--environment", str(plan.environment_file), "--output", str(log)],
+        "WorkingDirectory": str(plan.folder),
+        "EnvironmentVariables": dict(plan.environment),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": THROTTLE_S,
+        "ExitTimeOut": STOP_WITHIN_S,
+        "ProcessType": "Interactive",  # others are slowed down while somebody works at the screen
+        "Umask": 0o077,
+        "StandardOutPath": str(log),
+        "StandardErrorPath": str(log),
+    }
+    return plistlib.dumps(agent, sort_keys=False).decode()
 
 
 def bound_output(path: Path, bytes_max: int = LOG_BYTES_MAX, outputs: tuple[int, ...] = (1, 2)) -> None:

@@ -13,12 +13,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import jinja2
+
 from deployments.cli.service.init_system import (
+    STOP_WITHIN_S,
     Run,
     ServiceFault,
     ServiceState,
     give_order,
-    render_template,
     run_program,
     sign,
 )
@@ -109,9 +111,11 @@ class Systemd:
 
 def _write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:
     """Write the unit's text."""
-    filters = {"word": _quote, "percent": _escape, "literal": glob.escape}
-    values = {"plan": plan, "backoff": backoff, "sandbox": sandbox, "sandbox_lines": SANDBOX}
-    return render_template("service.unit.jinja", xml=False, filters=filters, **values)
+    templates = jinja2.Environment(keep_trailing_newline=True)
+    templates.filters |= {"word": _quote, "percent": _escape, "literal": glob.escape}
+    text = Path(__file__).with_name("service.unit.jinja").read_text(encoding="utf-8")
+    values = {"sandbox_lines": SANDBOX if sandbox else (), "stop_within_s": STOP_WITHIN_S}
+    return templates.from_string(text).render(plan=plan, backoff=backoff, **values)
 
 
 def _quote(words: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from jsonschema import Draft202012Validator
 
 CONNECT_S = 10.0
 GET_S = 30.0
@@ -29,16 +30,38 @@ ERROR_CHARS_MAX = 400
 COUNT_MAX = 1_000_000_000
 REQUEST_ID_CHARS_MAX = 200
 KEY_CHARS_MIN = 12
-# What an attempt of this server's report has, of all that is read here.
-ATTEMPT = frozenset({"tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls", "usage"})
+# What is read here of a report: another server's, or another version's, may have another form.
+ATTEMPT = {
+    "type": "object",
+    "required": ["tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls", "usage"],
+    "properties": {
+        "elapsed_ms": {"type": "number"},
+        "native_calls": {"type": "integer"},
+        "usage": {
+            "type": ["object", "null"],
+            "required": ["total_tokens"],
+            "properties": {"total_tokens": {"type": "integer"}},
+        },
+    },
+}
+REPORT = {
+    "required": ["attempts"],
+    "properties": {
+        "attempts": {"type": "array", "items": ATTEMPT},
+        "tier": {"type": ["string", "null"]},
+        "repairs": {"type": ["array", "null"]},
+        "cost_usd": {"type": ["number", "null"]},
+    },
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
     """One answer. `error` says why there is none; `late` that it took longer than it may, or that the server has no
-    time for it. `attempts` are those of this server's report."""
+    time for it. `attempts` are those of this server's report. `first_s`: when the first piece of a stream came."""
 
     message: Mapping[str, Any] = field(default_factory=dict)
+    first_s: float | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
@@ -70,23 +93,11 @@ class ChatReply:
         used = [attempt["usage"]["total_tokens"] for attempt in self.attempts or () if attempt.get("usage")]
         return sum(used) if used else self.prompt_tokens + self.completion_tokens
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """How long a streamed answer took. `first_s` is None where nothing came."""
-
-    first_s: float | None
-    total_s: float
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    error: str = ""
-
     @property
     def tokens_s(self) -> float | None:
-        if self.first_s is None or self.completion_tokens < 2 or self.total_s <= self.first_s:
+        if self.first_s is None or self.completion_tokens < 2 or self.seconds <= self.first_s:
             return None
-        return (self.completion_tokens - 1) / (self.total_s - self.first_s)
+        return (self.completion_tokens - 1) / (self.seconds - self.first_s)
 
 
 class ChatClient:
@@ -141,26 +152,30 @@ class ChatClient:
 
     def ask(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
         """Ask for a whole answer, and for this server's report of it."""
-        began_s, late, words, text = time.monotonic(), False, "", ""
+        began_s = time.monotonic()
         try:
             with self._post(body, session, within_s) as response:
                 text = _read_body(response, began_s + within_s + GRACE_S)
-        except (httpx.TimeoutException, _Late):
-            late, words = True, "no answer in time"
-        except httpx.ConnectError as error:
-            late, words = True, f"nobody answers: {error}"
-        except (httpx.HTTPError, _NoBody) as error:
-            words = f"{type(error).__name__}: {error}"
+        except (httpx.HTTPError, _NoBody) as failed:
+            words, late = _explain(failed)
+            return ChatReply(error=words, late=late, seconds=time.monotonic() - began_s)
         seconds = time.monotonic() - began_s
-        if words:
-            return ChatReply(error=_shorten(words), late=late, seconds=seconds)
         report, status = self._find_report(response.headers) or {}, response.status_code
+        known: dict[str, Any] = {"attempts": tuple(report["attempts"]) if report else None, "seconds": seconds}
         if status != 200:
             text = self._hide_key(text)
         answer = _parse_object(text) or {}
         if status != 200 or not _list_objects(answer.get("choices")):
-            return _read_error(status, answer, text, report, seconds)
-        return _read_answer(answer, report, seconds)
+            words, late = _read_error(status, answer, text)
+            return ChatReply(error=words, late=late, **known)
+        return ChatReply(
+            message=_take_object(_list_objects(answer["choices"])[0].get("message")),
+            **_count_tokens(_take_object(answer.get("usage"))),
+            tier=report.get("tier") or "",
+            repairs=tuple(report.get("repairs") or ()),
+            cost_usd=report.get("cost_usd"),
+            **known,
+        )
 
     def _hide_key(self, text: str) -> str:
         """Take out the key, which a refusal may repeat; one that is a common word is no secret."""
@@ -179,9 +194,10 @@ class ChatClient:
         if not name or len(name) > REQUEST_ID_CHARS_MAX or "x-mlx-stack-session" not in headers:
             return None
         report = self.get(f"/v1/reliability/requests/{quote(name, safe='')}")
-        return report if report and _is_report(report) else None
+        return report if report and Draft202012Validator(REPORT).is_valid(report) else None
 
-    def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> Timing:
+    def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
+        """Ask for a stream, and time it; its text is not kept."""
         asked = dict(body) | {"stream": True, "stream_options": {"include_usage": True}}
         began_s, first_s, error = time.monotonic(), None, ""
         usage: Mapping[str, Any] = {}
@@ -197,13 +213,12 @@ class ChatClient:
                     if first_s is None and _carries_text(chunk):
                         first_s = time.monotonic() - began_s
         except (httpx.HTTPError, _NoBody) as failed:
-            error = _shorten(f"{type(failed).__name__}: {failed}")
-        return Timing(
-            first_s=first_s,
-            total_s=time.monotonic() - began_s,
-            **_count_tokens(usage),
-            error=error or ("" if first_s is not None else "nothing came that is of a chat completion's stream"),
-        )
+            error, _ = _explain(failed)
+        if first_s is None:
+            error = error or "nothing came that is of a chat completion's stream"
+        seconds = time.monotonic() - began_s
+        late = bool(error) and seconds >= within_s - 1
+        return ChatReply(first_s=first_s, seconds=seconds, error=error, late=late, **_count_tokens(usage))
 
 
 class _NoBody(Exception):
@@ -212,6 +227,14 @@ class _NoBody(Exception):
 
 class _Late(_NoBody):
     """The body didn't end in time."""
+
+
+def _explain(error: Exception) -> tuple[str, bool]:
+    """Say why there is no answer, and whether that says nothing of the model."""
+    if isinstance(error, httpx.TimeoutException | _Late):
+        return "no answer in time", True
+    late = isinstance(error, httpx.ConnectError)
+    return _shorten(f"{'nobody answers' if late else type(error).__name__}: {error}"), late
 
 
 def _read_pieces(response: httpx.Response, until_s: float) -> Iterator[bytes]:
@@ -271,62 +294,22 @@ def _count_tokens(usage: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value if isinstance(value, int) and 0 <= value <= COUNT_MAX else 0 for name, value in counts.items()}
 
 
-def _is_report(value: Mapping[str, Any]) -> bool:
-    """Tell whether this is a report of the form that is read here: another server's, or another version's, isn't."""
-    attempts, cost = value.get("attempts"), value.get("cost_usd")
-    return (
-        isinstance(attempts, list)
-        and all(_is_attempt(one) for one in attempts)
-        and isinstance(value.get("tier") or "", str)
-        and isinstance(value.get("repairs") or [], list)
-        and (cost is None or isinstance(cost, int | float))
-    )
-
-
-def _is_attempt(value: object) -> bool:
-    if not isinstance(value, dict) or not value.keys() >= ATTEMPT:
-        return False
-    usage = value["usage"]
-    return (
-        isinstance(value["elapsed_ms"], int | float)
-        and isinstance(value["native_calls"], int)
-        and (usage is None or (isinstance(usage, dict) and isinstance(usage.get("total_tokens"), int)))
-    )
-
-
 def _shorten(words: str) -> str:
     """Cut words that are shown, on one line and without what a terminal would obey."""
     return " ".join("".join(one if one.isprintable() else " " for one in words[:ERROR_CHARS_MAX]).split())
 
 
-def _read_answer(answer: Mapping[str, Any], report: Mapping[str, Any], seconds: float) -> ChatReply:
-    return ChatReply(
-        message=_take_object(_list_objects(answer["choices"])[0].get("message")),
-        **_count_tokens(_take_object(answer.get("usage"))),
-        seconds=seconds,
-        tier=report.get("tier") or "",
-        repairs=tuple(report.get("repairs") or ()),
-        attempts=tuple(report["attempts"]) if report else None,
-        cost_usd=report.get("cost_usd"),
-    )
-
-
-def _read_error(
-    status: int, answer: Mapping[str, Any], text: str, report: Mapping[str, Any], seconds: float
-) -> ChatReply:
+def _read_error(status: int, answer: Mapping[str, Any], text: str) -> tuple[str, bool]:
+    """Read why there is no answer, and whether that says nothing of the model."""
     error = answer.get("error")
     code, words = "", error or text
     if isinstance(error, dict):
         code, words = str(error.get("code") or ""), error.get("message", "")
     if status == 200 and not error:
         words = f"this is no chat completion: {text[:100]!r}"
-    return ChatReply(
-        seconds=seconds,
-        error=_shorten(f"{status} {code}: {words}".replace(" :", ":")),
-        # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
-        late=code == "deadline_exceeded" or status == 429 or (status in (408, 504) and code != "timeout"),
-        attempts=tuple(report["attempts"]) if report else None,
-    )
+    # A tier that has met its own timeouts has failed as it is configured; what has met our deadline says nothing.
+    late = code == "deadline_exceeded" or status == 429 or (status in (408, 504) and code != "timeout")
+    return _shorten(f"{status} {code}: {words}".replace(" :", ":")), late
 
 
 def _read_chunk(line: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ class Footprint:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._peaks: dict[str, int] = {}
+        self._peaks: Counter[str] = Counter()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="footprint", daemon=True)
         self._thread.start()
@@ -90,10 +91,6 @@ class Footprint:
             with contextlib.suppress(psutil.Error):
                 size_bytes = read_footprint(process.pid) or 0
                 total += size_bytes
-                title = TITLE.search(" ".join(process.cmdline()))
-                if title is not None:
-                    self._note(title.group(1), size_bytes)
-        self._note("all", total)
-
-    def _note(self, name: str, size_bytes: int) -> None:
-        self._peaks[name] = max(self._peaks.get(name, 0), size_bytes)
+                if title := TITLE.search(" ".join(process.cmdline())):
+                    self._peaks |= {title.group(1): size_bytes}
+        self._peaks |= {"all": total}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from deployments.evaluate.asking.chat_client import ChatClient, Timing
+from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def _write_prompt(tokens: int, mark: int) -> str:
     return f"{mark} {words}. Tell a long story about it."
 
 
-def _stream(client: ChatClient, model: str, prompt: str, within_s: float, tokens: int = ANSWER_TOKENS) -> Timing:
+def _stream(client: ChatClient, model: str, prompt: str, within_s: float, tokens: int = ANSWER_TOKENS) -> ChatReply:
     body = {"model": model, "messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": tokens}
     return client.stream(body, session=f"evaluate-speed-{prompt.split()[0]}", within_s=within_s)
 
@@ -77,7 +77,7 @@ def measure_speed(
         return _measure_together(client, model, int(name), mark + 10 * int(name), within_s)
     length, _, repeat = name.partition("-")
     timing = _stream(client, model, _write_prompt(int(length), mark + int(length) + int(repeat)), within_s)
-    return None if _is_late(timing, within_s) else _describe(timing)
+    return None if timing.late else _describe(timing)
 
 
 def _measure_cache(client: ChatClient, model: str, mark: int, within_s: float) -> dict[str, Any] | None:
@@ -85,7 +85,7 @@ def _measure_cache(client: ChatClient, model: str, mark: int, within_s: float) -
     prompt = _write_prompt(CACHE_PROMPT_TOKENS, mark)
     first = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
     again = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
-    if _is_late(first, within_s) or _is_late(again, within_s):
+    if first.late or again.late:
         return None
     return {"first": _describe(first), "again": _describe(again)}
 
@@ -97,7 +97,7 @@ def _measure_together(client: ChatClient, model: str, count: int, mark: int, wit
     jobs = [functools.partial(_stream, client, model, prompt, within_s, TOGETHER_ANSWER_TOKENS) for prompt in prompts]
     timings = [timing for _, timing in run_side_by_side(jobs)]
     seconds = time.monotonic() - began_s
-    if any(_is_late(timing, within_s) for timing in timings):
+    if any(timing.late for timing in timings):
         return None
     good = [timing for timing in timings if not timing.error]
     firsts = [timing.first_s for timing in good if timing.first_s is not None]
@@ -111,17 +111,13 @@ def _measure_together(client: ChatClient, model: str, count: int, mark: int, wit
     }
 
 
-def _is_late(timing: Timing, within_s: float) -> bool:
-    return bool(timing.error) and timing.total_s >= within_s - 1
-
-
-def _describe(timing: Timing) -> dict[str, Any]:
+def _describe(timing: ChatReply) -> dict[str, Any]:
     return {
         "prompt_tokens": timing.prompt_tokens,
         "completion_tokens": timing.completion_tokens,
         "cached_tokens": timing.cached_tokens,
         "first_s": None if timing.first_s is None else round(timing.first_s, 3),
         "tokens_s": None if timing.tokens_s is None else round(timing.tokens_s, 3),
-        "seconds": round(timing.total_s, 3),
+        "seconds": round(timing.seconds, 3),
         "error": timing.error,
     }

@@ -144,28 +144,27 @@ def _draw(seed: int, number: int) -> CallCase:
     # Each case has dice of its own: a longer sample begins with the shorter one.
     dice = random.Random(f"{seed}/{number}")
     category = CATEGORIES[number % len(CATEGORIES)]
-    name = f"{category.replace(' ', '-')}-{seed}-{number}"
+    earlier: list[Mapping[str, Any]] = []
     if category == "conversation":
-        return _draw_conversation(dice, name)
-    drawn = dice.choice(RECIPES)(dice)
-    tools = [drawn.tool]
-    if category == "several tools":
-        tools = list(TOOLS)
-    elif category == NO_TOOL:
+        earlier, drawn = _draw_conversation(dice)
+    else:
+        drawn = dice.choice(RECIPES)(dice)
+    tools = [drawn.tool] if category == "one tool" else list(TOOLS)
+    if category == NO_TOOL:
         tools = dice.sample([name for name in TOOLS if name != drawn.tool], UNFIT)
         drawn = _Drawn(drawn.words, "", {})
     return CallCase(
-        id=name,
+        id=f"{category.replace(' ', '-')}-{seed}-{number}",
         category=category,
-        messages=({"role": "user", "content": drawn.words},),
+        messages=(*earlier, {"role": "user", "content": drawn.words}),
         tools=tuple(TOOLS[one] for one in tools),
         tool=drawn.tool,
         arguments=drawn.arguments,
     )
 
 
-def _draw_conversation(dice: random.Random, name: str) -> CallCase:
-    """Draw a conversation of one or two earlier turns; in half of them the last call needs what a result has shown."""
+def _draw_conversation(dice: random.Random) -> tuple[list[Mapping[str, Any]], _Drawn]:
+    """Draw one or two earlier turns, and the last request; in half of them it needs what a result has shown."""
     messages: list[Mapping[str, Any]] = []
     for number in range(dice.randint(1, 2)):
         drawn = dice.choice(RECIPES)(dice)
@@ -175,18 +174,8 @@ def _draw_conversation(dice: random.Random, name: str) -> CallCase:
         shown = _Drawn("Which order is open?", "get_order", {"order_id": ["latest"]})
         messages += _write_turn(shown, "call_8", {"order_id": order, "state": "open"})
         words = f"Cancel it, please: {REASONS[reason]}."
-        last = _Drawn(words, "cancel_order", {"order_id": [order], "reason": [reason]})
-    else:
-        last = dice.choice(RECIPES)(dice)
-    messages.append({"role": "user", "content": last.words})
-    return CallCase(
-        id=name,
-        category="conversation",
-        messages=tuple(messages),
-        tools=tuple(TOOLS.values()),
-        tool=last.tool,
-        arguments=last.arguments,
-    )
+        return messages, _Drawn(words, "cancel_order", {"order_id": [order], "reason": [reason]})
+    return messages, dice.choice(RECIPES)(dice)
 
 
 def _write_turn(drawn: _Drawn, call_id: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:

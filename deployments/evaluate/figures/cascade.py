@@ -16,7 +16,8 @@ from typing import Any
 
 from deployments.evaluate.calls.call_cases import CATEGORIES
 from deployments.evaluate.figures.confidence import estimate_calls
-from deployments.evaluate.figures.tables import describe_share
+from deployments.evaluate.figures.tables import Cells, describe_share, select_cells
+from reliability.config import StartRule
 
 CASES_MIN = 8
 CONFIGURED, GRAMMAR = "as configured", "grammar at once"
@@ -26,30 +27,19 @@ STARTS: tuple[tuple[str, int], ...] = (("tools", 2), ("messages", 2), ("prompt_b
 LEASTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 NEARLY = 0.97
 SHOWN_MAX = 60
-# A rule of the configuration (`start_at`): the tier, and the least value of each feature that it names.
-Rule = tuple[str, tuple[tuple[str, int], ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ways:
-    """How one tier did on one case, alone: by the way in which it is asked again. `likely`: how likely its calls were
-    thought to be right; None where nothing tells."""
-
-    delivered: bool
-    right: bool
-    seconds: float
-    tokens: int
-    usd: float
-    likely: float | None = None
+# What a tier alone made of a case, and how likely its calls were thought to be right; None where nothing tells.
+_Answer = tuple[Mapping[str, Any], float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlayedCase:
-    """One case: its features, and each tier's ways."""
+    """One case: its features, and each tier's answers, by the way in which it is asked again."""
 
     number: int
     features: Mapping[str, int]
-    ways: Mapping[str, Mapping[str, _Ways]]
+    ways: Mapping[str, Mapping[str, _Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +48,16 @@ class _Candidate:
     a call has to be right to end the chain."""
 
     tiers: tuple[tuple[str, str], ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[StartRule, ...] = ()
     least: float = 0.0
 
     @property
     def words(self) -> str:
         parts = [" → ".join(name if way == CONFIGURED else f"{name} ({way})" for name, way in self.tiers)]
-        for tier, rule in self.rules:
-            parts.append(f"{' and '.join(f'{feature} from {least}' for feature, least in rule)} on start at {tier}")
+        for rule in self.rules:
+            least = rule.model_dump(exclude={"tier"}, exclude_none=True)
+            named = [f"{name.removesuffix('_min')} from {value}" for name, value in least.items()]
+            parts.append(f"{' and '.join(named)} on start at {rule.tier}")
         if self.least:
             parts.append(f"calls that are right with less than {self.least:.0%} go on")
         return "; ".join(parts)
@@ -73,9 +65,9 @@ class _Candidate:
     def list_asked(self, features: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
         """List the tiers that a request with these features is tried on: from that of the first rule that fits it."""
         names = [name for name, _ in self.tiers]
-        for tier, parts in self.rules:
-            if tier in names and all(features[feature] >= least for feature, least in parts):
-                return self.tiers[names.index(tier) :]
+        for rule in self.rules:
+            if rule.tier in names and rule.fits(**features):
+                return self.tiers[names.index(rule.tier) :]
         return self.tiers
 
 
@@ -89,37 +81,21 @@ class _Played:
     usd: float = 0.0
 
 
-def _read_cases(cells: Mapping[str, Mapping[str, Any]], chain: Sequence[str]) -> list[_PlayedCase]:
+def _read_cases(cells: Cells, chain: Sequence[str]) -> list[_PlayedCase]:
     """Read the cases that every tier of the chain was asked."""
     found = []
-    numbers = sorted({int(key.rsplit("/", 1)[1]) for key in cells if key.startswith("layers/call/")})
+    alone, hasty = select_cells(cells, "layers", "call"), select_cells(cells, "constrain", "call")
     likely = {tier: estimate_calls(cells, tier, _is_fitted) for tier in chain}
-    for number in numbers:
-        results = {tier: cells.get(f"layers/call/{tier}/{number}") for tier in chain}
-        known = {tier: result for tier, result in results.items() if result is not None}
-        if len(known) < len(chain):
-            continue
-        ways = {}
-        for tier, result in known.items():
-            ways[tier] = {CONFIGURED: _read_way(result, likely[tier].get(number))}
-            if (hasty := cells.get(f"constrain/call/{tier}/{number}")) is not None:
+    for name in sorted(set.intersection(*(set(alone.get(tier, {})) for tier in chain)), key=int):
+        ways: dict[str, dict[str, _Answer]] = {}
+        for tier in chain:
+            result, told = alone[tier][name], likely[tier].get(int(name))
+            ways[tier] = {CONFIGURED: (result, told)}
+            if again := hasty.get(tier, {}).get(name):
                 # Of an answer that was another one nothing is known.
-                told = likely[tier].get(number) if hasty["calls"] == result["calls"] else None
-                ways[tier][GRAMMAR] = _read_way(hasty, told)
-        features = next(iter(known.values()))["features"]
-        found.append(_PlayedCase(number=number, features=features, ways=ways))
+                ways[tier][GRAMMAR] = again, told if again["calls"] == result["calls"] else None
+        found.append(_PlayedCase(number=int(name), features=alone[chain[0]][name]["features"], ways=ways))
     return found
-
-
-def _read_way(result: Mapping[str, Any], likely: float | None) -> _Ways:
-    return _Ways(
-        delivered=not result["error"],  # prose too: the server delivers it, and the chain ends there
-        right=result["right"],
-        seconds=result["seconds"],
-        tokens=result["tokens"],
-        usd=result["cost_usd"] or 0.0,
-        likely=likely,
-    )
 
 
 def _play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
@@ -129,24 +105,24 @@ def _play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
         answer = _play_case(candidate, case, played)
         played.runs += 1
         played.delivered += answer is not None
-        played.right += answer is not None and answer.right
+        played.right += answer is not None and answer["right"]
     return played
 
 
-def _play_case(candidate: _Candidate, case: _PlayedCase, played: _Played) -> _Ways | None:
+def _play_case(candidate: _Candidate, case: _PlayedCase, played: _Played) -> Mapping[str, Any] | None:
     """Ask the tiers in turn, as `reliability.escalation.policies` does; return the answer that is delivered."""
     asked = candidate.list_asked(case.features)
-    doubted: list[tuple[float, int, _Ways]] = []
+    doubted: list[tuple[float, int, Mapping[str, Any]]] = []
     for at, (name, way) in enumerate(asked, 1):
-        one = case.ways[name][way]
-        played.seconds += one.seconds
-        played.tokens += one.tokens
-        played.usd += one.usd
-        if not one.delivered:
+        answer, likely = case.ways[name][way]
+        played.seconds += answer["seconds"]
+        played.tokens += answer["tokens"]
+        played.usd += answer["cost_usd"] or 0.0
+        if answer["error"]:  # prose is none: the server delivers it, and the chain ends there
             continue
-        if one.likely is None or one.likely >= candidate.least or (at == len(asked) and not doubted):
-            return one
-        doubted.append((one.likely, at, one))
+        if likely is None or likely >= candidate.least or (at == len(asked) and not doubted):
+            return answer
+        doubted.append((likely, at, answer))
     return max(doubted)[-1] if doubted else None
 
 
@@ -155,24 +131,25 @@ def _list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: 
     ways = {
         tier: [way for way in (CONFIGURED, GRAMMAR) if all(way in case.ways[tier] for case in cases)] for tier in chain
     }
+    rules = {tier: [StartRule(tier=tier, **{f"{feature}_min": value}) for feature, value in STARTS] for tier in chain}
     for size in range(1, len(chain) + 1):
         for part in itertools.combinations(chain, size):
             for chosen in itertools.product(*(ways[tier] for tier in part)):
                 tiers = tuple(zip(part, chosen, strict=True))
                 for bound in LEASTS if _tells(part, cases) else (least,):
                     yield _Candidate(tiers, least=bound)
-                    for (feature, value), tier in itertools.product(STARTS, part[1:]):
-                        yield _Candidate(tiers, ((tier, ((feature, value),)),), least=bound)
+                    for at, tier in itertools.product(range(len(STARTS)), part[1:]):
+                        yield _Candidate(tiers, (rules[tier][at],), least=bound)
 
 
 def _tells(part: Sequence[str], cases: Sequence[_PlayedCase]) -> bool:
-    return any(way.likely is not None for case in cases for tier in part[:-1] for way in case.ways[tier].values())
+    return any(told is not None for case in cases for tier in part[:-1] for _, told in case.ways[tier].values())
 
 
 def learn_chain(
-    cells: Mapping[str, Mapping[str, Any]],
+    cells: Cells,
     chain: Sequence[str],
-    start_at: Sequence[Mapping[str, Any]] = (),
+    start_at: Sequence[StartRule] = (),
     least: float = 0.0,
 ) -> dict[str, Any]:
     """Choose a chain, and say what it is worth; `why` says why there is no choice. `start_at` and `least` are what the
@@ -183,8 +160,7 @@ def learn_chain(
         return {"proposal": None, "why": why, "cases": len(cases)}
     fit = [case for case in cases if _is_fitted(case.number)]
     held = [case for case in cases if not _is_fitted(case.number)]
-    rules = tuple(map(_read_rule, start_at))
-    default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), rules, least)
+    default = _Candidate(tuple((tier, CONFIGURED) for tier in chain), tuple(start_at), least)
     played = {one: _play(one, fit) for one in (default, *_list_candidates(chain, cases, least))}
     chosen = _choose(played, default)
     why = _find_objection(chosen, default, held)
@@ -201,11 +177,6 @@ def learn_chain(
 def _is_fitted(number: int) -> bool:
     """Tell whether a case is one of the half that fits: by groups of all categories, so both halves hold as many."""
     return number // len(CATEGORIES) % 2 == 0
-
-
-def _read_rule(rule: Mapping[str, Any]) -> Rule:
-    parts = {feature: rule.get(f"{feature}_min") for feature in ("tools", "messages", "prompt_bytes")}
-    return rule["tier"], tuple((feature, least) for feature, least in parts.items() if least is not None)
 
 
 def _choose(played: Mapping[_Candidate, _Played], default: _Candidate) -> _Candidate:
@@ -285,9 +256,7 @@ def _write_patch(chosen: _Candidate, default: _Candidate) -> dict[str, Any]:
     if chosen.least != default.least:
         escalation["confidence"] = {"min": chosen.least}
     if chosen.rules != default.rules:
-        escalation["start_at"] = [
-            {"tier": tier} | {f"{feature}_min": least for feature, least in parts} for tier, parts in chosen.rules
-        ]
+        escalation["start_at"] = [rule.model_dump(exclude_none=True) for rule in chosen.rules]
     tiers = {name: {"retry_strategy": ["constrain"]} for name, way in chosen.tiers if way == GRAMMAR}
     patch: dict[str, Any] = {"reliability": {"escalation": escalation}} if escalation else {}
     return patch | ({"tiers": tiers} if tiers else {})

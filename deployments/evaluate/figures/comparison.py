@@ -37,8 +37,13 @@ def is_comparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 def compare_reports(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the differences, the worse ones first. Each is `worse`, `better`, or neither."""
-    found = [*_compare_outcomes(old, new), *_compare_speeds(old, new), *_compare_verdicts(old, new)]
-    found += [*_compare_throughputs(old, new), *_compare_memory(old, new), *_compare_facts(old, new)]
+    found = [*_compare_outcomes(old, new), *_compare_verdicts(old, new)]
+    for model, before in old["speeds"].items():
+        if after := new["speeds"].get(model):
+            found += [*_compare_speeds(model, before, after), *_compare_throughputs(model, before, after)]
+            if _list_run(old, model) == _list_run(new, model):
+                found += _compare_memory(model, before["memory"], after["memory"])
+    found += _compare_facts(old, new)
     order = {"worse": 0, "better": 1, "changed": 2}
     return sorted(found, key=lambda one: order[one["kind"]])
 
@@ -73,13 +78,10 @@ def _judge_signs(worse: int, better: int) -> tuple[str, float]:
     return kind, min(p_worse, p_better)
 
 
-def _compare_speeds(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for model, speed in old["speeds"].items():
-        now = {row["length"]: row for row in (new["speeds"].get(model) or {}).get("lengths") or ()}
-        for before in speed["lengths"]:
-            after = now.get(before["length"])
-            if after is None:
-                continue
+def _compare_speeds(model: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    now = {row["length"]: row for row in new["lengths"]}
+    for before in old["lengths"]:
+        if after := now.get(before["length"]):
             at = f"{model} at about {before['length']} prompt tokens"
             yield from _compare_figure(f"first token of {at}, s", before["first_s"], after["first_s"], less=True)
             yield from _compare_figure(f"tokens/s of {at}", before["tokens_s"], after["tokens_s"], less=False)
@@ -90,40 +92,39 @@ def _compare_figure(
 ) -> Iterator[dict[str, Any]]:
     if not before or not after or not before["median"] or not after["median"]:
         return
-    ratio = after["median"] / before["median"]
     apart = after["min"] > before["max"] or after["max"] < before["min"]
-    if apart and min(before["runs"], after["runs"]) >= RUNS_MIN and not 1 / RATIO_MAX <= ratio <= RATIO_MAX:
-        kind = "worse" if (ratio > 1) is less else "better"
+    if apart and min(before["runs"], after["runs"]) >= RUNS_MIN and _is_far(before["median"], after["median"]):
+        kind = "worse" if (after["median"] > before["median"]) is less else "better"
         yield {"kind": kind, "words": f"{name}: {before['median']:.2f} → {after['median']:.2f}"}
 
 
-def _compare_throughputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _is_far(before: float, after: float) -> bool:
+    """Tell whether a figure is another one by more than `RATIO_MAX`, in either direction."""
+    return not 1 / RATIO_MAX <= after / before <= RATIO_MAX
+
+
+def _compare_throughputs(model: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Compare what became of requests that came at once: how many failed, and the tokens a second of all."""
-    for model, speed in old["speeds"].items():
-        now = {row["requests"]: row for row in (new["speeds"].get(model) or {}).get("together") or ()}
-        pairs = [(row, now[row["requests"]]) for row in speed["together"] if row["requests"] in now]
-        more = sum(max(0, after["failed"] - before["failed"]) for before, after in pairs)
-        fewer = sum(max(0, before["failed"] - after["failed"]) for before, after in pairs)
-        if more or fewer:
-            kind, _ = _judge_signs(more, fewer)
-            yield {"kind": kind, "words": f"requests at once on {model}: {more} more failed, {fewer} fewer"}
-        for before, after in pairs:
-            if before["tokens_s"] > 0 and not 1 / RATIO_MAX <= after["tokens_s"] / before["tokens_s"] <= RATIO_MAX:
-                words = f"tokens/s of {model}, {before['requests']} at once, in one run"
-                yield {"kind": "changed", "words": f"{words}: {before['tokens_s']:.2f} → {after['tokens_s']:.2f}"}
+    now = {row["requests"]: row for row in new["together"]}
+    pairs = [(row, now[row["requests"]]) for row in old["together"] if row["requests"] in now]
+    more = sum(max(0, after["failed"] - before["failed"]) for before, after in pairs)
+    fewer = sum(max(0, before["failed"] - after["failed"]) for before, after in pairs)
+    if more or fewer:
+        kind, _ = _judge_signs(more, fewer)
+        yield {"kind": kind, "words": f"requests at once on {model}: {more} more failed, {fewer} fewer"}
+    for before, after in pairs:
+        if before["tokens_s"] > 0 and _is_far(before["tokens_s"], after["tokens_s"]):
+            words = f"tokens/s of {model}, {before['requests']} at once, in one run"
+            yield {"kind": "changed", "words": f"{words}: {before['tokens_s']:.2f} → {after['tokens_s']:.2f}"}
 
 
-def _compare_memory(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for model, speed in old["speeds"].items():
-        now = new["speeds"].get(model)
-        if now is None or _list_run(old, model) != _list_run(new, model):
-            continue
-        for name, words in (("process_bytes", "process"), ("mlx_bytes", "by MLX")):
-            before, after = speed["memory"][name], now["memory"][name]
-            if before and after and not 1 / RATIO_MAX <= after / before <= RATIO_MAX:
-                kind = "worse" if after > before else "better"
-                figures = f"{before / 1e9:.2f} → {after / 1e9:.2f} GB"
-                yield {"kind": kind, "words": f"peak memory of {model}, {words}: {figures}"}
+def _compare_memory(model: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, words in (("process_bytes", "process"), ("mlx_bytes", "by MLX")):
+        before, after = old[name], new[name]
+        if before and after and _is_far(before, after):
+            kind = "worse" if after > before else "better"
+            figures = f"{before / 1e9:.2f} → {after / 1e9:.2f} GB"
+            yield {"kind": kind, "words": f"peak memory of {model}, {words}: {figures}"}
 
 
 def _list_run(report: Mapping[str, Any], model: str) -> tuple[set[str], set[int], set[int]]:

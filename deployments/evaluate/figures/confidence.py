@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from deployments.evaluate.calls.call_cases import NO_TOOL
+from deployments.evaluate.figures.tables import Cells, select_cells
 from reliability.confidence import Calibration
 
 # The signs of a call, or of several in one answer, and whether they were right.
 Point = tuple[Mapping[str, float], bool]
-Cells = Mapping[str, Mapping[str, Any]]
 
 # So few calls of either kind tell nothing.
 EACH_MIN = 20
@@ -28,31 +28,31 @@ def estimate_calls(cells: Cells, tier: str, is_fitted: Callable[[int], bool]) ->
     """Estimate, by the number of the case, how likely a tier's calls were right: as its server did, where the model has
     a calibration; else by a fit on the cases of `is_fitted`, each of which is estimated by a fit without it. Nothing
     where neither can be had."""
-    shipped = {number: likely for number, (_, _, likely, _) in _read_calls(cells, tier).items() if likely is not None}
-    points = _read_points(cells, tier)
-    known = {number: point for number, point in points.items() if is_fitted(number)}
+    calls = _read_calls(cells, tier)
+    shipped = {number: likely for number, (_, likely, _) in calls.items() if likely is not None}
+    known = {number: point for number, (point, _, _) in calls.items() if is_fitted(number)}
     if shipped or not are_enough(list(known.values())):
         return shipped
     fitted = fit_calibration(list(known.values()))
     unseen = dict(zip(known, estimate_unseen(list(known.values())), strict=True))
-    return {number: unseen.get(number, fitted.estimate(signs)) for number, (signs, _) in points.items()}
+    return {number: unseen.get(number, fitted.estimate(signs)) for number, ((signs, _), _, _) in calls.items()}
 
 
 def describe_confidence(cells: Cells, tier: str) -> dict[str, Any]:
     """Describe how well a tier's signs tell; `calibration`: one of its own, where its model comes without and the cases
     were enough; `why`: why there is none."""
-    points = _read_points(cells, tier)
-    known = {number: likely for number, (_, _, likely, _) in _read_calls(cells, tier).items() if likely is not None}
-    if known:
-        return {"source": "shipped"} | judge_confidence(list(known.values()), [points[number][1] for number in known])
-    right = sum(hit for _, hit in points.values())
-    if not are_enough(list(points.values())):
-        why = f"{right} right and {len(points) - right} wrong calls tell too little; {EACH_MIN} of each are needed"
+    calls = _read_calls(cells, tier).values()
+    shipped = [(likely, right) for (_, right), likely, _ in calls if likely is not None]
+    if shipped:
+        return {"source": "shipped"} | judge_confidence([one for one, _ in shipped], [right for _, right in shipped])
+    points = [point for point, _, _ in calls]
+    hits = [right for _, right in points]
+    if not are_enough(points):
+        why = f"{sum(hits)} right and {hits.count(False)} wrong calls tell too little; {EACH_MIN} of each are needed"
         return {"source": None, "why": why}
-    calls = list(points.values())
-    judged = judge_confidence(estimate_unseen(calls), [hit for _, hit in calls])
-    calibration = {"right": _write_fit(calls)}
-    unwanted = [(signs, category == NO_TOOL) for signs, _, _, category in _read_calls(cells, tier).values()]
+    judged = judge_confidence(estimate_unseen(points), hits)
+    calibration = {"right": _write_fit(points)}
+    unwanted = [(signs, category == NO_TOOL) for (signs, _), _, category in calls]
     if are_enough(unwanted):
         calibration["unwanted"] = _write_fit(unwanted)
     return {"source": "fitted", "calibration": calibration} | judged
@@ -63,19 +63,14 @@ def _write_fit(points: Sequence[Point]) -> dict[str, Any]:
     return {"base": fitted.base, "weights": dict(fitted.weights), "share": fitted.share}
 
 
-def _read_points(cells: Cells, tier: str) -> dict[int, Point]:
-    return {number: (signs, right) for number, (signs, right, *_) in _read_calls(cells, tier).items()}
-
-
-def _read_calls(cells: Cells, tier: str) -> dict[int, tuple[Mapping[str, float], bool, float | None, str]]:
-    """Read, by the number of the case: the signs of what was delivered, whether it was right, how likely the server
-    thought it to be, and the case's category."""
-    found, head = {}, f"layers/call/{tier}/"
-    for key, result in cells.items():
-        good = [one for one in result.get("attempts") or () if not one.get("flaw") and not one.get("fault")]
-        if key.startswith(head) and result["calls"] and good and good[-1].get("signs"):
-            told = good[-1]["signs"], result["right"], good[-1].get("confidence"), result["category"]
-            found[int(key.rsplit("/", 1)[1])] = told
+def _read_calls(cells: Cells, tier: str) -> dict[int, tuple[Point, float | None, str]]:
+    """Read, by the number of the case: the signs of what was delivered, and whether it was right; how likely the server
+    thought it to be; and the case's category."""
+    found = {}
+    for name, result in select_cells(cells, "layers", "call").get(tier, {}).items():
+        good = [one for one in result["attempts"] or () if not one.get("flaw") and not one.get("fault")]
+        if result["calls"] and good and good[-1].get("signs"):
+            found[int(name)] = (good[-1]["signs"], result["right"]), good[-1].get("confidence"), result["category"]
     return found
 
 

@@ -6,10 +6,9 @@ through the same runs. `+ escalation` is the chain, on runs of its own.
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +75,8 @@ class Cell:
         return cls(variant, kind, model, name)
 
 
-def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+def select_cells(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the results of one kind in one variant, by model and by name."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for key, result in cells.items():
         cell = Cell.read_key(key)
@@ -87,62 +87,45 @@ def _select(cells: Cells, variant: str, kind: str) -> dict[str, dict[str, Mappin
 
 def tabulate_calls(cells: Cells) -> list[dict[str, Any]]:
     """Tabulate tool calls: a row for each model and layer, and one for the chain."""
-    rows, hasty = [], _select(cells, "constrain", "call")
-    for model, results in _select(cells, "layers", "call").items():
-        rows += [
-            _count_layer(model, WORDS[layer], results.values(), functools.partial(_reach, number))
-            for number, layer in enumerate(LAYERS)
-        ]
+    rows, hasty = [], select_cells(cells, "constrain", "call")
+    for model, results in select_cells(cells, "layers", "call").items():
+        rows += [_count_layer(model, WORDS[layer], results.values(), layer) for layer in LAYERS]
         if hasty.get(model, {}).keys() >= results.keys():  # of some of the cases it would be no share of them
-            rows.append(_count_layer(model, "grammar at once", hasty[model].values(), _take_all))
-    for model, results in _select(cells, "chain", "call").items():
-        rows.append(_count_layer(model, "+ escalation", results.values(), _take_all))
-    for model, results in _select(cells, "served", "call").items():
-        rows.append(_count_layer(model, "as served", results.values(), _take_all))
+            rows.append(_count_layer(model, "grammar at once", hasty[model].values()))
+    for variant, words in (("chain", "+ escalation"), ("served", "as served")):
+        for model, results in select_cells(cells, variant, "call").items():
+            rows.append(_count_layer(model, words, results.values()))
     return rows
 
 
-Reached = tuple[bool, float, int]
-
-
-def _take_all(one: Mapping[str, Any]) -> Reached:
-    return one["valid"], one["seconds"], one["tokens"]
-
-
-def _reach(number: int, one: Mapping[str, Any]) -> Reached:
-    """Tell whether a valid answer was delivered up to a layer, and what it took until there."""
-    valid = one["valid"] and one["layer"] in LAYERS[: number + 1]
+def _reach(one: Mapping[str, Any], layer: str | None) -> tuple[bool, float, int]:
+    """Tell whether a valid answer was delivered up to a layer (None: by all of them), and what it took until there."""
     attempts = [attempt for attempt in one["attempts"] or () if attempt["ran"]]
-    if not attempts:
-        return _take_all(one)
-    count = {"raw": 1, "repair": 1, "retries": GRAMMAR_FROM}.get(LAYERS[number], len(attempts))
-    until = attempts[:count]
+    if layer is None or not attempts:
+        return one["valid"], one["seconds"], one["tokens"]
+    valid = one["valid"] and one["layer"] in LAYERS[: LAYERS.index(layer) + 1]
+    until = attempts[: {"raw": 1, "repair": 1, "retries": GRAMMAR_FROM}.get(layer)]
     return valid, sum(attempt["seconds"] for attempt in until), sum(attempt["tokens"] for attempt in until)
 
 
 def _count_layer(
-    model: str, layer: str, results: Iterable[Mapping[str, Any]], reach: Callable[[Mapping[str, Any]], Reached]
+    model: str, words: str, results: Collection[Mapping[str, Any]], layer: str | None = None
 ) -> dict[str, Any]:
-    results = list(results)
-    reached = [reach(one) for one in results]
+    reached = [_reach(one, layer) for one in results]
     right = [one["right"] and valid for one, (valid, _, _) in zip(results, reached, strict=True)]
     seconds, tokens = sum(s for _, s, _ in reached), sum(t for _, _, t in reached)
-    categories = sorted({one["category"] for one in results})
+    by_category: dict[str, list[bool]] = {}
+    for one, hit in sorted(zip(results, right, strict=True), key=lambda pair: str(pair[0]["category"])):
+        by_category.setdefault(one["category"], []).append(hit)
     return {
         "model": model,
-        "layer": layer,
+        "layer": words,
         "valid": describe_share(sum(valid for valid, _, _ in reached), len(results)),
         "right": describe_share(sum(right), len(results)),
         "seconds_per_case": seconds / len(results) if results else None,
         "seconds_per_right": seconds / sum(right) if sum(right) else None,
         "tokens_per_right": tokens / sum(right) if sum(right) else None,
-        "by_category": {
-            name: describe_share(
-                sum(hit for one, hit in zip(results, right, strict=True) if one["category"] == name),
-                sum(one["category"] == name for one in results),
-            )
-            for name in categories
-        },
+        "by_category": {name: describe_share(sum(hits), len(hits)) for name, hits in by_category.items()},
     }
 
 
@@ -161,7 +144,7 @@ def tabulate_tasks(cells: Cells, planned: Iterable[tuple[str, str]] = ()) -> lis
     rows, planned = [], list(planned)
     for variant, words in TASK_VARIANTS:
         nothing: dict[str, dict[str, Mapping[str, Any]]] = {model: {} for of, model in planned if of == variant}
-        for model, results in (nothing | _select(cells, variant, "task")).items():
+        for model, results in (nothing | select_cells(cells, variant, "task")).items():
             passed = [one["checks"]["passed"] for one in results.values()]
             rows.append(
                 {
@@ -186,18 +169,18 @@ def _describe_task(one: Mapping[str, Any]) -> dict[str, Any]:
 def list_speeds(cells: Cells, facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """List the speeds and the memory of each model."""
     variant = "served" if any(key.startswith("served/") for key in cells) else "layers"
-    lengths, caches, together = (_select(cells, variant, kind) for kind in ("length", "cache", "together"))
-    models = list(facts.get("models") or {})
-    return {
-        model: {
+    lengths, caches, together = (select_cells(cells, variant, kind) for kind in ("length", "cache", "together"))
+    found = {}
+    for model in facts.get("models") or {}:
+        loads = {int(name): dict(one) for name, one in together.get(model, {}).items()}
+        found[model] = {
             "lengths": _list_lengths(lengths.get(model, {})),
-            "together": [{"requests": int(name)} | dict(one) for name, one in _sort(together.get(model, {}))],
+            "together": [{"requests": count} | one for count, one in sorted(loads.items())],
             "cache": caches.get(model, {}).get("twice"),
             "memory": _find_memory(facts, model),
             "wake_s": ((facts.get(f"warm/{variant}") or {}).get(model) or {}).get("seconds"),
         }
-        for model in models
-    }
+    return found
 
 
 def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -214,10 +197,6 @@ def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, An
         }
         for length, ones in sorted(by_length.items())
     ]
-
-
-def _sort(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    return sorted(results.items(), key=lambda item: int(item[0]))
 
 
 def _find_memory(facts: Mapping[str, Any], model: str) -> dict[str, int | None]:

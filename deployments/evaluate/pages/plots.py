@@ -43,7 +43,7 @@ def _draw_layers(report: Mapping[str, Any]) -> str:
             bars.append(
                 (name, right["share"], right["low"], right["high"], f"{right['hits']} of {right['runs']} right")
             )
-    return _frame("Right tool calls, with 95 % intervals", _draw_bars("Right tool calls", bars)) if bars else ""
+    return _draw_bars("Right tool calls, with 95 % intervals", bars) if bars else ""
 
 
 def _draw_lengths(report: Mapping[str, Any]) -> str:
@@ -54,8 +54,8 @@ def _draw_lengths(report: Mapping[str, Any]) -> str:
         first[name] = [(row["prompt_tokens"]["median"], row["first_s"]["median"]) for row in rows if row["first_s"]]
         pace[name] = [(row["prompt_tokens"]["median"], row["tokens_s"]["median"]) for row in rows if row["tokens_s"]]
     one = _draw_chart("Time to the first token", first, across="prompt tokens", up="seconds (median)")
-    two = _draw_chart("Tokens a second", pace, across="prompt tokens", up="tokens/s (median)")
-    return _frame("Time to the first token", one) + _frame("Tokens a second, once it writes", two)
+    two = _draw_chart("Tokens a second, once it writes", pace, across="prompt tokens", up="tokens/s (median)")
+    return one + two
 
 
 def _draw_together(report: Mapping[str, Any]) -> str:
@@ -64,8 +64,7 @@ def _draw_together(report: Mapping[str, Any]) -> str:
         name: [(row["requests"], row["tokens_s"]) for row in speed["together"]]
         for name, speed in report["speeds"].items()
     }
-    words = "Tokens a second of all requests together"
-    return _frame(words, _draw_chart(words, series, across="requests at once", up="tokens/s"))
+    return _draw_chart("Tokens a second of all requests together", series, across="requests at once", up="tokens/s")
 
 
 def _draw_confidence(confidence: Mapping[str, Any]) -> str:
@@ -76,8 +75,7 @@ def _draw_confidence(confidence: Mapping[str, Any]) -> str:
         if one["source"] is not None:
             series[name] = [(100 * each["likely"], 100 * each["right"]) for each in one["bins"]]
     words = "Calls that were right, by how likely they were thought to be, on cases that no fit has seen"
-    picture = _draw_chart(words, series, across="thought to be right, %", up="right, %")
-    return _frame(words, picture) if len(series) > 1 else ""
+    return _draw_chart(words, series, across="thought to be right, %", up="right, %") if len(series) > 1 else ""
 
 
 def _draw_cascade(cascade: Mapping[str, Any]) -> str:
@@ -90,11 +88,7 @@ def _draw_cascade(cascade: Mapping[str, Any]) -> str:
         series[names[one["role"]]].append((one["usd"] if paid else one["seconds"], 100 * one["right"]))
     across = "dollars a case" if paid else "seconds a case"
     words = "Price and share right of every chain, on the cases of the fit"
-    return _frame(words, _draw_chart(words, series, across=across, up="right, %", joined=False))
-
-
-def _frame(words: str, picture: str) -> str:
-    return f"<figure>{picture}<figcaption>{words}</figcaption></figure>" if picture else ""
+    return _draw_chart(words, series, across=across, up="right, %", joined=False)
 
 
 def _draw_bars(title: str, bars: Sequence[_Bar]) -> str:
@@ -113,7 +107,7 @@ def _draw_bars(title: str, bars: Sequence[_Bar]) -> str:
         ]
     for percent in (0, 25, 50, 75, 100):
         parts.append(_text(LABEL + percent / 100 * scale, height - 6, f"{percent} %", "middle", "tick"))
-    return _wrap(title, WIDTH, height, parts)
+    return _frame(title, height, parts)
 
 
 def _draw_chart(title: str, series: _Series, *, across: str, up: str, joined: bool = True) -> str:
@@ -146,7 +140,7 @@ def _draw_chart(title: str, series: _Series, *, across: str, up: str, joined: bo
             y = _find_room(placed[-1][1] if joined else TOP + 14 + 18 * number, taken)
             parts.append(f'<circle class="dot {kind}" cx="{WIDTH - RIGHT + 10}" cy="{y - 4:.1f}" r="4"/>')
             parts.append(_text(WIDTH - RIGHT + 18, y, name))
-    return _wrap(title, WIDTH, HEIGHT, parts)
+    return _frame(title, HEIGHT, parts)
 
 
 def _draw_axes(top_x: float, step_x: float, top_y: float, step_y: float, across: str, up: str) -> list[str]:
@@ -186,8 +180,9 @@ def _text(x: float, y: float, words: str, anchor: str = "start", kind: str = "")
     return f'<text{shown} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def _wrap(title: str, width: int, height: float, parts: Sequence[str]) -> str:
+def _frame(title: str, height: float, parts: Sequence[str]) -> str:
+    title = escape(title)
     return (
-        f'<svg viewBox="0 -10 {width} {height + 10:.0f}" role="img" aria-label="{escape(title)}">'
-        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
+        f'<figure><svg viewBox="0 -10 {WIDTH} {height + 10:.0f}" role="img" aria-label="{title}">'
+        f"<title>{title}</title>{''.join(parts)}</svg><figcaption>{title}</figcaption></figure>"
     )

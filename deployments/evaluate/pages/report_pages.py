@@ -83,10 +83,6 @@ def _write_machine(machine: Mapping[str, Any]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def _list_rounds(fixtures: Mapping[str, Any], name: str) -> list[Any]:
-    return [one for key, one in fixtures.items() if key.partition("#")[0] == name]
-
-
 def _list_passed(fixtures: Mapping[str, Any]) -> str:
     return ", ".join(name for name, one in fixtures.items() if one["passed"]) or "none"
 
@@ -111,7 +107,6 @@ def _build_environment() -> Environment:
         spread=_write_spread,
         bytes=_write_bytes,
         machine=_write_machine,
-        rounds=_list_rounds,
         passed=_list_passed,
         quote=_quote,
     )

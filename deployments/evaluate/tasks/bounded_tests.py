@@ -129,19 +129,17 @@ def _is_locked() -> bool:
 @functools.cache
 def _find_wrapper() -> tuple[str, ...]:
     """Find what takes the network away here; nothing where nothing does."""
-    if sys.platform == "darwin" and (program := shutil.which("sandbox-exec")):
-        return _prove((program, "-p", MAC_PROFILE))
-    if sys.platform.startswith("linux") and (program := shutil.which("unshare")):
-        apart = ("--net", "--ipc", "--pid", "--fork", "--kill-child")
-        tried = (("--user", "--map-root-user", *apart), ("--user", "--map-root-user", "--net"), apart, ("--net",))
-        return next((proven for options in tried if (proven := _prove((program, *options)))), ())
-    return ()
-
-
-def _prove(wrapper: Sequence[str]) -> tuple[str, ...]:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        subprocess.run([*wrapper, "true"], check=True, capture_output=True, timeout=10)
-        return tuple(wrapper)
+    tried: tuple[tuple[str, ...], ...] = ()
+    if sys.platform == "darwin":
+        tried = (("sandbox-exec", "-p", MAC_PROFILE),)
+    elif sys.platform.startswith("linux"):
+        user, apart = ("--user", "--map-root-user"), ("--net", "--ipc", "--pid", "--fork", "--kill-child")
+        tried = tuple(("unshare", *options) for options in ((*user, *apart), (*user, "--net"), apart, ("--net",)))
+    for program, *options in tried:
+        wrapper = (shutil.which(program) or program, *options)
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run([*wrapper, "true"], check=True, capture_output=True, timeout=10)
+            return wrapper
     return ()
 
 

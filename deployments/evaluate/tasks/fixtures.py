@@ -17,7 +17,6 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -56,12 +55,12 @@ class Fixture:
     injected_words: tuple[str, ...] = ()
 
 
-def write_files(fixture: Fixture, folder: Path) -> None:
-    """Write the repository into an empty folder."""
-    for name, text in fixture.files.items():
+def write_files(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files of a repository into an empty folder."""
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")  # a model may write half a pair of surrogates
 
 
 def spell_path(path: str) -> str:
@@ -83,32 +82,26 @@ def _plant(file: str, text: str, wrong: str, right: str) -> _PlantedFault:
     return _PlantedFault(file=file, line=line, right=right)
 
 
-# The right line, the wrong one, and what the test asks.
-CALC: dict[str, tuple[str, str, str, Any]] = {
-    "add": ("return a + b", "return a - b", "calc.add(7, 5)", 12),
-    "multiply": ("return a * b", "return a / b", "calc.multiply(6, 4)", 24),
-    "largest": ("return a if a > b else b", "return a if a < b else b", "calc.largest(3, 9)", 9),
-    "is_even": ("return a % 2 == 0", "return a % 2 != 0", "calc.is_even(10)", True),
+# The right line, and the wrong one.
+CALC = {
+    "add": ("return a + b", "return a - b"),
+    "multiply": ("return a * b", "return a / b"),
+    "largest": ("return a if a > b else b", "return a if a < b else b"),
+    "is_even": ("return a % 2 == 0", "return a % 2 != 0"),
 }
+CALC_ASKS = {"calc.add(7, 5)": 12, "calc.multiply(6, 4)": 24, "calc.largest(3, 9)": 9, "calc.is_even(10)": True}
 HIDDEN_EACH = 3
-SIGNATURES = {"add": "a, b", "multiply": "a, b", "largest": "a, b", "is_even": "a"}
 
 
 def _make_buggy_calc(dice: random.Random) -> Fixture:
-    wrong = dice.choice(sorted(CALC))
-    source = '"""A small calculator."""\n'
-    tests = "import unittest\n\nimport calc\n\n\nclass CalcTest(unittest.TestCase):\n"
-    for name, (right, bad, asks, answer) in CALC.items():
-        body = bad if name == wrong else right
-        source += f'\n\ndef {name}({SIGNATURES[name]}):\n    """See the tests."""\n    {body}\n'
-        check = f"assertTrue({asks})" if answer is True else f"assertEqual({asks}, {answer!r})"
-        tests += f"    def test_{name}(self):\n        self.{check}\n\n"
-    right, bad, *_ = CALC[wrong]
+    right, wrong = CALC[dice.choice(sorted(CALC))]
+    lines = {name: wrong if line == right else line for name, (line, _) in CALC.items()}
+    files = _read_files("buggy_calc", **lines)
     return Fixture(
-        files={"calc.py": source, "test_calc.py": tests.rstrip("\n") + "\n"},
-        fault=_plant("calc.py", source, bad, right),
+        files=files,
+        fault=_plant("calc.py", files["calc.py"], wrong, right),
         protected=("test_calc.py",),
-        tests=tuple(Check("import calc", asks, answer) for _, _, asks, answer in CALC.values()),
+        tests=tuple(Check("import calc", asks, answer) for asks, answer in CALC_ASKS.items()),
         hidden=tuple(_ask_calculator(dice)),
     )
 

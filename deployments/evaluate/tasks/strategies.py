@@ -11,31 +11,32 @@ the level ERROR are read for "NAME is 0 in FILE".
 
 from __future__ import annotations
 
+import itertools
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.tasks.bounded_tests import run_tests
-from deployments.evaluate.tasks.fixtures import Fixture
+from deployments.evaluate.tasks.fixtures import Fixture, write_files
 from deployments.evaluate.tasks.task_tools import TOOLS, Toolset, WorkFolder, read_diagnosis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Outcome:
     """What a strategy hands in. `steps` has the tokens and seconds of each request that it made; `touched` the
     protected files that it wanted to change; `ended` why it stopped."""
 
-    diagnosis: Mapping[str, Any] | None
-    ended: str
-    steps: tuple[Mapping[str, Any], ...] = ()
-    touched: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
+    diagnosis: Mapping[str, Any] | None = None
+    ended: str = ""
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    touched: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
 
 # Works on the fixture that is in a folder, until a moment (monotonic) at most; None if that came first.
@@ -75,10 +76,12 @@ def work_as_agent(
     ends_s = time.monotonic() + TASK_S * (1 + (at_once - 1) / 2)
     run = _Run(client, model, fixture, folder, seed, min(ends_s, until_s))
     try:
-        return run.go()
+        run.go()
     except _OutOfTime:
-        own = ends_s < until_s and time.monotonic() >= ends_s - GRACE_S
-        return run.describe(None, f"not done after {TASK_S:.0f} s") if own else None
+        if ends_s >= until_s or time.monotonic() < ends_s - GRACE_S:
+            return None
+        run.outcome.ended = f"not done after {TASK_S:.0f} s"
+    return run.outcome
 
 
 class _Run:
@@ -89,30 +92,16 @@ class _Run:
     ) -> None:
         self._client, self._model, self._seed, self._until_s = client, model, seed, until_s
         self._tools = Toolset(fixture, folder)
+        self.outcome = Outcome(touched=self._tools.touched)
         self._session = f"evaluate-{model}-{fixture.name}-{seed}"
         self._messages: list[Mapping[str, Any]] = [
             {"role": "system", "content": SYSTEM},
             {"role": "user", "content": fixture.question},
         ]
-        self._steps: list[Mapping[str, Any]] = []
-        self._errors: list[str] = []
-        self._calls: list[str] = []
 
-    def go(self) -> Outcome:
-        diagnosis, ended = self._walk()
-        if diagnosis is None:
-            diagnosis = self._ask_for_diagnosis()
-        return self.describe(diagnosis, ended)
-
-    def describe(self, diagnosis: dict[str, Any] | None, ended: str) -> Outcome:
-        return Outcome(
-            diagnosis=diagnosis,
-            ended=ended,
-            steps=tuple(self._steps),
-            touched=tuple(self._tools.touched),
-            errors=tuple(self._errors),
-            calls=tuple(self._calls),
-        )
+    def go(self) -> None:
+        diagnosis, self.outcome.ended = self._walk()
+        self.outcome.diagnosis = diagnosis or self._ask_for_diagnosis()
 
     def _walk(self) -> tuple[dict[str, Any] | None, str]:
         reminded = False
@@ -141,7 +130,7 @@ class _Run:
         calls = reply.tool_calls[:CALLS_MAX]
         self._messages.append({"role": "assistant", "content": reply.text or None, "tool_calls": calls})
         for call, (name, arguments) in zip(calls, reply.calls, strict=False):
-            self._calls.append(name[:40])
+            self.outcome.calls.append(name[:40])
             if name == "diagnose":
                 diagnosis = read_diagnosis(arguments)
                 if diagnosis is not None:
@@ -175,19 +164,11 @@ class _Run:
         reply = self._client.ask(body | fields, session=self._session, within_s=left_s)
         if reply.late:
             raise _OutOfTime
-        self._steps.append(
-            {
-                "prompt_tokens": reply.prompt_tokens,
-                "completion_tokens": reply.completion_tokens,
-                "cached_tokens": reply.cached_tokens,
-                "tokens": reply.tokens,
-                "seconds": round(reply.seconds, 3),
-                "tier": reply.tier,
-                "cost_usd": reply.cost_usd,
-            }
-        )
+        counts = ("prompt_tokens", "completion_tokens", "cached_tokens", "tokens", "tier", "cost_usd")
+        step = {name: getattr(reply, name) for name in counts}
+        self.outcome.steps.append(step | {"seconds": round(reply.seconds, 3)})
         if reply.error:
-            self._errors.append(reply.error)
+            self.outcome.errors.append(reply.error)
         return reply
 
 
@@ -203,14 +184,12 @@ COMPLAINT = re.compile(r"^.*\bERROR\b.*?\b(\w+) is (\S+) in (\S+?):? .*$", re.MU
 def work_by_rules(fixture: Fixture, folder: WorkFolder, until_s: float) -> Outcome | None:
     """Work on the fixture that is in `folder`; None if the time ended first."""
     texts = {name: folder.read(name) for name in folder.list_files()}
-    for tries, (file, at, new, why) in enumerate(_propose(texts)):
-        if tries >= TRIES_MAX:
-            break
+    for file, at, new, why in itertools.islice(_propose(texts), TRIES_MAX):
         if time.monotonic() > until_s:
             return None
         if _is_passed_with(fixture, texts, file, at, new):
             return Outcome(diagnosis=_describe_swap(texts, file, at, new, why), ended="diagnosed")
-    return Outcome(diagnosis=None, ended="no rule fits")
+    return Outcome(ended="no rule fits")
 
 
 def _propose(texts: dict[str, str]) -> Iterator[tuple[str, int, str, str]]:
@@ -236,16 +215,11 @@ def _propose_settings(texts: dict[str, str]) -> Iterator[tuple[str, int, str, st
 
 
 def _is_passed_with(fixture: Fixture, texts: dict[str, str], file: str, at: int, new: str) -> bool:
+    lines = texts[file].split("\n")
+    lines[at] = new
+    needed = {name: text for name, text in texts.items() if not name.endswith(".log")}
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
-        for name, text in texts.items():
-            if name.endswith(".log"):
-                continue
-            path = Path(place, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lines = text.split("\n")
-            if name == file:
-                lines[at] = new
-            path.write_text("\n".join(lines), encoding="utf-8")
+        write_files(needed | {file: "\n".join(lines)}, Path(place))
         return not run_tests(Path(place), fixture.tests)
 
 

@@ -10,6 +10,7 @@ Passed is all four. Invariant: no pass without tests that ran and passed; edited
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Mapping
@@ -47,63 +48,42 @@ def _has_evidence(fixture: Fixture, diagnosis: Mapping[str, Any]) -> bool:
 
 
 def _is_fixed(fixture: Fixture, diagnosis: Mapping[str, Any], folder: WorkFolder) -> bool:
-    with tempfile.TemporaryDirectory(prefix="evaluate-") as fresh:
-        write_files(fixture, Path(fresh))
-        if _apply(fixture, diagnosis, WorkFolder(Path(fresh))) and _passes(fixture, Path(fresh)):
-            return True
-    with tempfile.TemporaryDirectory(prefix="evaluate-") as left:
-        return _copy_edits(fixture, folder, Path(left)) and _passes(fixture, Path(left))
+    """Tell whether the fix of the diagnosis passes, or what was edited in the fixture's own files."""
+    edited = dict(fixture.files)
+    for name in fixture.files.keys() - {*fixture.protected}:
+        with contextlib.suppress(Refused):
+            edited[name] = folder.read(name)
+    return _passes(fixture, _apply(fixture, diagnosis)) or _passes(fixture, edited)
 
 
-def _passes(fixture: Fixture, copy: Path) -> bool:
-    """Ask what the fixture's tests ask, and the hidden questions: code with the answers of the tests written into it
-    fails those. The tests themselves are taken away, so that no right answer is where the code runs."""
-    for path in copy.rglob("test_*.py"):
-        path.unlink()
-    return not run_tests(copy, (*fixture.tests, *fixture.hidden))
+def _passes(fixture: Fixture, files: Mapping[str, str]) -> bool:
+    """Ask changed files what the fixture's tests ask, and the hidden questions: code with the answers of the tests
+    written into it fails those. The tests themselves are left out, so that no right answer is where the code runs."""
+    if files == fixture.files:
+        return False
+    with tempfile.TemporaryDirectory(prefix="evaluate-") as copy:
+        write_files({name: text for name, text in files.items() if not name.startswith("test_")}, Path(copy))
+        return not run_tests(Path(copy), (*fixture.tests, *fixture.hidden))
 
 
-def _apply(fixture: Fixture, diagnosis: Mapping[str, Any], copy: WorkFolder) -> bool:
-    """Lay the fix on the copy; False where it doesn't fit there."""
+def _apply(fixture: Fixture, diagnosis: Mapping[str, Any]) -> Mapping[str, str]:
+    """Lay the fix on the fixture's files, and return them; as they are where it doesn't fit."""
     file = spell_path(str(diagnosis.get("file", "")))
     old, new = diagnosis.get("fix_old", ""), diagnosis.get("fix_new", "")
     if file not in fixture.files or file in fixture.protected or not old.strip():
-        return False
+        return fixture.files
     lines = fixture.files[file].split("\n")
     # A line is copied with or without its indentation; the fix is laid where the diagnosis says, else where it is once.
     hits = [i for i, line in enumerate(lines) if line.strip() == old.strip()]
     at = diagnosis["line"] - 1
-    chosen = at if at in hits else hits[0] if len(hits) == 1 else None
-    if chosen is not None:
-        indent = lines[chosen][: len(lines[chosen]) - len(lines[chosen].lstrip())]
-        lines[chosen] = "\n".join(indent + part.strip() if i == 0 else part for i, part in enumerate(new.split("\n")))
-        text = "\n".join(lines)
-    elif fixture.files[file].count(old) == 1:
-        text = fixture.files[file].replace(old, new)
-    else:
-        return False
-    try:
-        copy.write(file, text)
-    except Refused:
-        return False
-    return True
-
-
-def _copy_edits(fixture: Fixture, folder: WorkFolder, left: Path) -> bool:
-    """Lay the fixture anew with what was edited in its own files; False where nothing was."""
-    write_files(fixture, left)
-    changed = False
-    for name, text in fixture.files.items():
-        if name in fixture.protected:
-            continue
-        try:
-            now = folder.read(name)
-        except Refused:
-            continue
-        if now != text:
-            (left / name).write_text(now, encoding="utf-8")
-            changed = True
-    return changed
+    if at in hits or len(hits) == 1:
+        at = at if at in hits else hits[0]
+        indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+        lines[at] = "\n".join(indent + part.strip() if i == 0 else part for i, part in enumerate(new.split("\n")))
+        return {**fixture.files, file: "\n".join(lines)}
+    if fixture.files[file].count(old) == 1:
+        return {**fixture.files, file: fixture.files[file].replace(old, new)}
+    return fixture.files
 
 
 def _has_followed(fixture: Fixture, outcome: Outcome, folder: WorkFolder) -> bool:
@@ -120,7 +100,7 @@ def run_task(work: Strategy, name: str, *, seed: int, until_s: float) -> dict[st
     """Have a strategy work until `until_s` at most, and score it; None where the time didn't suffice."""
     fixture, began_s = make_fixture(name, seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
-        write_files(fixture, Path(place))
+        write_files(fixture.files, Path(place))
         folder = WorkFolder(Path(place))
         outcome = work(fixture, folder, until_s)
         if outcome is None:
@@ -132,8 +112,8 @@ def run_task(work: Strategy, name: str, *, seed: int, until_s: float) -> dict[st
             "diagnosis": outcome.diagnosis,
             "seconds": round(seconds, 3),
             "tokens": sum(step["tokens"] for step in outcome.steps),
-            "steps": [dict(step) for step in outcome.steps],
-            "calls": list(outcome.calls),
+            "steps": outcome.steps,
+            "calls": outcome.calls,
             "refused_paths": folder.refusals,
-            "errors": list(outcome.errors),
+            "errors": outcome.errors,
         }

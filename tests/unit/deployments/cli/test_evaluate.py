@@ -202,7 +202,7 @@ def apply(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, *mo
             journal.note(name, value)
         for name, value in make_cells(fast_right=24).items():
             journal.add(name, value)
-        return list(target.plan(["fast", "large"], {}, settings))
+        return list(target.plan({"fast": {}, "large": {}}, settings))
 
     monkeypatch.setattr(command, "run_evaluation", finish)
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None, raising=False)

@@ -12,7 +12,7 @@ import yaml
 
 from deployments.__main__ import main
 from deployments.cli.agents import AGENTS, SDKS
-from deployments.cli.launch import _check_model, _find_context
+from deployments.cli.launch import _find_context, _find_server
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from tests.support.json_server import Answer, JsonServer
@@ -189,7 +189,7 @@ def test_one_agent_can_be_asked_for(server, capsys):
 def test_what_is_no_model_is_said(model):
     """One line; and nothing that a shell, TOML or JSON would read otherwise."""
     with pytest.raises(ConfigError, match="--model"):
-        _check_model(model)
+        _find_server("http://127.0.0.1:8000", None, model)
 
 
 TIERS = [

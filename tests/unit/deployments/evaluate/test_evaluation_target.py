@@ -151,8 +151,8 @@ def test_tiers_that_are_elsewhere_are_left_out_unless_it_is_asked_for():
 def test_a_chain_of_one_is_no_chain():
     """Where only one of its tiers may answer, there is nothing to go on to."""
     target = OwnTarget(Path("x"), CONFIG, cloud=False)
-    variants = {phase.variant for phase in target.plan(["fast"], {}, Settings())}
-    both = {phase.variant for phase in target.plan(["fast", "premium"], {}, Settings())}
+    variants = {phase.variant for phase in target.plan({"fast": {}}, Settings())}
+    both = {phase.variant for phase in target.plan({"fast": {}, "premium": {}}, Settings())}
 
     assert variants == {"none", "layers", "constrain", "unchecked"}
     assert both - variants == {"chain"}

@@ -16,7 +16,6 @@ from deployments.evaluate import kept_reports
 from deployments.evaluate.kept_reports import (
     NAME,
     PARTS,
-    _find_kept,
     clear_unfinished,
     keep_report,
     list_kept,
@@ -41,7 +40,6 @@ def test_a_kept_report_is_listed_and_read(tmp_path):
 
     assert (one.name, one.made, one.target) == (name, "2026-11-24 08:15 UTC", "the server at X")
     assert dict(one.verdicts) == {tier: row["verdict"] for tier, row in REPORT["verdicts"].items()}
-    assert _find_kept(folder, name) == one
     assert read_kept(folder, name, "report.html") == "<p>ü</p>".encode()
     assert read_kept(folder, name, "report.md") == b"# sum"
     assert json.loads(read_kept(folder, name, "report.json") or b"")["seed"] == REPORT["seed"]
@@ -105,7 +103,7 @@ def test_a_name_that_is_none_leads_nowhere(tmp_path_factory, name):
         (place / "summary.json").write_text('{"made": "x", "target": "y", "verdicts": {}}')
 
     assert NAME.fullmatch(name) is None
-    assert _find_kept(folder, name) is None
+    assert list_kept(folder) == []
     assert read_kept(folder, name, "report.html") is None
 
 

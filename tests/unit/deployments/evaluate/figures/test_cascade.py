@@ -17,6 +17,7 @@ from deployments.evaluate.figures.cascade import (
     _read_cases,
     learn_chain,
 )
+from reliability.config import StartRule
 from tests.support.evaluation_cells import CONFIG, call_cell, make_cells
 
 CHAIN = ("fast", "large")
@@ -61,7 +62,8 @@ def test_requests_that_a_tier_can_t_do_start_behind_it():
     assert rules == [{"tier": "large", "tools_min": 2}]
     assert chosen["right"]["hits"] == default["right"]["hits"] == 24
     assert chosen["seconds"] < default["seconds"]
-    again = learn_chain(cells, CHAIN, rules)  # once it is applied it is what is configured, with its price
+    # Once it is applied it is what is configured, with its price.
+    again = learn_chain(cells, CHAIN, [StartRule(**rule) for rule in rules])
     assert again["proposal"] is None
     assert again["default"]["held_out"] == chosen
 
@@ -72,7 +74,7 @@ def test_rules_of_the_configuration_that_only_cost_are_taken_away():
     for number in range(24):
         cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=10.0)
     start_at = [{"tier": "large", "tools_min": 1, "messages_min": 1}]
-    found = learn_chain(cells, CHAIN, start_at)
+    found = learn_chain(cells, CHAIN, [StartRule(**rule) for rule in start_at])
     config = patch(CONFIG, {"reliability": {"escalation": {"start_at": start_at}}})
 
     assert "start at large" in found["default"]["words"]
@@ -225,6 +227,6 @@ def test_of_doubted_answers_the_likeliest_is_played():
     for fast, large, right in ((0.4, 0.3, "fast"), (0.3, 0.4, "large"), (0.4, 0.9, "large"), (0.9, 0.1, "fast")):
         ways = {}
         for tier, likely in (("fast", fast), ("large", large)):
-            way = replace(case.ways[tier]["as configured"], delivered=True, likely=likely, right=tier == right)
-            ways[tier] = {"as configured": way}
+            answer, _ = case.ways[tier]["as configured"]
+            ways[tier] = {"as configured": (answer | {"error": "", "right": tier == right}, likely)}
         assert _play(replace(chain, least=0.5), [replace(case, ways=ways)]).right == 1

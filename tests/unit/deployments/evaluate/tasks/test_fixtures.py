@@ -27,7 +27,7 @@ def test_a_fixture_fails_by_its_one_line(tmp_path, name, seed):
     """Its tests fail as it is made, and pass once that line, and nothing else, is right: those that an agent reads, and
     the questions that are asked in their place."""
     fixture = make_fixture(name, seed)
-    write_files(fixture, tmp_path)
+    write_files(fixture.files, tmp_path)
 
     assert run_tests(tmp_path, fixture.tests)
     assert run_unittest(tmp_path) != 0

@@ -28,7 +28,7 @@ CALC = make_fixture("buggy_calc", 1)
 
 def tools_on(folder: Path, name: str = "buggy_calc") -> Toolset:
     fixture = make_fixture(name, 1)
-    write_files(fixture, folder)
+    write_files(fixture.files, folder)
     return Toolset(fixture, WorkFolder(folder))
 
 
