@@ -37,6 +37,7 @@ from reliability.loops import (
     Window,
     calls_turn,
     carries_history,
+    choose_loop,
     find_copy,
     find_kept_loop,
     find_loop,
@@ -184,7 +185,7 @@ def expect(
     toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
     name = "" if loops is None else name_request(messages).hex()
-    may_copy = loops is not None and toolbox.tools and tool_choice in (None, "auto")
+    may_copy = bool(toolbox.tools) and tool_choice in (None, "auto")
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,
@@ -198,7 +199,7 @@ def expect(
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else replace(read_shown(messages, turns, name, loops), tools=bool(toolbox.tools)),
-        copied=read_copied(messages, loops.duplicate_threshold) if may_copy else "",
+        copied="" if loops is None or not may_copy else read_copied(messages, loops),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
@@ -343,19 +344,13 @@ def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
 
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
-    loop = find_loop(expected.turns, config, turn, expected.memo)
-    loop = loop or find_copy(expected.copied, turn, config.duplicate_threshold)
+    loop = find_loop(expected.turns, config, turn, expected.memo) or find_copy(expected.copied, turn, config)
     if expected.window is None:
         return turn, loop
     found = [loop, find_kept_loop(expected.joined, config, turn)]
     if expected.asked:
         found.append(observe(expected.window, turn, config, expected.asked)[1])
-    loop = max(
-        (each for each in found if each is not None),
-        key=lambda each: (each.stage is Stage.BREAK, each.repetitions),
-        default=None,
-    )
-    return turn, loop
+    return turn, choose_loop(found)
 
 
 def _build_deliverable(

@@ -15,7 +15,7 @@ Invariants:
 """
 
 from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
-from reliability.loops.comparison.findings import Kind, Loop, Memo, SeenCall, Stage, Turn
+from reliability.loops.comparison.findings import Kind, Loop, Memo, SeenCall, Stage, Turn, choose_loop
 from reliability.loops.content import nudge, read_order
 from reliability.loops.copied_answers import find_copy, read_copied
 from reliability.loops.history import find_loop
@@ -44,6 +44,7 @@ __all__ = [
     "answer_turn",
     "calls_turn",
     "carries_history",
+    "choose_loop",
     "find_case",
     "find_copy",
     "find_kept_loop",

@@ -53,7 +53,8 @@ _UNIT = (
 )
 _PLURAL = (
     r"(?:(?!(?:for|of|in|to|at|on|with|and|from|that|so|by)\b)[\w'-]{1,20} ){0,2}?"
-    r"(?!(?:this|was|has|its|does|plus|always|perhaps)\b)[a-z-]{3,20}(?<!s)s\b"
+    r"(?!(?:this|was|has|its|does|plus|always|perhaps)\b)(?:[a-z-]{3,20}(?<!s)s|dice"
+    r"|people|children|(?:wo)?men|mice|feet|teeth|sheep)\b"
 )
 _MEASURES, _MANY = re.compile(rf"[ -]?{_UNIT}"), re.compile(rf" {_PLURAL}")
 #: Before a number that only names one of them, where no plural follows ("close ticket 88"), or tells an age.

@@ -16,11 +16,12 @@ called tools, or a harness has added its elements.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, digest, summary
 from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text
+from reliability.loops.thresholds import LoopConfig
 from reliability.tools.turns import HARNESS_TAGS
 
 MESSAGES_MAX = 64
@@ -31,9 +32,10 @@ _WORD = re.compile(r"[\w./-]*\w")
 _THING = re.compile(r"\d|\w[./_]\w")
 
 
-def read_copied(messages: Sequence[Mapping[str, Any]], threshold: int) -> str:
-    """Return the answer that the newest `threshold` - 1 requests before this one got, word for word and without a call;
-    "" where they got none such, or this one may be answered alike. `threshold`: 0 is off."""
+def read_copied(messages: Sequence[Any], config: LoopConfig) -> str:
+    """Return the answer that the requests before this one got, word for word and without a call, so many that this is
+    the `duplicate_threshold`-th; "" where they got none such, or this one may be answered alike."""
+    threshold = config.duplicate_threshold
     if threshold < 2 or not messages or messages[-1].get("role") != "user" or not _is_of_an_agent(messages):
         return ""
     rounds = list(_walk_rounds(messages, threshold))
@@ -49,23 +51,23 @@ def read_copied(messages: Sequence[Mapping[str, Any]], threshold: int) -> str:
     return answer if _list_things(newest) - known else ""
 
 
-def find_copy(copied: str, candidate: Turn, threshold: int) -> Loop | None:
+def find_copy(copied: str, candidate: Turn, config: LoopConfig) -> Loop | None:
     """Find the loop that an answer is in which is the one in `copied` again."""
     if not copied or candidate.calls or _squeeze(candidate.text) != copied:
         return None
-    evidence = summary(copied)
+    count, evidence = config.duplicate_threshold, summary(copied)
     key = digest(Kind.COPIES, evidence)
-    return Loop(kind=Kind.COPIES, stage=Stage.WARN, repetitions=threshold, evidence=evidence, key=key)
+    return Loop(kind=Kind.COPIES, stage=Stage.WARN, repetitions=count, evidence=evidence, key=key)
 
 
-def _is_of_an_agent(messages: Sequence[Mapping[str, Any]]) -> bool:
+def _is_of_an_agent(messages: Sequence[Any]) -> bool:
     if any(message.get("tool_calls") or message.get("role") == "tool" for message in messages):
         return True
     texts = (read_own_text(message) for message in messages if message.get("role") == "user")
     return any(f"<{tag}>" in text for text in texts for tag in HARNESS_TAGS)
 
 
-def _walk_rounds(messages: Sequence[Mapping[str, Any]], most: int) -> Iterator[tuple[str, str]]:
+def _walk_rounds(messages: Sequence[Any], most: int) -> Iterator[tuple[str, str]]:
     """Yield the newest rounds, each (what the user asks for, the answer in words); the first has no answer yet. A round
     with a call ends it."""
     said: list[str] = []

@@ -41,7 +41,18 @@ from itertools import islice, pairwise, takewhile
 from rapidfuzz import fuzz
 
 from reliability.loops.comparison.call_normalization import mask_echoes
-from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, digest, error_text, has_failed, summary
+from reliability.loops.comparison.findings import (
+    Kind,
+    Loop,
+    Memo,
+    Stage,
+    Turn,
+    choose_loop,
+    digest,
+    error_text,
+    has_failed,
+    summary,
+)
 from reliability.loops.comparison.near import (
     LAPS_MAX,
     Movement,
@@ -85,8 +96,7 @@ def find_loop(
         found += _find_acting_loops(TurnSequence(_select_acting(turns, candidate), config, candidate, memo))
     if candidate is None or candidate.written or not candidate.calls:
         found += [_find_same_text(turns, config, candidate, period) for period in range(1, TEXT_PERIOD_MAX + 1)]
-    detected = [loop for loop in found if loop is not None]
-    return max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
+    return choose_loop(found)
 
 
 def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | None:

@@ -20,7 +20,7 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from reliability.loops.answer_history import Kept
-from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, call_key, digest, summary
+from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, call_key, choose_loop, digest, summary
 from reliability.loops.content import text_of
 from reliability.loops.history import stage_of
 from reliability.loops.repeatable_calls import is_poll
@@ -70,8 +70,7 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
     kept = (old for old in window.answers if not (request and old.request == request))
     window = replace(window, answers=(*kept, newest)[-config.window_size :])
     found = [_find_cycle(window.answers, period, config) for period in range(1, _PERIOD_MAX + 1)]
-    detected = [loop for loop in found if loop is not None]
-    return window, max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
+    return window, choose_loop(found)
 
 
 def name_asked(messages: Sequence[Mapping[str, Any]], name: str, shared: bool = False) -> str:

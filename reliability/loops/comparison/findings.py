@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -101,6 +101,12 @@ class Loop:
     evidence: str = ""
     key: str = ""
     keep: int | None = None
+
+
+def choose_loop(found: Iterable[Loop | None]) -> Loop | None:
+    """Return the strictest of the loops that were found, of those the one with the most repetitions."""
+    detected = (loop for loop in found if loop is not None)
+    return max(detected, key=lambda loop: (loop.stage is Stage.BREAK, loop.repetitions), default=None)
 
 
 class Memo:

@@ -28,6 +28,9 @@ CALLED: list[dict[str, Any]] = [
 REMINDED = [{"role": "user", "content": "<system-reminder>\nBe brief.\n</system-reminder>\nGo."}]
 
 
+CONFIG = LoopConfig()
+
+
 def ask_for(asks: list[str], answers: list[Any], before: list[dict[str, Any]] = CALLED) -> list[dict[str, Any]]:
     """A conversation of these requests and answers, with a newest request that has no answer yet."""
     messages = [*before, {"role": "assistant", "content": "There is nothing in it."}]
@@ -45,16 +48,16 @@ def test_the_answer_of_the_requests_before_is_a_copy(ask, before, rounds):
     has gone on, and told what is wrong; never more than nudged."""
     asks = [ask.format(n) for n in range(rounds + 1)]
     messages = ask_for(asks, [ANSWER] * rounds, before)
-    copied = read_copied(messages, 3)
-    loop = find_copy(copied, Turn(text=f"\n{ANSWER}  "), 3)
+    copied = read_copied(messages, CONFIG)
+    loop = find_copy(copied, Turn(text=f"\n{ANSWER}  "), CONFIG)
 
     assert loop is not None
     assert (loop.kind, loop.stage) == (Kind.COPIES, Stage.WARN)
     assert ANSWER in nudge(loop)
     assert "something else" in nudge(loop)
     assert find_loop(read_turns(messages), LoopConfig(), Turn(text=ANSWER)) is None  # no other rule sees it
-    assert find_copy(copied, Turn(text="The owner's name is Tomas-919."), 3) is None
-    assert find_copy(copied, Turn(calls=read_turns(CALLED)[0].calls, text=ANSWER), 3) is None
+    assert find_copy(copied, Turn(text="The owner's name is Tomas-919."), CONFIG) is None
+    assert find_copy(copied, Turn(calls=read_turns(CALLED)[0].calls, text=ANSWER), CONFIG) is None
 
 
 FILES = [ASKS[0].format(n) for n in range(3)]
@@ -81,7 +84,7 @@ FILES = [ASKS[0].format(n) for n in range(3)]
 def test_what_may_be_answered_alike_is_no_copy(asks, answers, before):
     """Law: thanks, a request that is said again, a short answer, answers that differ, the second one, a chat without
     calls, and an answer that names the thing."""
-    assert read_copied(ask_for(asks, answers, before), 3) == ""
+    assert read_copied(ask_for(asks, answers, before), CONFIG) == ""
 
 
 def test_a_call_between_is_work():
@@ -89,15 +92,15 @@ def test_a_call_between_is_work():
     messages = ask_for(FILES, [ANSWER] * 2)
     worked = [*messages[:6], *CALLED[1:], *messages[6:]]
 
-    assert read_copied(messages, 3) == ANSWER
-    assert read_copied(worked, 3) == ""
-    assert read_copied([*messages, *CALLED[1:]], 3) == ""
+    assert read_copied(messages, CONFIG) == ANSWER
+    assert read_copied(worked, CONFIG) == ""
+    assert read_copied([*messages, *CALLED[1:]], CONFIG) == ""
 
 
 @pytest.mark.parametrize("threshold", [0, 1, 4])
 def test_the_threshold_is_that_of_nudges(threshold):
     """Law: `duplicate_threshold` counts the copies, and 0 is off."""
-    assert read_copied(ask_for(FILES, [ANSWER] * 2), threshold) == ""
+    assert read_copied(ask_for(FILES, [ANSWER] * 2), LoopConfig(duplicate_threshold=threshold)) == ""
 
 
 @pytest.mark.parametrize(
