@@ -21,7 +21,7 @@ from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import Adapter, Artifact, adapter_at, resolve
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelSource, ModelUnavailable
-from deployments.models.weights import versions, weights_sha256
+from deployments.models.weights import read_object, versions, weights_sha256
 from deployments.tiers.mlx.cache_size import find_context
 from deployments.tiers.mlx.cpu.step import build_step
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
@@ -223,10 +223,7 @@ def _read_call(found: Any) -> tuple[str, str] | None:
 
 def _read_default_sampling(folder: Path) -> Sampling:
     """Read what the model's maker recommends; the most likely token where that is nothing."""
-    try:
-        config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return Sampling()
+    config = read_object(folder / "generation_config.json") or {}
     if not config.get("do_sample", False):
         return Sampling()
     return Sampling(
