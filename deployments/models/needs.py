@@ -32,7 +32,7 @@ from deployments.models.weights import estimate_scores, read_object, versions
 
 _LOG = logging.getLogger(__name__)
 
-KV_TOKENS = 8192
+_KV_TOKENS = 8192
 _STEP_TOKENS = 512  # of a prompt, read at once
 _MEASURING_MAX_S = 60.0
 
@@ -96,10 +96,15 @@ def _kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
     config = read_object(artifact.path / "config.json")
     if config is None:
         return 0
-    usual_tokens = AGENT_TOKENS if _computes_on_gpu() else KV_TOKENS
+    usual_tokens = AGENT_TOKENS if _computes_on_gpu() else _KV_TOKENS
     tokens = min(n for n in (usual_tokens, context_tokens, artifact.context_tokens) if n)
     scores_bytes = _count_scores_bytes(config, tokens) if _computes_on_gpu() else 0
-    return _count_kv_bytes(artifact, config, tokens) + scores_bytes
+    measured = None
+    if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
+        measured = _measure_bytes(config, tokens)
+    if measured is None:
+        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which isn't counted", artifact.source)
+    return (measured or 0) + scores_bytes
 
 
 def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
@@ -115,15 +120,6 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
 def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
     fixed_bytes, token_bytes = estimate_scores(config, _STEP_TOKENS, forced=True)
     return fixed_bytes + tokens * token_bytes
-
-
-def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) -> int:
-    measured = None
-    if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
-        measured = _measure_bytes(config, tokens)
-    if measured is None:
-        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which isn't counted", artifact.source)
-    return measured or 0
 
 
 def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:

@@ -44,7 +44,7 @@ _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' 
 _BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end
 # A tokenizer cuts a text into words first, each with the white space before it. What is longer than this isn't one.
 _WORD_CHARS_MAX = 64
-ROOM_TOKENS = 256  # that a prompt leaves for an answer at least: with less a call or sentence is cut off
+_ROOM_TOKENS = 256  # that a prompt leaves for an answer at least: with less a call or sentence is cut off
 _LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 
@@ -79,7 +79,7 @@ class JobBuilder:
         speller = constraints.load_speller() if request.begun else None
         resumed = _resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
-        room = 1 if request.begun else min(request.max_tokens, ROOM_TOKENS, max(1, loaded.context_tokens // 16))
+        room = 1 if request.begun else min(request.max_tokens, _ROOM_TOKENS, max(1, loaded.context_tokens // 16))
         if left_tokens < room:
             message = _describe_excess(left_tokens, loaded.context_tokens, rendered, text)
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)

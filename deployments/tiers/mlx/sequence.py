@@ -1,8 +1,8 @@
 """Keep one sequence: its request, its record of tokens, and the events of its answer that are still to leave.
 
 A sequence is rebuilt from its record after a failed step, so the record holds only tokens that were given out. Text
-leaves at once for its first piece and then in windows of `WINDOW_S`, since a message to another process costs more than
-a token.
+leaves at once for its first piece and then in windows of `_WINDOW_S`, since a message to another process costs more
+than a token.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Prefilled, Reasoning, Text, Usage
 
-WINDOW_S = 0.03
+_WINDOW_S = 0.03
 # A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
-LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
-COUNT_EVERY_S = 1.0
+_LEAD_MAX, _SURPRISE_MAX, _UNSURE_MAX = 3.0, 20.0, 256
+_COUNT_EVERY_S = 1.0
 # Prefill is reported once it, or the wait for it, has taken so long, and then so often; what a report weighs in the
 # estimate of the rest.
-PREFILL_LONG_S, PREFILL_EVERY_S, PREFILL_WEIGHT = 2.0, 1.0, 0.3
+_PREFILL_LONG_S, PREFILL_EVERY_S, _PREFILL_WEIGHT = 2.0, 1.0, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class EngineJob:
     start: AnswerStart = AnswerStart()
     thought: ThoughtLimit = field(default_factory=ThoughtLimit)
     reuse: PromptReuse = PromptReuse()
-    report_s: float = field(default_factory=lambda: time.monotonic() + PREFILL_LONG_S)
+    report_s: float = field(default_factory=lambda: time.monotonic() + _PREFILL_LONG_S)
     notes: tuple[str, ...] = ()
 
     @property
@@ -106,7 +106,7 @@ class _Outbox:
 
     def take(self, now_s: float, *, now: bool) -> list[Event]:
         """Take what is due: the first piece at once, the following in windows, everything `now`."""
-        if not self.pending or not (now or now_s - self.sent_s >= WINDOW_S):
+        if not self.pending or not (now or now_s - self.sent_s >= _WINDOW_S):
             return []
         events, self.pending = merge_events(self.pending), []
         return events
@@ -207,8 +207,8 @@ class SequenceState:
 
     def _note_lead(self, text: str, lead: float) -> None:
         self.unsure = [] if self.unsure is None else self.unsure
-        if lead < LEAD_MAX and len(self.unsure) < UNSURE_MAX:
-            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
+        if lead < _LEAD_MAX and len(self.unsure) < _UNSURE_MAX:
+            self.unsure.append((text, math.log1p(math.exp(min(-lead, _SURPRISE_MAX)))))
 
     def take(
         self, token: int, finish: str | None, logprobs: Any = None, lead: float | None = None
@@ -263,7 +263,7 @@ class SequenceState:
 
     def begin_prefill(self, held: int, now_s: float) -> None:
         """Note that the record is read from here on, behind the `held` tokens that the cache has."""
-        self.prefill, self.job.report_s = _PrefillWatch(held, now_s), now_s + PREFILL_LONG_S
+        self.prefill, self.job.report_s = _PrefillWatch(held, now_s), now_s + _PREFILL_LONG_S
 
     def report_prefill(self, tokens: int, now_s: float) -> None:
         """Send how many tokens of the record are read, where that is due."""
@@ -272,7 +272,7 @@ class SequenceState:
             return
         token_s = (now_s - last.at_s) / (tokens - last.tokens)
         if last.token_s is not None:
-            token_s = last.token_s + PREFILL_WEIGHT * (token_s - last.token_s)
+            token_s = last.token_s + _PREFILL_WEIGHT * (token_s - last.token_s)
         self.prefill, self.job.report_s = _PrefillWatch(tokens, now_s, token_s), now_s + PREFILL_EVERY_S
         of_tokens = len(self.job.prompt) + len(self.tokens)
         left_s = (of_tokens - tokens) * token_s
@@ -288,7 +288,7 @@ class SequenceState:
         is not silent."""
         events = self.outbox.take(now_s, now=last is not None)
         self.outbox.sent_s = self.outbox.sent_s or now_s
-        if last is None and (events or now_s - self.outbox.sent_s >= COUNT_EVERY_S):
+        if last is None and (events or now_s - self.outbox.sent_s >= _COUNT_EVERY_S):
             events.append(Counted(self.usage()))
         if last is not None:
             events.append(last)

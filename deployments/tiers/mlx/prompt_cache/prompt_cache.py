@@ -4,7 +4,7 @@ An entry is some tokens and the cache that holds exactly them; `take` gives a co
 entry serves every prompt that begins like it; where it can't (a window, a recurrent state), an entry serves prompts
 that continue behind its end, and the scheduler makes checkpoints for them. Invariants:
 - An entry serves its owner (an API key) alone: timing would tell one key what another has sent. Where the operator lets
-  keys share, all are one owner, and reuse counts in blocks of `BLOCK_TOKENS`.
+  keys share, all are one owner, and reuse counts in blocks of `_BLOCK_TOKENS`.
 - `take` never covers the whole prompt: the model computes the first token from at least one.
 - All entries hold at most `bytes_max`; the least recently used goes first. Engine thread only.
 - A session waits for its helpers: each entry that a helper puts counts as a use of the entry that serves its parent's
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.packed_tokens import WIDTH, count_common, pack
 
-ENTRIES_MAX = 128
-BLOCK_TOKENS = 256  # between API keys that share
+_ENTRIES_MAX = 128
+_BLOCK_TOKENS = 256  # between API keys that share
 _LEVELS_MAX = 4  # of sessions that wait for one another
 _WAITING_SHARE = 2
 
@@ -110,11 +110,11 @@ class PromptCache:
         ops: MlxCaches,
         *,
         bytes_max: int,
-        entries_max: int = ENTRIES_MAX,
+        entries_max: int = _ENTRIES_MAX,
         shared: bool = False,
         on_drop: _OnDrop = lambda *_: None,
     ) -> None:
-        self._ops, self._shared, self.block_tokens = ops, shared, BLOCK_TOKENS if shared else 1
+        self._ops, self._shared, self.block_tokens = ops, shared, _BLOCK_TOKENS if shared else 1
         self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
         self._entries: OrderedDict[PromptKey, Any] = OrderedDict()
         self._last: dict[Session, _LastPrompt] = {}  # the session used longest ago first; live entries only
@@ -129,16 +129,11 @@ class PromptCache:
 
     def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
         """Return a cache for the beginning of `tokens` and how many of them it holds. (None, 0) where nothing fits."""
-        wanted = PromptKey(self.name_owner(owner), pack(tokens))
-        best, best_tokens = None, 0
-        for key, cache in self._entries.items():
-            fits = self._count_usable(key, cache, wanted, best_tokens)
-            if fits > best_tokens:
-                best, best_tokens = key, fits
+        best, count = self._find_best(tokens, owner)
         if best is None:
             return None, 0
         self._entries.move_to_end(best)
-        return self._ops.copy_shortened(self._entries[best], best.length - best_tokens), best_tokens
+        return self._ops.copy_shortened(self._entries[best], best.length - count), count
 
     def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
         """Return whether prompts that begin with `tokens` are served with all of them already."""
@@ -147,10 +142,7 @@ class PromptCache:
 
     def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
         """Count the tokens that `take` would give."""
-        wanted, most = PromptKey(self.name_owner(owner), pack(tokens)), 0
-        for key, cache in self._entries.items():
-            most = max(most, self._count_usable(key, cache, wanted, most))
-        return most
+        return self._find_best(tokens, owner)[1]
 
     def put(
         self,
@@ -222,6 +214,16 @@ class PromptCache:
         if len(self._last) > self._entries_max:
             del self._last[next(iter(self._last))]
         return last
+
+    def _find_best(self, tokens: Sequence[int], owner: str) -> tuple[PromptKey | None, int]:
+        """Find the entry that serves most of `tokens`, and count how many of them."""
+        wanted = PromptKey(self.name_owner(owner), pack(tokens))
+        best, count = None, 0
+        for key, cache in self._entries.items():
+            fits = self._count_usable(key, cache, wanted, count)
+            if fits > count:
+                best, count = key, fits
+        return best, count
 
     def _covers(self, old: PromptKey, held: Any, key: PromptKey) -> bool:
         return old == key or (key.begins(old) and self._ops.is_trimmable(held))

@@ -172,16 +172,12 @@ class PromptStore:
             return None
         now_s = self._clock()
         quiet_s = _QUIET_S - (now_s - self._used_s)
-        if not idle:
-            since_s, key = min(dirty)
-            if now_s - since_s >= _LATE_S:
-                self._begin_write(key, self.memory.get(key), self._marks[key])
-            return None
-        if quiet_s > 0:
+        if idle and quiet_s > 0:
             return quiet_s
-        key = max(dirty)[1]
-        self._begin_write(key, self.memory.get(key), self._marks[key])
-        return _POLL_S
+        since_s, key = max(dirty) if idle else min(dirty)
+        if idle or now_s - since_s >= _LATE_S:
+            self._begin_write(key, self.memory.get(key), self._marks[key])
+        return _POLL_S if idle else None
 
     def close(self, seconds: float) -> None:
         """Write what isn't on disk yet, the latest first, for so long at most."""
@@ -304,33 +300,30 @@ class PromptStore:
 
     def _restore(self, fetch: _Fetch) -> bool:
         """Copy some of the prompt into MLX, and put it into memory once it is complete; return whether more is left."""
-        if fetch.segments is None:
-            self._end_fetch()
-            return False
-        left_bytes = self._spare_bytes - self._count_written() - fetch.found.nbytes
-        self.memory.shrink(max(0, min(self._bytes_max, left_bytes)))
-        try:
-            if fetch.restoring is None:
-                fetch.restoring = Restoring(fetch.segments, fetch.found.parts)
-            if not fetch.restoring.advance(_PIECE_BYTES):
-                return True
-        except Damaged as error:
-            assert self._folder_of is not None
-            self._folder_of(fetch.key.owner).discard(fetch.found, error)
-            self._end_fetch()
-            return False
-        except Exception as error:  # no fault of the prompt, nor of the files: it is computed
-            self._complain(error)
-            self._end_fetch()
-            return False
+        if fetch.segments is not None:
+            left_bytes = self._spare_bytes - self._count_written() - fetch.found.nbytes
+            self.memory.shrink(max(0, min(self._bytes_max, left_bytes)))
+            try:
+                if fetch.restoring is None:
+                    fetch.restoring = Restoring(fetch.segments, fetch.found.parts)
+                if not fetch.restoring.advance(_PIECE_BYTES):
+                    return True
+                self._keep_restored(fetch, fetch.restoring.cache)
+            except Damaged as error:
+                assert self._folder_of is not None
+                self._folder_of(fetch.key.owner).discard(fetch.found, error)
+            except Exception as error:  # no fault of the prompt, nor of the files: it is computed
+                self._complain(error)
+        self._end_fetch()
+        return False
+
+    def _keep_restored(self, fetch: _Fetch, cache: Any) -> None:
         count = fetch.found.tokens
         tokens = memoryview(fetch.key.tokens).cast("I")[:count]
-        key = self.memory.put(tokens, fetch.restoring.cache, fetch.key.owner, parent=fetch.parent)
+        key = self.memory.put(tokens, cache, fetch.key.owner, parent=fetch.parent)
         if key is not None:
             mark = self._marks.setdefault(key, _Mark())
             mark.tokens = max(mark.tokens, count)
-        self._end_fetch()
-        return False
 
     def _end_fetch(self) -> None:
         if self._fetch is not None:

@@ -172,7 +172,7 @@ def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
     batch._generator.dice = type("Most", (), {"randint": lambda *_: 30, "random": lambda *_: 1.0})()
     run(batch, [job])
 
-    assert batch._prompts.memory.holds([*prompt, *plain[2][:11]])
+    assert batch.prompts.memory.holds([*prompt, *plain[2][:11]])
 
 
 def test_the_log_probabilities_are_those_of_each_place(loaded):

@@ -166,7 +166,7 @@ class TestOwners:
     @given(st.lists(st.integers(0, 1), max_size=12), st.lists(st.integers(0, 1), max_size=12))
     def test_shared_prompts_count_in_blocks(self, held: list[int], wanted: list[int]) -> None:
         """Law: where keys share, reuse is a whole number of blocks: a guess within a block shows nothing."""
-        with mock.patch.object(prompt_cache, "BLOCK_TOKENS", 4):
+        with mock.patch.object(prompt_cache, "_BLOCK_TOKENS", 4):
             cache = PromptCache(Rows(), bytes_max=10**6, shared=True)
         cache.put(held, Held(tuple(held)), "a")
         common = next((i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), None)
@@ -292,7 +292,7 @@ class TestHelpers:
     def test_another_key_s_helper_keeps_nothing(self) -> None:
         """Law: a parent is a session of the helper's own API key, also where keys share their prompts."""
         for shared in (False, True):
-            with mock.patch.object(prompt_cache, "BLOCK_TOKENS", 1):
+            with mock.patch.object(prompt_cache, "_BLOCK_TOKENS", 1):
                 cache = PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, shared=shared)
             put_for(cache, "m", [1] * 4)
             for row in (2, 3, 4):

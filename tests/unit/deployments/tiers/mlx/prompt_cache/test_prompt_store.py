@@ -327,7 +327,7 @@ def test_the_end_waits_so_long_and_no_longer(slow: Slow, root: Path) -> None:
 
 def test_shared_prompts_come_from_disk_in_blocks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where keys share, one finds another's prompt behind a restart, by whole blocks."""
-    monkeypatch.setattr(prompt_cache, "BLOCK_TOKENS", 3)
+    monkeypatch.setattr(prompt_cache, "_BLOCK_TOKENS", 3)
     store = make(root, shared=True)
     put(store, LONG, "a")
     store.close(PATIENCE_S)

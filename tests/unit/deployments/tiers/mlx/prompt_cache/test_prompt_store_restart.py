@@ -157,7 +157,7 @@ def make_batch(folder: Path) -> Scheduler:
     loaded = load_folder(folder)
     made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
     prepare_batch(made, loaded, memory_bytes=1 << 30)
-    made._pace = PrefillBudget(tokens_max=32)
+    made.pace = PrefillBudget(tokens_max=32)
     return made
 
 
