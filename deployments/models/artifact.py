@@ -50,8 +50,12 @@ class Adapter:
 def adapter_at(folder: str) -> Adapter:
     """Check the adapter in `folder`. Raises `ModelUnavailable` with what is wrong."""
     path = Path(os.path.expanduser(folder))  # `~` of nobody stays as it is
-    weights = path / "adapters.safetensors"
-    kind = _check_kind(_read_adapter(path), path.name)
+    if not path.is_dir():
+        raise ModelUnavailable(f"adapter {path.name}: there is no such folder")
+    config = read_object(path / "adapter_config.json")
+    if config is None:
+        raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json can't be read, or is no object")
+    weights, kind = path / "adapters.safetensors", _check_kind(config, path.name)
     if not weights.is_file():
         raise ModelUnavailable(f"adapter {path.name}: it has no adapters.safetensors")
     try:
@@ -66,15 +70,6 @@ def adapter_at(folder: str) -> Adapter:
         config_sha256=config_sha256,
         extra_bytes=0 if kind == "full" else size_bytes,
     )
-
-
-def _read_adapter(path: Path) -> Mapping[str, Any]:
-    if not path.is_dir():
-        raise ModelUnavailable(f"adapter {path.name}: there is no such folder")
-    config = read_object(path / "adapter_config.json")
-    if config is None:
-        raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json can't be read, or is no object")
-    return config
 
 
 def _check_kind(config: Mapping[str, Any], name: str) -> str:

@@ -37,18 +37,13 @@ def measure_layout(model: Any) -> Layout:
     """Measure what each layer keeps, without computing anything."""
     cache = read_zeros(model, 2)
     if all(hasattr(one, "keys") or not hasattr(one, "offset") for one in flatten(cache)):
-        return _layout_of(cache, 2)
+        return Layout(tuple(_measure_layer(one, 2) for one in flatten(cache)))
     layers = []
     few_tokens, many_tokens = (flatten(read_zeros(model, tokens)) for tokens in (_FEW, _MANY))
     for few, many in zip(few_tokens, many_tokens, strict=True):
         token_bytes = (many.nbytes - few.nbytes) // (_MANY - _FEW)
         layers.append(Layer(token_bytes, getattr(many, "max_size", None), many.nbytes - _MANY * token_bytes))
     return Layout(tuple(layers))
-
-
-def _layout_of(cache: Any, tokens: int) -> Layout:
-    """Measure what each layer keeps, on a cache of `tokens` tokens."""
-    return Layout(tuple(_measure_layer(one, tokens) for one in flatten(cache)))
 
 
 def read_zeros(model: Any, tokens: int) -> list[Any]:
@@ -77,6 +72,7 @@ def _make_zeros(one: Any) -> Any:
 
 
 def _measure_layer(one: Any, tokens: int) -> Layer:
+    """Measure what a layer keeps, on its cache of `tokens` tokens."""
     if not hasattr(one, "offset"):  # a recurrent state
         return Layer(0, fixed_bytes=int(one.nbytes))
     window = getattr(one, "max_size", None)

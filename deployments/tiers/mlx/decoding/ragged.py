@@ -80,10 +80,6 @@ class RaggedCache:
         """What has to be computed for it to be there."""
         return self.keys, self.values
 
-    def size(self) -> int:
-        """Return the longest row's length."""
-        return self.lengths.longest
-
     def empty(self) -> bool:
         """Return whether nothing was ever written."""
         return self.keys is None

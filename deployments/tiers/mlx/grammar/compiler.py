@@ -11,7 +11,6 @@ anyway).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import logging
@@ -84,7 +83,6 @@ class Constraints:
         self._vocabulary: Vocabulary | NoVocabulary | None = None
         self._matcher_of = functools.lru_cache(_GRAMMARS_KEPT_MAX)(self._build_matcher)
         self._form_of = functools.lru_cache(_SCHEMAS_KEPT_MAX)(self._find_form)
-        self._spelling: Speller | None = None
 
     @functools.cached_property
     def thinking(self) -> ReasoningMarks | None:
@@ -116,12 +114,13 @@ class Constraints:
         except NoVocabulary:
             return lambda token: str(self._tokenizer.decode([token])).encode()
 
-    def load_speller(self) -> Speller | None:
-        """Return which tokens go on with which bytes; None where their bytes aren't known."""
-        if self._spelling is None:
-            with contextlib.suppress(NoVocabulary):
-                self._spelling = Speller(self._load_vocabulary())
-        return self._spelling
+    @functools.cached_property
+    def spelling(self) -> Speller | None:
+        """Which tokens go on with which bytes; None where their bytes aren't known."""
+        try:
+            return Speller(self._load_vocabulary())
+        except NoVocabulary:
+            return None
 
     def _load_vocabulary(self) -> Vocabulary:
         if self._vocabulary is None:

@@ -36,7 +36,7 @@ def rig(folder: Path) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def speller(constraints: Constraints) -> Speller:
-    made = constraints.load_speller()
+    made = constraints.spelling
     assert made is not None
     return made
 

@@ -63,7 +63,7 @@ def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
     assert made.step is None  # its heads are too small
     if request.param == "later":
         return made
-    model = build_model("biases", made.answers.vocabulary)
+    model = build_model("biases", made.vocabulary)
     return dataclasses.replace(made, model=model, step=build_step(model))
 
 
