@@ -18,8 +18,8 @@ from deployments.tiers.history_words import HERMES_FORM
 
 _MENDS_MAX = 4  # at once, for one shape
 
-_Messages = list[dict[str, Any]]
-_Render = Callable[[_Messages, bool], str]
+Messages = list[dict[str, Any]]
+_Render = Callable[[Messages, bool], str]
 """Render messages, with tools or without."""
 
 
@@ -42,7 +42,7 @@ class TemplateForm:
     written: str = HERMES_FORM
     lost: tuple[str, ...] = ()
 
-    def apply(self, messages: Sequence[Mapping[str, Any]]) -> _Messages:
+    def apply(self, messages: Sequence[Mapping[str, Any]]) -> Messages:
         """Return the conversation as the template takes it."""
         return mend(messages, self.mends, self.written)
 
@@ -64,7 +64,7 @@ class _Probe:
     """A shape of conversations. Each message, call and result holds a word of its own."""
 
     shape: str
-    messages: _Messages
+    messages: Messages
     words: tuple[str, ...]
 
 
@@ -83,7 +83,7 @@ def _make_probe(shape: str, plan: str) -> _Probe:
         ids.append(f"call_{len(words):024x}")
         return {"id": ids[-1], "type": "function", "function": {"name": f"look_{n}", "arguments": {"place": say()}}}
 
-    messages: _Messages = []
+    messages: Messages = []
     for letter in plan:
         if letter in "SUA":
             role = {"S": "system", "U": "user", "A": "assistant"}[letter]
@@ -151,7 +151,7 @@ def learn_form(render: _Render, *, tools: bool, written: str = HERMES_FORM) -> T
 
 def _list_mends(probe: _Probe, known: frozenset[Mend], written: str) -> Iterator[frozenset[Mend]]:
     """List the sets of mends that change a probe, each once: the gentlest first, and of those the fewest."""
-    seen: list[_Messages] = []
+    seen: list[Messages] = []
     candidates = [one for one in Mend if one not in known | _BY_THEMSELVES]
     sets = itertools.chain(*(itertools.combinations(candidates, count) for count in range(_MENDS_MAX + 1)))
     for mends in sorted(sets, key=lambda mends: (candidates.index(mends[-1]) if mends else -1, len(mends))):

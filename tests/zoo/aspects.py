@@ -11,7 +11,7 @@ from deployments.tiers.mlx.decoding import generators
 from deployments.tiers.mlx.decoding.lookup import DraftPolicy, Guess, Offer
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.sequence import PromptReuse
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text
 from tests.support.model_configs import TOKENS
 from tests.support.model_configs import compare as compare_layout

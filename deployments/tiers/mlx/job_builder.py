@@ -26,8 +26,9 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import HERMES, Constraint, Constraints
 from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.mlx.loading import Loaded, call_format
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.sampling import Processor, read_sampling
-from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse
+from deployments.tiers.mlx.sequence import AnswerStart, EngineJob
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat

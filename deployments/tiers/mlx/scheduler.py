@@ -217,7 +217,7 @@ class Scheduler:
         while self._queue:
             sequence = self._queue[0]
             record, reuse = sequence.record, sequence.job.reuse
-            if self.prompts.fetch(record, reuse.owner, alone=not self._by_uid, parent=reuse.parent):
+            if self.prompts.fetch(record, reuse, alone=not self._by_uid):
                 break
             cache, held = self.prompts.take(record, reuse.owner)
             longest = max(longest, len(record) - held)
@@ -330,10 +330,7 @@ class Scheduler:
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if tokens:
-            reuse = sequence.job.reuse
-            self.prompts.put(
-                tokens, detach(cache), reuse.owner, keep=reuse.keep, session=reuse.session, parent=reuse.parent
-            )
+            self.prompts.put(tokens, detach(cache), sequence.job.reuse)
             self._shrink_prompts()
 
     def _new_generator(self) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
-from deployments.tiers.mlx.prompt_cache.prompt_cache import Session
+from deployments.tiers.mlx.prompt_cache.prompt_cache import KEYLESS, PromptReuse
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
@@ -43,18 +43,6 @@ class AnswerStart:
     begun: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptReuse:
-    """What may be kept of a job: for whom (`owner`, an API key), on disk too (`keep`), and at which places of its
-    prompt. `session` sends it, and helps `parent`."""
-
-    owner: str = ""
-    keep: bool = True
-    checkpoints: Sequence[int] = ()
-    session: Session | None = None
-    parent: Session | None = None
-
-
 @dataclass(slots=True, kw_only=True)
 class EngineJob:
     """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
@@ -73,7 +61,7 @@ class EngineJob:
     logprob_reader: LogprobReader | None = None
     start: AnswerStart = AnswerStart()
     thought: ThoughtLimit = field(default_factory=ThoughtLimit)
-    reuse: PromptReuse = PromptReuse()
+    reuse: PromptReuse = KEYLESS
     report_s: float = field(default_factory=lambda: time.monotonic() + _PREFILL_LONG_S)
     notes: tuple[str, ...] = ()
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
@@ -28,6 +29,21 @@ _WAITING_SHARE = 2
 
 # An API key, and the name of one of its sessions.
 Session = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptReuse:
+    """What may be kept of a prompt: for whom (`owner`, an API key), on disk too (`keep`), and at which places of it.
+    `session` sends it, and helps `parent`."""
+
+    owner: str = ""
+    keep: bool = True
+    checkpoints: Sequence[int] = ()
+    session: Session | None = None
+    parent: Session | None = None
+
+
+KEYLESS = PromptReuse()  # of a server without API keys
 
 
 class PromptKey(NamedTuple):
@@ -144,24 +160,15 @@ class PromptCache:
         """Count the tokens that `take` would give."""
         return self._find_best(tokens, owner)[1]
 
-    def put(
-        self,
-        tokens: Sequence[int],
-        cache: Any,
-        owner: str = "",
-        *,
-        session: Session | None = None,
-        parent: Session | None = None,
-    ) -> PromptKey | None:
-        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now.
-        `session` has sent them, and helps `parent`."""
-        key = PromptKey(self.name_owner(owner), pack(tokens))
-        size_bytes, bytes_max = self._ops.nbytes(cache), self._bytes_max - self.use_waiting(parent)
+    def put(self, tokens: Sequence[int], cache: Any, reuse: PromptReuse = KEYLESS) -> PromptKey | None:
+        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now."""
+        key = PromptKey(self.name_owner(reuse.owner), pack(tokens))
+        size_bytes, bytes_max = self._ops.nbytes(cache), self._bytes_max - self.use_waiting(reuse.parent)
         if size_bytes > bytes_max:
             count = len(tokens) * bytes_max // size_bytes
             cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
             fits = cut is not None and self._ops.nbytes(cut) <= bytes_max
-            return self.put(tokens[:count], cut, owner, session=session, parent=parent) if fits else None
+            return self.put(tokens[:count], cut, reuse) if fits else None
         if not key.tokens:
             return None
         known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
@@ -170,9 +177,9 @@ class PromptCache:
         else:
             key = known
         self._entries.move_to_end(key)
-        if session is not None:
-            self._note_last(session, _LastPrompt(key, parent))
-        self.use_waiting(parent)  # once more, so that what was put goes before it
+        if reuse.session is not None:
+            self._note_last(reuse.session, _LastPrompt(key, reuse.parent))
+        self.use_waiting(reuse.parent)  # once more, so that what was put goes before it
         self.shrink(self._bytes_max)
         return key
 

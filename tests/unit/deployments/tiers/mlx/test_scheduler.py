@@ -12,9 +12,10 @@ import pytest
 from deployments.tiers.mlx import sequence
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import UNBOUNDED, PrefillBudget
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish, Prefilled
 from tests.support.engine_rig import load_folder, text_of
