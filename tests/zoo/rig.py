@@ -125,7 +125,7 @@ class Stage:
 
     def add(self, job: EngineJob) -> Asked:
         """Begin a job's answer. Its `prompt` is what stands before its first sampled token."""
-        made = Asked([*job.prompt, *job.start.written])
+        made = Asked([*job.prompt, *job.written])
         self._asked.append(made)
         self.batch.add(len(self._asked), dataclasses.replace(job, sink=made.events.extend, logprob_reader=made))
         return made

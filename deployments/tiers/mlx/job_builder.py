@@ -28,7 +28,7 @@ from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.mlx.loading import Loaded, call_format
 from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.sampling import Processor, read_sampling
-from deployments.tiers.mlx.sequence import AnswerStart, EngineJob
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
@@ -97,7 +97,9 @@ class JobBuilder:
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
             thought=self._limit_thought(request, think, free=constraint is None),
-            start=AnswerStart(turn=loaded.turn_start, written=resumed.tokens, begun=request.begun),
+            turn_start=loaded.turn_start,
+            written=resumed.tokens,
+            begun=request.begun,
             processors=self._list_processors(request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),

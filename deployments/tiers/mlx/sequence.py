@@ -32,23 +32,14 @@ _COUNT_EVERY_S = 1.0
 _PREFILL_LONG_S, PREFILL_EVERY_S, _PREFILL_WEIGHT = 2.0, 1.0, 0.3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerStart:
-    """What stands before an answer is generated. `turn`: the tokens that open the model's turn; an answer that begins
-    with them again begins behind them. `written`: the tokens that it has already (`job_builder.py`), `begun` the text
-    of it that stands before the client."""
-
-    turn: Sequence[int] = ()
-    written: Sequence[int] = ()
-    begun: str = ""
-
-
 @dataclass(slots=True, kw_only=True)
 class EngineJob:
     """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
     has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
     answer must keep to. `logprob_reader`: the probabilities of its tokens are wanted. `report_s`: when the next report
-    of its prefill is due. `notes`: of its prompt, for the report."""
+    of its prefill is due. `notes`: of its prompt, for the report. `turn_start`: the tokens that open the model's turn;
+    an answer that begins with them again begins behind them. `written`: the tokens of the answer that there are already
+    (`job_builder.py`), `begun` the text of it that stands before the client."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -59,7 +50,9 @@ class EngineJob:
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
     logprob_reader: LogprobReader | None = None
-    start: AnswerStart = AnswerStart()
+    turn_start: Sequence[int] = ()
+    written: Sequence[int] = ()
+    begun: str = ""
     thought: ThoughtLimit = field(default_factory=ThoughtLimit)
     reuse: PromptReuse = KEYLESS
     report_s: float = field(default_factory=lambda: time.monotonic() + _PREFILL_LONG_S)
@@ -129,11 +122,11 @@ class SequenceState:
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
     def __post_init__(self) -> None:
-        self.unmatched, self.thought = self.job.start.begun, ThoughtWatch(self.job.thought)
+        self.unmatched, self.thought = self.job.begun, ThoughtWatch(self.job.thought)
         if hasattr(self.detokenizer, "_maybe_trim_space"):
             # mlx-lm's takes a space off the head of an answer, which encoding the answer again doesn't bring back.
             self.detokenizer._maybe_trim_space = str
-        for token in self.job.start.written:
+        for token in self.job.written:
             self.take(token, None)
         self.thought = ThoughtWatch(self.job.thought)
 
@@ -163,8 +156,8 @@ class SequenceState:
     def usage(self) -> Usage:
         """Count the tokens so far: true at any moment, not only at the end."""
         return Usage(
-            prompt_tokens=len(self.job.prompt) + len(self.job.start.written),
-            completion_tokens=len(self.tokens) - len(self.job.start.written),
+            prompt_tokens=len(self.job.prompt) + len(self.job.written),
+            completion_tokens=len(self.tokens) - len(self.job.written),
             cached_tokens=self.cached_tokens or 0,
             reasoning_tokens=self.thought.tokens,
         )
@@ -240,7 +233,7 @@ class SequenceState:
 
     def _drop_delivered_text(self, text: str) -> str:
         shared = min(len(text), len(self.unmatched))
-        if text[:shared] != self.unmatched[:shared] and not self.job.start.begun[: -len(self.unmatched)].strip():
+        if text[:shared] != self.unmatched[:shared] and not self.job.begun[: -len(self.unmatched)].strip():
             # Another model wrote it: of the white space at its head, tokenizers and the end of reasoning take some off.
             text, self.unmatched = text.lstrip(), self.unmatched.lstrip()
             shared = min(len(text), len(self.unmatched))
@@ -288,7 +281,7 @@ class SequenceState:
     def _opens_turn(self) -> bool:
         """Whether the answer so far is the opening of its turn once more."""
         count = len(self.tokens)
-        return count <= len(self.job.start.turn) and self.tokens == list(self.job.start.turn[:count])
+        return count <= len(self.job.turn_start) and self.tokens == list(self.job.turn_start[:count])
 
     def _decode(self, token: int, finish: str | None) -> str:
         if self._opens_turn:
