@@ -42,7 +42,7 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
     loc = first["loc"]
     path = ".".join(str(part) for i, part in enumerate(loc) if not (part in KINDS and i == 2 and loc[0] == "tiers"))
     if first["type"] == "extra_forbidden":
-        allowed = ", ".join(_find_allowed_keys(model, first["loc"][:-1]))
+        allowed = ", ".join(find_allowed_keys(model, first["loc"][:-1]))
         line = f"{path}: unknown key; allowed here: {allowed}"
     else:
         words = first["msg"].removeprefix("Value error, ")
@@ -51,7 +51,8 @@ def first_mistake(model: type[BaseModel], error: ValidationError) -> str:
     return line + more
 
 
-def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+def find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """List the keys that are allowed at a place of a model's data."""
     from pydantic import BaseModel
 
     from deployments.config.tier_config import KINDS
@@ -62,6 +63,6 @@ def _find_allowed_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> li
             here = KINDS[str(part)]
         elif isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
             annotation = here.model_fields[str(part)].annotation  # such as `Timeouts | None`
-            choices = [annotation, *getattr(annotation, "__args__", ())]
+            choices = [getattr(c, "__origin__", c) for c in (annotation, *getattr(annotation, "__args__", ()))]
             here = next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), annotation)
     return sorted(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []

@@ -17,7 +17,14 @@ from deployments.models import cache_folder as store
 from deployments.models import conversion, hub
 from deployments.models.cache_folder import Say, quiet
 from deployments.models.sources import ModelSource, ModelUnavailable
-from deployments.models.weights import file_sha256, find_held_dtype, find_stored_dtype, grow_to_held
+from deployments.models.weights import (
+    file_sha256,
+    find_held_dtype,
+    find_stored_dtype,
+    grow_to_held,
+    read_number,
+    read_object,
+)
 
 _KINDS = ("lora", "dora", "full")
 _PARAMETERS = {"rank", "scale", "dropout"}
@@ -43,8 +50,12 @@ class Adapter:
 def adapter_at(folder: str) -> Adapter:
     """Check the adapter in `folder`. Raises `ModelUnavailable` with what is wrong."""
     path = Path(os.path.expanduser(folder))  # `~` of nobody stays as it is
-    weights = path / "adapters.safetensors"
-    kind = _check_kind(_read_adapter(path), path.name)
+    if not path.is_dir():
+        raise ModelUnavailable(f"adapter {path.name}: there is no such folder")
+    config = read_object(path / "adapter_config.json")
+    if config is None:
+        raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json can't be read, or is no object")
+    weights, kind = path / "adapters.safetensors", _check_kind(config, path.name)
     if not weights.is_file():
         raise ModelUnavailable(f"adapter {path.name}: it has no adapters.safetensors")
     try:
@@ -59,18 +70,6 @@ def adapter_at(folder: str) -> Adapter:
         config_sha256=config_sha256,
         extra_bytes=0 if kind == "full" else size_bytes,
     )
-
-
-def _read_adapter(path: Path) -> Mapping[str, Any]:
-    if not path.is_dir():
-        raise ModelUnavailable(f"adapter {path.name}: there is no such folder")
-    try:
-        config = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json can't be read") from error
-    if not isinstance(config, Mapping):
-        raise ModelUnavailable(f"adapter {path.name}: its adapter_config.json is no object")
-    return config
 
 
 def _check_kind(config: Mapping[str, Any], name: str) -> str:
@@ -153,7 +152,9 @@ def _describe_converted(folder: Path, source: ModelSource) -> Artifact:
 
 def _describe(folder: Path, source: ModelSource, *, revision: str | None = None, sha256: str | None = None) -> Artifact:
     weights = list(folder.glob("*.safetensors"))
-    config = _read_config(folder, source)
+    config = read_object(folder / "config.json")
+    if config is None:
+        raise ModelUnavailable(f"{source.label}: its config.json can't be read, so it is no mlx-lm model folder")
     if not weights:
         raise ModelUnavailable(f"{source.label}: no *.safetensors in it, so it is no mlx-lm model folder")
     return Artifact(
@@ -163,26 +164,8 @@ def _describe(folder: Path, source: ModelSource, *, revision: str | None = None,
         sha256=sha256,
         weight_bytes=grow_to_held(sum(file.stat().st_size for file in weights), config),
         quantization=_describe_quantization(config, folder),
-        context_tokens=_read_context(config) or _read_context(config.get("text_config")),
+        context_tokens=read_number(config, *_CONTEXT_NAMES) or None,
     )
-
-
-def _read_config(folder: Path, source: ModelSource) -> Mapping[str, Any]:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        config = None
-    if not isinstance(config, Mapping):
-        raise ModelUnavailable(f"{source.label}: its config.json can't be read, so it is no mlx-lm model folder")
-    return config
-
-
-def _read_context(config: Any) -> int | None:
-    """Read it from a config, or from the language model's part of one that describes other modalities too."""
-    if not isinstance(config, Mapping):
-        return None
-    found = (config.get(name) for name in _CONTEXT_NAMES)
-    return next((tokens for tokens in found if type(tokens) is int and tokens > 0), None)
 
 
 def _describe_quantization(config: Mapping[str, Any], folder: Path) -> str | None:

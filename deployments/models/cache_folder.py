@@ -45,9 +45,7 @@ def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Sa
     refuse_strangers(final)
     if final.is_dir():
         return final
-    parent.mkdir(parents=True, exist_ok=True)
-    refuse_strangers(final)  # who was there first?
-    with _lock(parent / f".{name}.lock", say):
+    with hold(parent, name, say=say):
         if not final.is_dir():
             # What killed builders left: the lock is held, so no process is writing there.
             for left in parent.glob(f".{glob.escape(name)}.part-*"):
@@ -62,7 +60,13 @@ def hold(parent: Path, name: str, *, say: Say = quiet) -> Iterator[None]:
     `make_once`."""
     refuse_strangers(parent / name)
     parent.mkdir(parents=True, exist_ok=True)
-    with _lock(parent / f".{name}.lock", say):
+    refuse_strangers(parent / name)  # who was there first?
+    with (parent / f".{name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process that is preparing the same thing")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -106,14 +110,3 @@ def _settle(folder: Path) -> None:
         if path.is_file():  # without this a power cut after the rename can leave final names with empty contents
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-
-
-@contextmanager
-def _lock(path: Path, say: Say) -> Iterator[None]:
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another process that is preparing the same thing")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

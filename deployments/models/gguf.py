@@ -96,7 +96,7 @@ def _build_pre_tokenizer(name: str) -> Any:
 
 # Part of the name of every converted folder: raise it when the output of this module changes.
 CONVERTER = 2
-ENTRIES_MAX = 4_000_000  # of a list in the metadata; a large vocabulary has 300,000
+_ENTRIES_MAX = 4_000_000  # of a list in the metadata; a large vocabulary has 300,000
 
 _ENDS = ("<|im_end|>", "<|endoftext|>")
 
@@ -147,8 +147,8 @@ def _open_gguf(path: Path) -> Any:
             return found
 
         def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
-            if raw_type == gguf.GGUFValueType.ARRAY and self._get(orig_offs + 4, "uint64")[0] > ENTRIES_MAX:
-                raise ValueError(f"a list has more than {ENTRIES_MAX} entries")
+            if raw_type == gguf.GGUFValueType.ARRAY and self._get(orig_offs + 4, "uint64")[0] > _ENTRIES_MAX:
+                raise ValueError(f"a list has more than {_ENTRIES_MAX} entries")
             return super()._get_field_parts(orig_offs, raw_type)
 
     return Bounded(str(path))

@@ -16,24 +16,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from deployments import __version__
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import HostedTierConfig, MlxTierConfig, TierBase
 from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
-from deployments.memory.room import AGENT_TOKENS, estimate_scores_bytes
+from deployments.memory.room import AGENT_TOKENS
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
 from deployments.models.cache_folder import default_cache_dir, keep_text
 from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
 from deployments.models.sources import parse_source
-from deployments.models.weights import versions
+from deployments.models.weights import estimate_scores, read_object, versions
 
 _LOG = logging.getLogger(__name__)
 
-KV_TOKENS = 8192
+_KV_TOKENS = 8192
 _STEP_TOKENS = 512  # of a prompt, read at once
 _MEASURING_MAX_S = 60.0
 
@@ -94,14 +93,18 @@ def _computes_on_gpu() -> bool:
 
 def _kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
     """Compute the bytes of the usual tokens of cache, or of the whole context where that is smaller; 0: unknown."""
-    try:
-        config = json.loads((Path(artifact.path) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    config = read_object(artifact.path / "config.json")
+    if config is None:
         return 0
-    usual_tokens = AGENT_TOKENS if _computes_on_gpu() else KV_TOKENS
+    usual_tokens = AGENT_TOKENS if _computes_on_gpu() else _KV_TOKENS
     tokens = min(n for n in (usual_tokens, context_tokens, artifact.context_tokens) if n)
     scores_bytes = _count_scores_bytes(config, tokens) if _computes_on_gpu() else 0
-    return _count_kv_bytes(artifact, config, tokens) + scores_bytes
+    measured = None
+    if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
+        measured = _measure_bytes(config, tokens)
+    if measured is None:
+        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which isn't counted", artifact.source)
+    return (measured or 0) + scores_bytes
 
 
 def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
@@ -115,21 +118,8 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
 
 
 def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
-    inner = config.get("text_config")
-    shape = inner if isinstance(inner, Mapping) else config
-    heads = _read_count(shape, "num_attention_heads")
-    size = _read_count(shape, "head_dim") or _read_count(shape, "hidden_size") // max(1, heads)
-    fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, _STEP_TOKENS, find_computing(), forced=True)
+    fixed_bytes, token_bytes = estimate_scores(config, _STEP_TOKENS, forced=True)
     return fixed_bytes + tokens * token_bytes
-
-
-def _count_kv_bytes(artifact: Artifact, config: Mapping[str, Any], tokens: int) -> int:
-    measured = None
-    if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
-        measured = _measure_bytes(config, tokens)
-    if measured is None:
-        _LOG.warning("%s: mlx-lm can't build it to measure its cache, which isn't counted", artifact.source)
-    return measured or 0
 
 
 def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
@@ -156,9 +146,3 @@ def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
         return None
     keep_text(file, str(size_bytes))
     return size_bytes
-
-
-def _read_count(shape: Mapping[str, Any], name: str) -> int:
-    """Read a number of something; 0 where there is none."""
-    value = shape.get(name)
-    return value if type(value) is int and value > 0 else 0

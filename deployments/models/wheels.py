@@ -18,10 +18,11 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -97,8 +98,12 @@ def _run_pip(package: str, version: str, folder: str, *, all_here: bool) -> None
         options = ["--no-cache-dir", *options]
     command = [*_find_pip(spec), "download", *options, spec]
     environ = os.environ | ({"TMPDIR": folder} if all_here else {})
+    # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
+    output: dict[str, Any] = {"stdout": sys.stderr} if visible else {"capture_output": True}
+    if not visible:
+        command.append("--quiet")
     try:
-        done = _run(command, environ, visible=visible)
+        done = subprocess.run(command, **output, text=True, timeout=_FETCH_MAX_S, check=False, env=environ)
     except subprocess.TimeoutExpired:
         raise _FetchFailed(
             f"fetching {spec} took longer than {_FETCH_MAX_S:.0f} s; try again, or {_suggest_by_hand(spec)}"
@@ -110,13 +115,6 @@ def _run_pip(package: str, version: str, folder: str, *, all_here: bool) -> None
         raise _FetchFailed(
             f"pip could not fetch {spec} ({why}); check the network and pip's index, or {_suggest_by_hand(spec)}"
         )
-
-
-def _run(command: list[str], environ: Mapping[str, str], *, visible: bool) -> subprocess.CompletedProcess[str]:
-    if visible:  # pip draws its own bar on its standard output; ours is for results, so it goes to stderr
-        return subprocess.run(command, stdout=sys.stderr, text=True, timeout=_FETCH_MAX_S, check=False, env=environ)
-    quiet_command = [*command, "--quiet"]
-    return subprocess.run(quiet_command, capture_output=True, text=True, timeout=_FETCH_MAX_S, check=False, env=environ)
 
 
 def _can_pip_resume() -> bool:

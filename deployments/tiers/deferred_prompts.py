@@ -2,9 +2,9 @@
 
 What a session's first request keeps stands at the head of its prompts for good, the other tools behind the loader. A
 load stands where it was made: a later request of the client, which has never seen it, gets it put back there. What is
-forgotten (a restart, `BYTES_MAX`) or no longer fits (other tools, a changed message before it) is loaded again.
+forgotten (a restart, `_BYTES_MAX`) or no longer fits (other tools, a changed message before it) is loaded again.
 
-Invariants: nothing of one API key's session shows in another's; at most `BYTES_MAX` and `SESSIONS_MAX` are held, the
+Invariants: nothing of one API key's session shows in another's; at most `_BYTES_MAX` and `_SESSIONS_MAX` are held, the
 session used longest ago goes first. Used by the thread that renders.
 """
 
@@ -22,11 +22,11 @@ from reliability.deferred_tools import answer_load, build_load, build_loader, ch
 from reliability.tools import ToolBox, build_toolbox, id_source
 from reliability.types import ChatRequest
 
-BYTES_MAX, SESSIONS_MAX, LOADS_MAX = 8 * 1024 * 1024, 1_024, 64
+_BYTES_MAX, _SESSIONS_MAX, _LOADS_MAX = 8 * 1024 * 1024, 1_024, 64
 _NAMED = re.compile(r'"name": ?"([^"]+)"')
 _SESSION_BYTES = 512  # of a session without names and loads, about
 
-Message = Mapping[str, Any]
+_Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Load:
 
     at: int
     behind: int
-    messages: tuple[Message, ...]
+    messages: tuple[_Message, ...]
 
     @property
     def nbytes(self) -> int:
@@ -79,7 +79,7 @@ def split_searched(request: ChatRequest) -> tuple[ChatRequest, tuple[Mapping[str
 class DeferredPrompts:
     """The layouts of one tier's sessions, by their tools, the one used longest ago first."""
 
-    def __init__(self, *, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, *, bytes_max: int = _BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._layouts: OrderedDict[tuple[str, str, int], _Layout] = OrderedDict()
         self.nbytes = 0
@@ -98,23 +98,23 @@ class DeferredPrompts:
         made = _find_loads(added, request.loader)
         behind = _digest(client)
         new = [_Load(len(client), behind, load) for load in (*made, *_force_load(request, layout, client))]
-        layout.loads = (*layout.loads, *(load for load in new if load not in layout.loads))[-LOADS_MAX:]
+        layout.loads = (*layout.loads, *(load for load in new if load not in layout.loads))[-_LOADS_MAX:]
         self._layouts[key] = layout
         self.nbytes += layout.nbytes
-        while self.nbytes > self._bytes_max or len(self._layouts) > SESSIONS_MAX:
+        while self.nbytes > self._bytes_max or len(self._layouts) > _SESSIONS_MAX:
             _, oldest = self._layouts.popitem(last=False)
             self.nbytes -= oldest.nbytes
         return _write(request, layout, client, [m for m in added if not any(m in load for load in made)])
 
 
-def _write(request: ChatRequest, layout: _Layout, client: Sequence[Message], rest: list[Message]) -> DeferredPrompt:
+def _write(request: ChatRequest, layout: _Layout, client: Sequence[_Message], rest: list[_Message]) -> DeferredPrompt:
     """Write the prompt: the kept tools and the loader, the client's messages with the loads among them, the `rest`."""
     kept = tuple(tool for tool in request.tools if read_name(tool) in layout.kept)
     listed = [tool for tool in request.tools if read_name(tool) not in layout.kept]
     if not listed:
         return DeferredPrompt(request, request.tools)
     loader = build_loader(request.loader, listed)
-    loads, messages, begun = _list_fitting(layout, client), list[Message](), 0
+    loads, messages, begun = _list_fitting(layout, client), list[_Message](), 0
     for load in loads:
         messages += [*client[begun : load.at], *load.messages]
         begun = load.at
@@ -129,24 +129,24 @@ def _write(request: ChatRequest, layout: _Layout, client: Sequence[Message], res
     )
 
 
-def _list_fitting(layout: _Layout, client: Sequence[Message]) -> list[_Load]:
+def _list_fitting(layout: _Layout, client: Sequence[_Message]) -> list[_Load]:
     """List the loads that were made in this conversation, in their order."""
     near = [load for load in layout.loads if load.at <= len(client)]
     return sorted((load for load in near if _digest(client[: load.at]) == load.behind), key=lambda load: load.at)
 
 
-def _find_loads(added: Sequence[Message], loader: str) -> list[tuple[Message, ...]]:
+def _find_loads(added: Sequence[_Message], loader: str) -> list[tuple[_Message, ...]]:
     """Find the loads among the messages that the server has added."""
     pairs = [(call, result) for call, result in pairwise(added) if result.get("role") == "tool"]
     return [(call, result) for call, result in pairs if loader in map(find_named, call.get("tool_calls") or ())]
 
 
-def _digest(messages: Sequence[Message]) -> int:
+def _digest(messages: Sequence[_Message]) -> int:
     """Digest the last of these messages, as a template is given it."""
     return hash(repr(tidy_messages(messages[-1:])))
 
 
-def _force_load(request: ChatRequest, layout: _Layout, client: Sequence[Message]) -> list[tuple[Message, ...]]:
+def _force_load(request: ChatRequest, layout: _Layout, client: Sequence[_Message]) -> list[tuple[_Message, ...]]:
     """Build the load of the tool that the client demands, where the prompt doesn't have it yet."""
     name = find_named(request.tool_choice)
     shown = [str(message.get("content")) for load in _list_fitting(layout, client) for message in load.messages]

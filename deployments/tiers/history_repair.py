@@ -15,12 +15,12 @@ from typing import Any
 from deployments.tiers.history_words import HERMES_FORM, say_calls
 from reliability.tools.extract import harmony
 
-CONTINUE = "Continue."
+_CONTINUE = "Continue."
 _NO_RESULT = "There is no result of this call."
 _SYSTEM = frozenset({"system", "developer"})
 _FITTING = re.compile(r"[A-Za-z0-9]{9}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
-NAME_CHARS_MAX = 64
+_NAME_CHARS_MAX = 64
 _THOUGHTS = ("reasoning_content", "reasoning")
 _RESULT = frozenset({"tool", "function"})
 
@@ -82,12 +82,9 @@ def _merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _say_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Make each result the user's words."""
-    return [
-        {"role": "user", "content": _describe_result(message)} if message["role"] in _RESULT else dict(message)
-        for message in messages
-    ]
+def _say_result(message: dict[str, Any]) -> dict[str, Any]:
+    """Make a result the user's words."""
+    return {"role": "user", "content": _describe_result(message)} if message["role"] in _RESULT else message
 
 
 def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -100,7 +97,7 @@ def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
         elif says:
             out.append(message)
         elif i == len(messages) - 1:
-            out.append({**message, "content": "" if message["role"] == "assistant" else CONTINUE})
+            out.append({**message, "content": "" if message["role"] == "assistant" else _CONTINUE})
     return out
 
 
@@ -111,19 +108,16 @@ def _say_refusal(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in message.items() if key != "refusal"} | {"content": message["refusal"]}
 
 
-def _fit_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _fit_ids(message: dict[str, Any]) -> dict[str, Any]:
     """Give each call an id and a name that every API takes, and its result the same id: nine letters and digits."""
-    out: list[dict[str, Any]] = []
-    for message in map(dict, messages):
-        if message.get("tool_calls"):
-            message["tool_calls"] = [
-                {**call, "id": _fit_id(call.get("id")), "function": _fit_name(call["function"])}
-                for call in message["tool_calls"]
-            ]
-        if message["role"] == "tool":
-            message["tool_call_id"] = _fit_id(message.get("tool_call_id"))
-        out.append(message)
-    return out
+    if message.get("tool_calls"):
+        message["tool_calls"] = [
+            {**call, "id": _fit_id(call.get("id")), "function": _fit_name(call["function"])}
+            for call in message["tool_calls"]
+        ]
+    if message["role"] == "tool":
+        message["tool_call_id"] = _fit_id(message.get("tool_call_id"))
+    return message
 
 
 def _name_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -147,7 +141,7 @@ def _name_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _fit_name(function: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give a past call a name that every API takes: agents keep calls of names that a model made up."""
-    name = _UNFIT.sub("_", str(function.get("name") or ""))[:NAME_CHARS_MAX]
+    name = _UNFIT.sub("_", str(function.get("name") or ""))[:_NAME_CHARS_MAX]
     return {**function, "name": name or "unnamed"}
 
 
@@ -205,7 +199,7 @@ def _begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, An
     out = list(map(dict, messages))
     first = 1 if out and out[0]["role"] == "system" else 0
     if out and (len(out) == first or out[first]["role"] == "assistant"):
-        out.insert(first, {"role": "user", "content": CONTINUE})
+        out.insert(first, {"role": "user", "content": _CONTINUE})
     return out
 
 
@@ -217,7 +211,7 @@ def _take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         role = message["role"]
         speaks = role == "user" or (role == "assistant" and not message.get("tool_calls"))
         if speaks and role == last:
-            word = "OK." if role == "user" else CONTINUE
+            word = "OK." if role == "user" else _CONTINUE
             out.append({"role": "assistant" if role == "user" else "user", "content": word})
         last = role if speaks else last
         out.append(message)
@@ -304,29 +298,28 @@ def _split_words(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _part_contents(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each content as a list of its one part, for templates that know no other contents."""
-    return [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in messages]
+def _part_content(message: dict[str, Any]) -> dict[str, Any]:
+    """Give a content as a list of its one part, for templates that know no other contents."""
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
-def _give_thoughts(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give each answer an empty thought where it has none: some templates write it in the last turns only."""
-    return [
-        {"reasoning_content": "", **message} if message["role"] == "assistant" else dict(message)
-        for message in messages
-    ]
+def _give_thought(message: dict[str, Any]) -> dict[str, Any]:
+    """Give an answer an empty thought where it has none: some templates write it in the last turns only."""
+    return {"reasoning_content": "", **message} if message["role"] == "assistant" else message
 
 
-def _strip_channels(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _strip_channels(message: dict[str, Any]) -> dict[str, Any]:
     """Leave of an answer in which Harmony's marks stand what it says to the user: some templates refuse the marks."""
-    out = []
-    for message in map(dict, messages):
-        text = message.get("content")
-        if message["role"] == "assistant" and isinstance(text, str) and harmony.is_harmony(text):
-            spoken = [part for part in harmony.split(text) if part.recipient is None and not part.is_reasoning]
-            message["content"] = "\n".join(part.body for part in spoken)
-        out.append(message)
-    return out
+    text = message.get("content")
+    if message["role"] == "assistant" and isinstance(text, str) and harmony.is_harmony(text):
+        spoken = [part for part in harmony.split(text) if part.recipient is None and not part.is_reasoning]
+        message["content"] = "\n".join(part.body for part in spoken)
+    return message
+
+
+def _each(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
+    """Return what changes each message by itself."""
+    return lambda messages: [change(dict(message)) for message in messages]
 
 
 class Mend(Enum):
@@ -334,23 +327,23 @@ class Mend(Enum):
     what moves words, then what writes calls and results as words. `place`: where it stands in the order in which mends
     are applied; `do`: how it changes the messages, of which `SAY_CALLS` needs to know how the model writes calls."""
 
-    FIT_IDS = 12, _fit_ids
+    FIT_IDS = 12, _each(_fit_ids)
     NAME_IDS = 13, _name_ids
     JOIN_SYSTEMS = 5, _join_systems
     MERGE_TURNS = 8, _merge_turns
     SPLIT_CALLS = 2, _split_calls
     SPLIT_WORDS = 9, _split_words
     PAIR_RESULTS = 1, _pair_results
-    STRIP_CHANNELS = 0, _strip_channels
+    STRIP_CHANNELS = 0, _each(_strip_channels)
     SOFTEN_SYSTEMS = 6, _soften_systems
     BEGIN_WITH_USER = 10, _begin_with_user
     TAKE_TURNS = 11, _take_turns
     MOVE_SYSTEM = 7, _move_system
     SAY_CALLS = 3, say_calls
-    SAY_RESULTS = 4, _say_results
+    SAY_RESULTS = 4, _each(_say_result)
     # By themselves, since they change every message.
-    GIVE_THOUGHTS = 14, _give_thoughts
-    PART_CONTENTS = 15, _part_contents
+    GIVE_THOUGHTS = 14, _each(_give_thought)
+    PART_CONTENTS = 15, _each(_part_content)
 
     def __init__(self, place: int, do: Callable[..., list[dict[str, Any]]]) -> None:
         self.place, self.do = place, do

@@ -16,8 +16,8 @@ from reliability.tools.format_envelopes import HERMES
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER
 
-JSON, LIST, PYTHON = "{json}", "[{json}]", "[{python}]"
-HERMES_FORM = f"{HERMES.writes[0]}\n{JSON}\n{HERMES.writes[1]}"
+_JSON, _LIST, _PYTHON = "{json}", "[{json}]", "[{python}]"
+HERMES_FORM = f"{HERMES.writes[0]}\n{_JSON}\n{HERMES.writes[1]}"
 UNREADABLE = "unreadable_arguments"  # the key under which arguments stay that are no object
 _NAME, _ARGUMENTS = "find_train", {"city": "Bern", "seats": 2}
 
@@ -81,8 +81,8 @@ def _find_form(words: str) -> str | None:
         mark = CLOSER.search(words, at)
         closer = mark[0] if mark is not None and OPENER.search(words, at, mark.start()) is None else ""
         behind = words[at:].lstrip()[:2]
-        first = LIST if behind == "[{" else PYTHON if behind[:1] == "[" else JSON
-        for payload in dict.fromkeys((first, JSON, LIST, PYTHON)):
+        first = _LIST if behind == "[{" else _PYTHON if behind[:1] == "[" else _JSON
+        for payload in dict.fromkeys((first, _JSON, _LIST, _PYTHON)):
             written = f"{opener}{payload}{closer}"
             found = extract_calls(_write_call(_NAME, _ARGUMENTS, written), box)
             if not found.malformed and [(c.name, c.arguments) for c in found.calls] == [(_NAME, _ARGUMENTS)]:

@@ -14,9 +14,9 @@ from typing import Any
 from deployments.tiers.lazy_mlx import mx
 from reliability.types import TokenLogprob
 
-NEVER = -9999.0
+_NEVER = -9999.0
 # Bounds on what an upstream may send in one chunk.
-TOKENS_MAX = 4096
+_TOKENS_MAX = 4096
 _TOP_MAX = 20
 _TOKEN_BYTES_MAX = 1024
 
@@ -41,7 +41,7 @@ class LogprobReader:
 
 
 def _make_finite(number: float) -> float:
-    return number if math.isfinite(number) else NEVER
+    return number if math.isfinite(number) else _NEVER
 
 
 def read_logprobs(value: Any) -> tuple[TokenLogprob, ...]:
@@ -49,7 +49,7 @@ def read_logprobs(value: Any) -> tuple[TokenLogprob, ...]:
     content = value.get("content") if isinstance(value, Mapping) else None
     if not isinstance(content, list):
         return ()
-    return tuple(_read_entry(one) for one in content[:TOKENS_MAX] if isinstance(one, Mapping))
+    return tuple(_read_entry(one) for one in content[:_TOKENS_MAX] if isinstance(one, Mapping))
 
 
 def _read_entry(one: Mapping[str, Any]) -> TokenLogprob:
@@ -74,4 +74,4 @@ def _read_logprob(one: Mapping[str, Any]) -> float:
     number = one.get("logprob")
     if isinstance(number, int | float) and abs(number) <= sys.float_info.max:  # some integers are no floats
         return min(float(number), 0.0)  # of a probability
-    return NEVER
+    return _NEVER

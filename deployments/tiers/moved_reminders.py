@@ -4,8 +4,8 @@ Agents put reminders (`<system-reminder>`) into the user's last message, and lea
 turn: all that was read behind would be read again. A reminder that merely moved stays where it was, and is read in its
 new place as well (docs/decisions/056-moved-reminders.md):
 - it stands to the letter in a later message of the request, and its old message has all its other words;
-- what was read behind its old place is at least `GAIN` times as long as what stays there;
-- all that stays is at most 1 / `SHARE` of the conversation.
+- what was read behind its old place is at least `_GAIN` times as long as what stays there;
+- all that stays is at most 1 / `_SHARE` of the conversation.
 Invariants: no word that the client sends is left out; no reminder stays that the client sends nowhere any more.
 """
 
@@ -18,12 +18,12 @@ from typing import Any
 
 from reliability.tools.turns import HARNESS_TAGS
 
-GAIN, SHARE = 2, 8
+_GAIN, _SHARE = 2, 8
 
 _HOLDERS = ("user", "tool")  # the roles in which clients put reminders
 _OPENING = re.compile(rf"<({'|'.join(HARNESS_TAGS)})>")
 
-Message = Mapping[str, Any]
+_Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class RemindedMessages:
         return sum(map(len, self.texts.values()))
 
 
-def find_reminded(messages: Sequence[Message]) -> RemindedMessages:
+def find_reminded(messages: Sequence[_Message]) -> RemindedMessages:
     """Find the messages that hold reminders."""
     texts = {at: _read_text(message) for at, message in enumerate(messages) if message.get("role") in _HOLDERS}
     return RemindedMessages(len(messages), {at: text for at, text in texts.items() if _OPENING.search(text)})
 
 
-def keep_moved(messages: Sequence[Message], known: RemindedMessages) -> tuple[Message, ...] | None:
+def keep_moved(messages: Sequence[_Message], known: RemindedMessages) -> tuple[_Message, ...] | None:
     """Return the messages with the reminders that moved since `known` in their old places, too; None where there are
     none, or where keeping them isn't worth it."""
     if not known.texts:
@@ -53,7 +53,7 @@ def keep_moved(messages: Sequence[Message], known: RemindedMessages) -> tuple[Me
     texts = [_read_text(message) for message in messages]
     holders = [message.get("role") in _HOLDERS for message in messages]
     sent = [set(_split(text)[1] if holds else ()) for text, holds in zip(texts, holders, strict=True)]
-    left_chars, kept = sum(map(len, texts)) // SHARE, list(messages)
+    left_chars, kept = sum(map(len, texts)) // _SHARE, list(messages)
     for at, old in sorted(known.texts.items()):
         if at >= len(texts) or not holders[at] or texts[at] == old:
             continue
@@ -61,7 +61,7 @@ def keep_moved(messages: Sequence[Message], known: RemindedMessages) -> tuple[Me
         left_chars -= sum(map(len, gone))
         behind = sum(map(len, texts[at + 1 : known.count + 1]))  # with the answer to that prompt
         moved = bool(gone) and set(gone) <= set().union(*sent[at + 1 :])
-        if not moved or left_chars < 0 or behind < GAIN * sum(map(len, gone)):
+        if not moved or left_chars < 0 or behind < _GAIN * sum(map(len, gone)):
             break  # what follows is read again in any case
         kept[at] = {**messages[at], "content": old}
     return tuple(kept) if kept != list(messages) else None
@@ -91,7 +91,7 @@ def _split(text: str) -> tuple[list[str], list[str]]:
     return [word for word in words if word], reminders
 
 
-def _read_text(message: Message) -> str:
+def _read_text(message: _Message) -> str:
     """Read the text of a message; empty where it has other parts, too."""
     content = message.get("content")
     if isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content):

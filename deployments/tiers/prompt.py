@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from deployments.tiers.history_words import find_written, read_past_arguments
-from deployments.tiers.template_form import AS_WRITTEN, TemplateForm, learn_form
+from deployments.tiers.template_form import AS_WRITTEN, Messages, TemplateForm, learn_form
 from reliability.types import ChatRequest, Failed, Fault
 
 # From a part of Unicode that no text uses: the rendered user message differs from any real one at once.
@@ -57,7 +58,7 @@ def refuse(param: str, message: str, fault: Fault = Fault.BAD_REQUEST) -> Reques
     return RequestRefused(Failed(fault=fault, message=message, param=param))
 
 
-def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def tidy_messages(messages: Sequence[Mapping[str, Any]]) -> Messages:
     """Bring messages into the form that templates agree on: contents are texts, past arguments objects."""
     out = []
     for message in messages:
@@ -78,9 +79,9 @@ def learn_template(tokenizer: Any) -> TemplateForm:
     # For a template that shows how calls are written only where there are tools.
     probe_tools = tuple({"type": "function", "function": {"name": f"look_{n}", **look}} for n in range(2))
 
-    def render_probe(messages: list[dict[str, Any]], with_tools: bool) -> str:
+    def render_probe(messages: Messages, with_tools: bool) -> str:
         request = replace(_BARE, tools=probe_tools if with_tools else ())
-        return _apply(tokenizer, request, messages, None, to_answer=True)
+        return _apply(tokenizer, request, messages, to_answer=True)
 
     words, tokens = "", frozenset[str]()
     with suppress(Exception):  # see `render`
@@ -97,7 +98,8 @@ def render(tokenizer: Any, request: ChatRequest, at: datetime | None = None, for
         message = "this tier can't use tools: its model's chat template has no place for them"
         raise refuse("tools", message, Fault.UNSUPPORTED)
     try:
-        return _apply_gently(tokenizer, request, tidy_messages(request.messages), at, form, to_answer=True)
+        apply = partial(_apply, tokenizer, request, at=at, to_answer=True)
+        return _apply_gently(apply, tidy_messages(request.messages), form)
     except RequestRefused:
         raise
     except Exception as error:  # the template is a program of the model's maker: anything may come out of it
@@ -109,7 +111,7 @@ def read_opening(tokenizer: Any, request: ChatRequest = _BARE) -> list[int]:
     """Return the tokens with which the template opens the answer to such a request; none where it can't be told."""
     bare, asked = replace(request, tools=()), [{"role": "user", "content": _NEVER_SAID}]
     try:
-        closed, opened = (_apply(tokenizer, bare, asked, None, to_answer=to_answer) for to_answer in (False, True))
+        closed, opened = (_apply(tokenizer, bare, asked, to_answer=to_answer) for to_answer in (False, True))
     except Exception:  # see `render`; there may be templates that need more of a conversation
         return []
     opening = opened.removeprefix(closed)
@@ -136,37 +138,30 @@ def find_checkpoints(
     found = set()
     for part, to_answer in parts:
         with suppress(Exception):  # see `render`; here it only means that there is nothing to gain
-            text = _apply_gently(tokenizer, request, part, at, form, to_answer=to_answer)
+            text = _apply_gently(partial(_apply, tokenizer, request, at=at, to_answer=to_answer), part, form)
             tokens = tokenizer.encode(text, add_special_tokens=False)
             differs = (i for i, (one, other) in enumerate(zip(tokens, prompt, strict=False)) if one != other)
             found.add(next(differs, min(len(tokens), len(prompt))))
     return tuple(sorted(found - {0}))
 
 
-def _apply_gently(
-    tokenizer: Any,
-    request: ChatRequest,
-    messages: list[dict[str, Any]],
-    at: datetime | None,
-    form: TemplateForm,
-    *,
-    to_answer: bool,
-) -> str:
+def _apply_gently(apply: Callable[[Messages], str], messages: Messages, form: TemplateForm) -> str:
+    """Apply the template to the messages in this form, and where it raises, in softer ones."""
     known = form.apply(messages)
     try:
-        return _apply(tokenizer, request, known, at, to_answer=to_answer)
+        return apply(known)
     except RequestRefused:
         raise
     except Exception as error:  # see `render`
         for softer in form.list_softer():
             with suppress(Exception):  # as above
                 if (softened := softer.apply(messages)) != known:
-                    return _apply(tokenizer, request, softened, at, to_answer=to_answer)
+                    return apply(softened)
         raise error
 
 
 def _apply(
-    tokenizer: Any, request: ChatRequest, messages: list[dict[str, Any]], at: datetime | None, *, to_answer: bool
+    tokenizer: Any, request: ChatRequest, messages: Messages, *, at: datetime | None = None, to_answer: bool
 ) -> str:
     options = read_template_options(tokenizer, request)
     dated = _hold_date(tokenizer, at)

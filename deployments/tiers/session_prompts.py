@@ -2,7 +2,7 @@
 
 A prompt is compared with the one that it shares most with; the shapes say why it differs (`reliability.prefix`). Tools
 that come in another order are rendered in the session's; the date that a template writes is that of the session's
-begin, for `DATE_S` at most; reminders that moved stay where they were, too (`moved_reminders.py`); tools are deferred
+begin, for `_DATE_S` at most; reminders that moved stay where they were, too (`moved_reminders.py`); tools are deferred
 where the request asks for it (`deferred_prompts.py`). Invariants: no
 report names prompts or tools of another API key; at most `BYTES_MAX` are held, the session used longest ago goes first.
 Used by the thread that renders.
@@ -27,8 +27,8 @@ from deployments.tiers.prompt import list_tools, read_date, read_opening, read_t
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
 
-PROMPTS_MAX = 8
-DATE_S = 24 * 3600
+_PROMPTS_MAX = 8
+_DATE_S = 24 * 3600
 _BYTES_MAX = 32 * 1024 * 1024
 _SESSION_BYTES = 1024  # of a session without its prompts, about
 _MESSAGE_BYTES = 64
@@ -107,7 +107,7 @@ class _Session:
     def _keep(self, prompt: _Prompt, request: ChatRequest) -> None:
         """Keep a prompt, unless it ends in words of the server's own: no later one has them."""
         if not request.added:
-            self.prompts = [*self.prompts, prompt][-PROMPTS_MAX:]
+            self.prompts = [*self.prompts, prompt][-_PROMPTS_MAX:]
 
 
 class SessionPrompts:
@@ -137,7 +137,7 @@ class SessionPrompts:
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
             return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
-        if now - session.began > timedelta(seconds=DATE_S):
+        if now - session.began > timedelta(seconds=_DATE_S):
             session.began = now
         last = session.prompts[-1].tools if session.prompts else ()
         tools = _read_tools(list_tools(request), last)

@@ -19,7 +19,7 @@ from deployments.tiers.history_words import HERMES_FORM
 _MENDS_MAX = 4  # at once, for one shape
 
 Messages = list[dict[str, Any]]
-Render = Callable[[Messages, bool], str]
+_Render = Callable[[Messages, bool], str]
 """Render messages, with tools or without."""
 
 
@@ -101,7 +101,7 @@ def _make_probe(shape: str, plan: str) -> _Probe:
     return _Probe(shape, messages, tuple(words))
 
 
-PROBES = tuple(
+_PROBES = tuple(
     _make_probe(shape, plan)
     for shape, plan in (
         ("a question", "U"),
@@ -130,13 +130,13 @@ PROBES = tuple(
 )
 
 
-def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> TemplateForm:
+def learn_form(render: _Render, *, tools: bool, written: str = HERMES_FORM) -> TemplateForm:
     """Find what a template needs, by rendering the probes. `render` may raise anything. `tools`: it has a place for
     them; `written` is the form in which calls are written by hand where the template leaves them out."""
     parts = TemplateForm(mends=frozenset({Mend.PART_CONTENTS}))
-    whole = not _takes(render, PROBES[0], AS_WRITTEN, tools=tools) and _takes(render, PROBES[0], parts, tools=tools)
+    whole = not _takes(render, _PROBES[0], AS_WRITTEN, tools=tools) and _takes(render, _PROBES[0], parts, tools=tools)
     mends = parts.mends if whole else AS_WRITTEN.mends
-    for probe in PROBES:
+    for probe in _PROBES:
         for more in _list_mends(probe, mends, written):
             if _takes(render, probe, TemplateForm(mends=mends | more, written=written), tools=tools):
                 mends |= more
@@ -145,7 +145,7 @@ def learn_form(render: Render, *, tools: bool, written: str = HERMES_FORM) -> Te
     thoughts = replace(form, mends=mends | {Mend.GIVE_THOUGHTS})
     if not _keeps_prefix(render, form, tools=tools) and _keeps_prefix(render, thoughts, tools=tools):
         form = thoughts
-    lost = tuple(probe.shape for probe in PROBES if not _takes(render, probe, form, tools=tools))
+    lost = tuple(probe.shape for probe in _PROBES if not _takes(render, probe, form, tools=tools))
     return replace(form, lost=lost)
 
 
@@ -161,7 +161,7 @@ def _list_mends(probe: _Probe, known: frozenset[Mend], written: str) -> Iterator
             yield frozenset(mends)
 
 
-def _takes(render: Render, probe: _Probe, form: TemplateForm, *, tools: bool) -> bool:
+def _takes(render: _Render, probe: _Probe, form: TemplateForm, *, tools: bool) -> bool:
     messages = form.apply(probe.messages)
     given = json.dumps(messages)
     try:
@@ -183,7 +183,7 @@ def _holds_names(text: str, probe: _Probe) -> bool:
     return True
 
 
-def _keeps_prefix(render: Render, form: TemplateForm, *, tools: bool) -> bool:
+def _keeps_prefix(render: _Render, form: TemplateForm, *, tools: bool) -> bool:
     """Return whether a turn with a call is written as before once the user speaks again."""
     short, long = _make_probe("", "SUWRWR"), _make_probe("", "SUWRWRAU")
     try:

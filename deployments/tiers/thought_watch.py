@@ -15,7 +15,7 @@ from reliability.loops.in_answer import PATIENCE_BYTES, Doubt
 from reliability.thinking import ThoughtEnd
 from reliability.types import Event, Reasoning
 
-CIRCLING_BYTES = PATIENCE_BYTES // 2
+_CIRCLING_BYTES = PATIENCE_BYTES // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ThoughtWatch:
     closed: ThoughtEnd | None = None
     closed_at: int = 0
     circles: bool = False
-    _scan: Scan = field(default_factory=lambda: open_scan(calls=False)._replace(doubt=Doubt(CIRCLING_BYTES)))
+    _scan: Scan = field(default_factory=lambda: open_scan(calls=False)._replace(doubt=Doubt(_CIRCLING_BYTES)))
 
     def note(self, events: Sequence[Event]) -> None:
         """Note one token of thought, and the events that it made."""

@@ -11,7 +11,7 @@ from deployments.tiers.mlx.decoding import generators
 from deployments.tiers.mlx.decoding.lookup import DraftPolicy, Guess, Offer
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.loading import Loaded
-from deployments.tiers.mlx.sequence import PromptReuse
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text
 from tests.support.model_configs import TOKENS
 from tests.support.model_configs import compare as compare_layout
@@ -105,7 +105,7 @@ def check_disk(one: Specimen) -> None:
     first = stage.answer(prompt, reuse=PromptReuse(checkpoints=[100]))
     turn, edit = [*prompt, *first.tokens, *one.prompt(20, "disk turn")], [*prompt[:110], *one.prompt(30, "disk edit")]
     for tokens, held in ((turn, 130), (edit, 110 if one.family.cuts else 100)):
-        stage.batch.close(10.0)
+        stage.batch.prompts.close(10.0)
         stage, least = Stage(one.loaded, disk=disk), held if one.family.stored else 0
         answer = stage.answer(tokens)
         stage.check(answer)

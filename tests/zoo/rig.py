@@ -115,7 +115,7 @@ class Stage:
         self.batch = Scheduler(loaded.model, tokenizer, running_max=4, label="zoo")
         room = {"memory_bytes": ANY_BYTES, "prompt_cache_bytes": ANY_BYTES, "prompt_disk_bytes": ANY_BYTES}
         self.loaded = prepare_batch(self.batch, loaded, prompt_disk=disk, **room)
-        self.batch._pace = PrefillBudget(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
+        self.batch.pace = PrefillBudget(tokens_min=CHUNK_TOKENS, tokens_max=CHUNK_TOKENS, tokens=CHUNK_TOKENS)
         self._asked: list[Asked] = []
 
     def ask(self, prompt: Sequence[int], tokens: int = 8, **fields: Any) -> Asked:
@@ -125,7 +125,7 @@ class Stage:
 
     def add(self, job: EngineJob) -> Asked:
         """Begin a job's answer. Its `prompt` is what stands before its first sampled token."""
-        made = Asked([*job.prompt, *job.start.written])
+        made = Asked([*job.prompt, *job.written])
         self._asked.append(made)
         self.batch.add(len(self._asked), dataclasses.replace(job, sink=made.events.extend, logprob_reader=made))
         return made

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from deployments.memory.room import estimate_scores_bytes
-from deployments.memory.sensors.computing import find_computing
-from deployments.models.weights import find_held_dtype
+from deployments.models.weights import estimate_scores, find_held_dtype, read_number
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 from deployments.tiers.mlx.prompt_cache.prompt_cache import flatten
@@ -39,18 +37,13 @@ def measure_layout(model: Any) -> Layout:
     """Measure what each layer keeps, without computing anything."""
     cache = read_zeros(model, 2)
     if all(hasattr(one, "keys") or not hasattr(one, "offset") for one in flatten(cache)):
-        return _layout_of(cache, 2)
+        return Layout(tuple(_measure_layer(one, 2) for one in flatten(cache)))
     layers = []
     few_tokens, many_tokens = (flatten(read_zeros(model, tokens)) for tokens in (_FEW, _MANY))
     for few, many in zip(few_tokens, many_tokens, strict=True):
         token_bytes = (many.nbytes - few.nbytes) // (_MANY - _FEW)
         layers.append(Layer(token_bytes, getattr(many, "max_size", None), many.nbytes - _MANY * token_bytes))
     return Layout(tuple(layers))
-
-
-def _layout_of(cache: Any, tokens: int) -> Layout:
-    """Measure what each layer keeps, on a cache of `tokens` tokens."""
-    return Layout(tuple(_measure_layer(one, tokens) for one in flatten(cache)))
 
 
 def read_zeros(model: Any, tokens: int) -> list[Any]:
@@ -64,8 +57,7 @@ def find_context(model: Any) -> int | None:
     """Find the context length in the arguments of mlx-lm's model, which have defaults; None where they have none."""
     for module in model.modules():
         for name in ("args", "config"):
-            tokens = getattr(getattr(module, name, None), "max_position_embeddings", None)
-            if type(tokens) is int and tokens > 0:
+            if tokens := read_number(getattr(module, name, None), "max_position_embeddings"):
                 return tokens
     return None
 
@@ -80,6 +72,7 @@ def _make_zeros(one: Any) -> Any:
 
 
 def _measure_layer(one: Any, tokens: int) -> Layer:
+    """Measure what a layer keeps, on its cache of `tokens` tokens."""
     if not hasattr(one, "offset"):  # a recurrent state
         return Layer(0, fixed_bytes=int(one.nbytes))
     window = getattr(one, "max_size", None)
@@ -96,29 +89,13 @@ def scratch_bytes(model: Any, step_tokens: int, *, forced: bool = False) -> tupl
     of the context. The first is a few rows of the widest layers; the second the attention scores, where no fused kernel
     spares them (on a CPU, and for some sizes of a head on a GPU: `memory/room.py`). `forced`: those kernels
     are used that must be asked for."""
-
-    args = _read_args(getattr(model, "args", None))
-    hidden, heads = args("hidden_size"), args("num_attention_heads")
-    if not hidden or not heads:
+    args = getattr(model, "args", None)
+    hidden = read_number(args, "hidden_size")
+    if not hidden or not read_number(args, "num_attention_heads"):
         return _SCRATCH_UNKNOWN_BYTES, 0
-    step_bytes = 4 * step_tokens * (8 * hidden + 3 * (args("intermediate_size") or 4 * hidden))
-    size = args("head_dim") or hidden // heads
-    fixed_bytes, token_bytes = estimate_scores_bytes(heads, size, step_tokens, find_computing(), forced=forced)
+    step_bytes = 4 * step_tokens * (8 * hidden + 3 * (read_number(args, "intermediate_size") or 4 * hidden))
+    fixed_bytes, token_bytes = estimate_scores(args, step_tokens, forced=forced)
     return step_bytes + fixed_bytes, token_bytes
-
-
-def _read_args(args: Any) -> Callable[[str], int]:
-    """Return what reads a number of a model's arguments, wherever they have those of its text layers; 0 for none."""
-    inner = getattr(args, "text_config", None)
-
-    def read(name: str) -> int:
-        for one in (args, inner):
-            found = one.get(name) if isinstance(one, Mapping) else getattr(one, name, None)
-            if type(found) is int and found > 0:
-                return found
-        return 0
-
-    return read
 
 
 def _main() -> None:

@@ -168,7 +168,7 @@ class Engine:
         finally:
             self._fail_everything(_build_shut_down())
             if self._batch is not None:
-                self._batch.close(_SAVE_S)
+                self._batch.prompts.close(_SAVE_S)
             self._batch = None
             self.phase = _EnginePhase(TierState.UNAVAILABLE, "its engine has stopped")
             gc.collect()
@@ -215,7 +215,7 @@ class Engine:
         assert batch is not None
         if not batch and not self._waiting:
             self._busy_since_s = None
-            while not self._idle(batch.save_prompts(idle=True)):
+            while not self._idle(batch.prompts.save(idle=True)):
                 pass
             self._gather(batch)
         self._busy_since_s = time.monotonic()
@@ -227,7 +227,7 @@ class Engine:
             if not batch:
                 return
             batch.report_waiting(self._waiting.values())
-            batch.save_prompts(idle=False)
+            batch.prompts.save(idle=False)
             if batch.step():  # health is tokens: prefill that goes on doesn't count as a cure
                 self._failures = 0
         except Exception as error:  # taking a sequence out computes too

@@ -26,8 +26,9 @@ from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import HERMES, Constraint, Constraints
 from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.mlx.loading import Loaded, call_format
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.sampling import Processor, read_sampling
-from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, PromptReuse
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.prompt import find_checkpoints, refuse, render
 from deployments.tiers.session_prompts import SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
@@ -44,7 +45,7 @@ _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' 
 _BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end
 # A tokenizer cuts a text into words first, each with the white space before it. What is longer than this isn't one.
 _WORD_CHARS_MAX = 64
-ROOM_TOKENS = 256  # that a prompt leaves for an answer at least: with less a call or sentence is cut off
+_ROOM_TOKENS = 256  # that a prompt leaves for an answer at least: with less a call or sentence is cut off
 _LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 
@@ -52,8 +53,8 @@ class JobBuilder:
     """The jobs of one tier, for its model. `temperature`: the tier's own, None for the model's."""
 
     def __init__(self, loaded: Loaded, *, temperature: float | None, reasoning_tokens_max: int | None) -> None:
-        self._loaded, self._tokenizer, self._answers = loaded, loaded.tokenizer, loaded.answers
-        self._defaults = loaded.answers.defaults
+        self._loaded, self._tokenizer = loaded, loaded.tokenizer
+        self._defaults = loaded.sampling
         if temperature is not None:
             self._defaults = dataclasses.replace(self._defaults, temperature=temperature)
         self._reasoning_tokens_max = reasoning_tokens_max
@@ -61,12 +62,12 @@ class JobBuilder:
 
     def build(self, request: ChatRequest, sink: Callable[[list[Event]], None]) -> tuple[EngineJob, LostPrefix | None]:
         """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
-        loaded, tokenizer, answers = self._loaded, self._tokenizer, self._answers
+        loaded, tokenizer = self._loaded, self._tokenizer
         (asked, behind), now = split_searched(request), datetime.now()
         for keep in (True, False):
             prepared = self._sessions.prepare(asked, now, keep=keep)
             request = prepared.request
-            text = render(tokenizer, request, prepared.at, answers.form)
+            text = render(tokenizer, request, prepared.at, loaded.form)
             prompt = tokenizer.encode(text, add_special_tokens=False)
             if not prepared.kept or len(prompt) + request.max_tokens <= loaded.context_tokens:
                 break  # else what would only spare time takes the answer's place
@@ -76,27 +77,29 @@ class JobBuilder:
             request = dataclasses.replace(request, tools=(*callable_tools, *behind))
         constraints, top, think = self._constraints, request.top_logprobs, self._constraints.thinking
         inside = find_opened(text, think)
-        speller = constraints.load_speller() if request.begun else None
+        speller = constraints.spelling if request.begun else None
         resumed = _resume(tokenizer, speller, request.begun, request.begun_reasoning, think, opened=inside is not None)
         left_tokens = loaded.context_tokens - len(prompt) - len(resumed.tokens)
-        room = 1 if request.begun else min(request.max_tokens, ROOM_TOKENS, max(1, loaded.context_tokens // 16))
+        room = 1 if request.begun else min(request.max_tokens, _ROOM_TOKENS, max(1, loaded.context_tokens // 16))
         if left_tokens < room:
             message = _describe_excess(left_tokens, loaded.context_tokens, rendered, text)
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)
         constraint = constraints.of(request, opened=inside is not None)
         checkpoints = find_checkpoints(
-            tokenizer, rendered, prompt, turns=not loaded.cuttable, at=prepared.at, form=answers.form
+            tokenizer, rendered, prompt, turns=not loaded.cuttable, at=prepared.at, form=loaded.form
         )
         job = EngineJob(
             prompt=prompt,
             # What is written once more isn't taken off what the client may have.
             max_tokens=len(resumed.tokens) + max(1, min(request.max_tokens + resumed.again, left_tokens)),
-            sampling=read_sampling(request, self._defaults, answers.vocabulary),
+            sampling=read_sampling(request, self._defaults, loaded.vocabulary),
             reader=_open_reader(request, constraint, tokenizer, think, inside),
             sink=sink,
             deadline_s=time.monotonic() + request.timeout_s,
             thought=self._limit_thought(request, think, free=constraint is None),
-            start=AnswerStart(turn=answers.turn_start, written=resumed.tokens, begun=request.begun),
+            turn_start=loaded.turn_start,
+            written=resumed.tokens,
+            begun=request.begun,
             processors=self._list_processors(request, len(prompt), resumed, free=constraint is None),
             constraint=constraint,
             logprob_reader=None if top is None else LogprobReader(constraints.speller(), top),
@@ -109,7 +112,7 @@ class JobBuilder:
         if think is None:
             return ThoughtLimit()
         opener = self._tokenizer.encode(think.start, add_special_tokens=False)
-        banned = (*self._answers.turn_start[:1], *(opener if len(opener) == 1 else ()))
+        banned = (*self._loaded.turn_start[:1], *(opener if len(opener) == 1 else ()))
         budget = least(self._reasoning_tokens_max, request.thinking_tokens_max)
         if budget is None or budget >= request.max_tokens:
             budget = request.max_tokens - leave_room(request.max_tokens)
@@ -124,8 +127,8 @@ class JobBuilder:
     ) -> list[Processor]:
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
-            found.append(_forbid_silence(self._tokenizer, self._answers.turn_start[:1], prompt_tokens))
-        speller = self._constraints.load_speller() if resumed.rest else None
+            found.append(_forbid_silence(self._tokenizer, self._loaded.turn_start[:1], prompt_tokens))
+        speller = self._constraints.spelling if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
         return found

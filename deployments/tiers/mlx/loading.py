@@ -2,6 +2,10 @@
 
 The order matters: the files first, since they take longest and need no MLX; then the memory check, before anything is
 allocated; then MLX itself.
+
+A mark such as `<tool_call>` is one token, with a row of weights of its own. Where no training has moved that row it
+still equals those of tokens that no text has (in Qwen2.5-Coder, to four digits): the model can neither tell the mark
+from them in its prompt nor write it. Spelled in letters it does both (docs/decisions/093-untrained-marks.md).
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
 import psutil
 
 from deployments.memory.room import Room, explain_lack
@@ -21,13 +27,13 @@ from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import Adapter, Artifact, adapter_at, resolve
 from deployments.models.cache_folder import Say
 from deployments.models.sources import ModelSource, ModelUnavailable
-from deployments.models.weights import versions, weights_sha256
+from deployments.models.weights import read_object, versions, weights_sha256
+from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.cache_size import find_context
 from deployments.tiers.mlx.cpu.step import build_step
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
 from deployments.tiers.mlx.metal import install_fused
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.untrained_marks import spell_untrained_marks
 from deployments.tiers.prompt import learn_template, read_opening
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.template_check import check_call_template
@@ -37,17 +43,9 @@ _LOG = logging.getLogger(__name__)
 
 _FREED_BUFFERS_BYTES = 512 << 20
 _CONTEXT_UNKNOWN_TOKENS = 4096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AnswerForm:
-    """What a model's answers are made by: its sampling, its number of tokens, the tokens of its own that open its turn,
-    and what its chat template needs."""
-
-    defaults: Sampling
-    vocabulary: int
-    turn_start: Sequence[int] = ()
-    form: TemplateForm = AS_WRITTEN
+# Rows that were trained are at most .98 alike (the marks of turns of Qwen2.5-Coder), others at least .9999.
+_ALIKE = 0.999
+_ROWS_MAX = 512  # that a mark is held against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +53,18 @@ class Loaded:
     """A model in memory. Only the engine thread touches `model`; the tokenizer is used by one thread at a time.
     `batched_as_alone`: whether sequences that decode together give what each gives alone; None where it wasn't tried.
     `warning`: what is wrong with its calls, its history or its batches. `cuttable`: whether its cache of a prompt can
-    always be cut back. `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it."""
+    always be cut back. `step` computes its steps in its place; `room`: on a Mac, what this replica may use of it.
+    `sampling`: its own; `vocabulary`: its number of tokens; `turn_start`: the tokens of its own that open its turn;
+    `form`: what its chat template needs."""
 
     model: Any
     tokenizer: Any
     artifact: Artifact
     context_tokens: int
-    answers: _AnswerForm
+    sampling: Sampling
+    vocabulary: int
+    turn_start: Sequence[int] = ()
+    form: TemplateForm = AS_WRITTEN
     adapter: Adapter | None = None
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     batched_as_alone: bool | None = None
@@ -106,12 +109,10 @@ def load(
         # Its files have just been read, so they are in memory: a digest where the source brought none.
         artifact=dataclasses.replace(artifact, sha256=artifact.sha256 or weights_sha256(artifact.path)),
         context_tokens=min(limits),
-        answers=_AnswerForm(
-            defaults=_read_default_sampling(artifact.path),
-            vocabulary=max(tokenizer.get_vocab().values()) + 1,
-            turn_start=_read_turn_start(tokenizer),
-            form=form,
-        ),
+        sampling=_read_default_sampling(artifact.path),
+        vocabulary=max(tokenizer.get_vocab().values()) + 1,
+        turn_start=_read_turn_start(tokenizer),
+        form=form,
         adapter=adapter,
         versions=versions(),
         warning=_check_template(tokenizer, artifact, form),
@@ -155,11 +156,11 @@ def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallForma
 
 
 def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
-    import mlx.core as mx
+    from mlx import core
     from mlx_lm import load as mlx_load
 
     if find_computing() is not Computing.CPU:
-        mx.set_cache_limit(_FREED_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
+        core.set_cache_limit(_FREED_BUFFERS_BYTES)  # the default keeps freed buffers up to the whole memory limit
         install_fused()
     try:
         model, tokenizer = mlx_load(str(folder), adapter_path=str(adapter.path) if adapter else None)
@@ -168,7 +169,7 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
             raise
         why = " ".join(str(error).split())[:200]
         raise ModelUnavailable(f"adapter {adapter.label} doesn't fit this model: {why}") from error
-    if mx.default_device() == mx.Device(mx.cpu):
+    if core.default_device() == core.Device(core.cpu):
         _upcast(model)
     if spelled := spell_untrained_marks(model, tokenizer):
         _LOG.info("%s: spelled in letters, since the model hasn't learned their tokens: %s", folder, " ".join(spelled))
@@ -178,7 +179,6 @@ def _load_mlx(folder: Path, adapter: Adapter | None) -> tuple[Any, Any]:
 def _upcast(model: Any) -> None:
     """Hold a model's weights in float32, with its adapter in them, but for quantized ones: they stay, and a warning
     says that they are slow. It goes a layer at a time, so that memory is freed on the way."""
-    import mlx.core as mx
     from mlx.utils import tree_unflatten
 
     if any(hasattr(module, "bits") for module in model.modules()):
@@ -223,10 +223,7 @@ def _read_call(found: Any) -> tuple[str, str] | None:
 
 def _read_default_sampling(folder: Path) -> Sampling:
     """Read what the model's maker recommends; the most likely token where that is nothing."""
-    try:
-        config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return Sampling()
+    config = read_object(folder / "generation_config.json") or {}
     if not config.get("do_sample", False):
         return Sampling()
     return Sampling(
@@ -234,3 +231,44 @@ def _read_default_sampling(folder: Path) -> Sampling:
         top_p=float(config.get("top_p") or 1.0),
         top_k=int(config.get("top_k") or 0),
     )
+
+
+def spell_untrained_marks(model: Any, tokenizer: Any) -> tuple[str, ...]:
+    """Have the tokenizer encode in letters the marks that its chat template writes and the model hasn't learned; return
+    them. A tokenizer of another library than `tokenizers`, or without a table of its tokens, stays as it is."""
+    backend, rows = getattr(tokenizer, "backend_tokenizer", None), _find_embedding(model)
+    if backend is None or rows is None:
+        return ()
+    added, template = tokenizer.added_tokens_decoder, str(tokenizer.chat_template)
+    marks = [token for token, one in added.items() if not one.special and one.content in template]
+    untrained = {added[token].content for token in _find_untrained(rows, marks, list(added))}
+    if not untrained:
+        return ()
+    spec = orjson.loads(backend.to_str())
+    if not isinstance(spec["model"].get("vocab"), dict):
+        return ()
+    # All of them, else those that stay would be numbered anew; so a token that is drawn is told by its text, too.
+    spec["model"]["vocab"].update((one["content"], one["id"]) for one in spec["added_tokens"])
+    spec["added_tokens"] = [one for one in spec["added_tokens"] if one["content"] not in untrained]
+    tokenizer._tokenizer._tokenizer = type(backend).from_str(orjson.dumps(spec).decode())
+    return tuple(sorted(untrained))
+
+
+def _find_embedding(model: Any) -> Any:
+    """Find the layer that gives each token its row, packed or not: the one with the most rows."""
+    found = [one for _, one in model.named_modules() if type(one).__name__.endswith("Embedding") and "weight" in one]
+    return max(found, key=lambda one: len(one["weight"]), default=None)
+
+
+def _find_untrained(embedding: Any, marks: Sequence[int], added: Sequence[int]) -> list[int]:
+    """Find the tokens among `marks` whose row nothing has moved, by the rows of the other `added` tokens and of those
+    behind the last, which no text has."""
+    count = len(embedding["weight"])
+    others = [*(token for token in added if token < count), *range(max(added, default=0) + 1, count)][-_ROWS_MAX:]
+    marks = [token for token in marks if token < count]
+    if not marks:
+        return []
+    rows = [np.array(embedding(mx.array(tokens)).astype(mx.float32)) for tokens in (marks, others)]
+    units = [one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-9) for one in rows]
+    alike = units[0] @ units[1].T >= _ALIKE
+    return [mark for mark, same in zip(marks, alike, strict=True) if any(same & (np.array(others) != mark))]

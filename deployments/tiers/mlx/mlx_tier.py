@@ -121,7 +121,7 @@ class MlxTier:
             return None
 
         def count() -> int:
-            text = render(loaded.tokenizer, request, form=loaded.answers.form)
+            text = render(loaded.tokenizer, request, form=loaded.form)
             return len(loaded.tokenizer.encode(text, add_special_tokens=False))
 
         self._open += 1

@@ -58,7 +58,7 @@ class Scheduler:
     ) -> None:
         self._model, self._tokenizer, self._label = model, tokenizer, label
         self.running_max, self._ahead, self._step = running_max, ahead_tokens, step
-        self.pace = self._pace = PrefillBudget()
+        self.pace = PrefillBudget()
         self._policy, self._drafts = DraftPolicy(), drafts
         self._samplers = functools.lru_cache(maxsize=64)(make_sampler)
         self._sequences: dict[int, SequenceState] = {}  # by ticket, in order of arrival
@@ -68,7 +68,7 @@ class Scheduler:
         self._by_uid: dict[int, SequenceState] = {}
         self._given_back: dict[int, Any] = {}  # the last tokens of this step, with the caches of their sequences
         self._decoded = True  # whether the last step got through its decoding
-        self._budget, self._prompts = UNBOUNDED, PromptStore(bytes_max=0)
+        self._budget, self.prompts = UNBOUNDED, PromptStore(bytes_max=0)
         self.share(Sharing.ALL)
 
     def __len__(self) -> int:
@@ -81,19 +81,11 @@ class Scheduler:
 
     def set_budget(self, budget: MemoryBudget, prompts: PromptStore) -> None:
         """Keep within `budget` from now on, and keep prompts for reuse."""
-        self._budget, self._prompts = budget, prompts
-
-    def save_prompts(self, *, idle: bool) -> float | None:
-        """Write kept prompts to disk; return after how many seconds of idleness to do so again, if at all."""
-        return self._prompts.save(idle=idle)
-
-    def close(self, seconds: float) -> None:
-        """Write the prompts that aren't on disk yet, for so long at most."""
-        self._prompts.close(seconds)
+        self._budget, self.prompts = budget, prompts
 
     def trim(self) -> None:
         """Release the prompts that are kept for reuse, and the buffers that MLX keeps."""
-        self._prompts.shrink(0)
+        self.prompts.shrink(0)
         mx.clear_cache()
 
     def can_admit(self, job: EngineJob) -> bool:
@@ -120,8 +112,8 @@ class Scheduler:
 
     def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""
-        kept = self._prompts.memory.count_usable(job.prompt, job.reuse.owner)
-        return self._pace.estimate_s(len(job.prompt) - kept)
+        kept = self.prompts.memory.count_usable(job.prompt, job.reuse.owner)
+        return self.pace.estimate_s(len(job.prompt) - kept)
 
     def report_waiting(self, later: Iterable[EngineJob]) -> None:
         """Send each request whose prompt isn't being read yet how many are before it, where that is due. `later`: those
@@ -184,14 +176,14 @@ class Scheduler:
     def _advance(self) -> tuple[list[Any], list[Any]]:
         decoding = len(self._by_uid) > len(self._prefilling)
         # Several share a chunk only where all of them fit into it.
-        self._generator.prefill_step_size = self._pace.tokens if len(self._prefilling) < 2 else self._pace.tokens_max
+        self._generator.prefill_step_size = self.pace.tokens if len(self._prefilling) < 2 else self.pace.tokens_max
         spent: Any = None
         try:
             with self._generator.stats() as spent:
                 progress, responses = self._generator.next()
         finally:
             self._decoded = not decoding or bool(spent and spent.generation_tokens)
-        self._pace.learn(spent.prompt_tokens, spent.prompt_time)
+        self.pace.learn(spent.prompt_tokens, spent.prompt_time)
         return progress, responses
 
     def _list_running(self) -> list[SequenceState]:
@@ -214,20 +206,20 @@ class Scheduler:
         self._shrink_prompts()
 
     def _shrink_prompts(self) -> None:
-        self._prompts.shrink(max(0, self._budget.spare_bytes(self._list_lengths())))
+        self.prompts.shrink(max(0, self._budget.spare_bytes(self._list_lengths())))
 
     def _feed(self) -> None:
         """Give the idle generator the first prompt that waits, and those behind it that fit into one chunk with it."""
         if self._prefilling or not self._queue:
             return
         crowded = len(self._queue) > len(self._by_uid)  # then a step may prefill twice as much
-        tokens_max, longest = min((1 + crowded) * self._pace.tokens, self._pace.tokens_max), 0
+        tokens_max, longest = min((1 + crowded) * self.pace.tokens, self.pace.tokens_max), 0
         while self._queue:
             sequence = self._queue[0]
             record, reuse = sequence.record, sequence.job.reuse
-            if self._prompts.fetch(record, reuse.owner, alone=not self._by_uid, parent=reuse.parent):
+            if self.prompts.fetch(record, reuse, alone=not self._by_uid):
                 break
-            cache, held = self._prompts.take(record, reuse.owner)
+            cache, held = self.prompts.take(record, reuse.owner)
             longest = max(longest, len(record) - held)
             if self._prefilling and (sequence.suspected or longest * (len(self._prefilling) + 1) > tokens_max):
                 break
@@ -272,7 +264,7 @@ class Scheduler:
         sequence.report_prefill(here, now_s)
         if not response.end_of_segment or here not in job.reuse.checkpoints:
             return
-        if not self._prompts.memory.holds(job.prompt[:here], job.reuse.owner):
+        if not self.prompts.memory.holds(job.prompt[:here], job.reuse.owner):
             cache, tokens = self._generator.extract_cache([response.uid])[response.uid]
             self._keep(sequence, tokens, cache)
 
@@ -338,10 +330,7 @@ class Scheduler:
 
     def _keep(self, sequence: SequenceState, tokens: list[int], cache: Any) -> None:
         if tokens:
-            reuse = sequence.job.reuse
-            self._prompts.put(
-                tokens, detach(cache), reuse.owner, keep=reuse.keep, session=reuse.session, parent=reuse.parent
-            )
+            self.prompts.put(tokens, detach(cache), sequence.job.reuse)
             self._shrink_prompts()
 
     def _new_generator(self) -> Any:

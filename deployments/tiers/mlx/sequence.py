@@ -1,8 +1,8 @@
 """Keep one sequence: its request, its record of tokens, and the events of its answer that are still to leave.
 
 A sequence is rebuilt from its record after a failed step, so the record holds only tokens that were given out. Text
-leaves at once for its first piece and then in windows of `WINDOW_S`, since a message to another process costs more than
-a token.
+leaves at once for its first piece and then in windows of `_WINDOW_S`, since a message to another process costs more
+than a token.
 """
 
 from __future__ import annotations
@@ -16,43 +16,20 @@ from typing import Any
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraint
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, REPEATED_NOTE, Masker
-from deployments.tiers.mlx.prompt_cache.prompt_cache import Session
+from deployments.tiers.mlx.prompt_cache.prompt_cache import KEYLESS, PromptReuse
 from deployments.tiers.mlx.sampling import Guarded, Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader, merge_events
 from deployments.tiers.thought_watch import ThoughtLimit, ThoughtWatch
 from reliability.answer.logprobs import WaitingLogprobs
 from reliability.types import Counted, Event, Failed, Finish, FinishReason, Prefilled, Reasoning, Text, Usage
 
-WINDOW_S = 0.03
+_WINDOW_S = 0.03
 # A token is told as unsure below this lead over the next likeliest one, in nats; of each answer so many at most.
-LEAD_MAX, SURPRISE_MAX, UNSURE_MAX = 3.0, 20.0, 256
-COUNT_EVERY_S = 1.0
+_LEAD_MAX, _SURPRISE_MAX, _UNSURE_MAX = 3.0, 20.0, 256
+_COUNT_EVERY_S = 1.0
 # Prefill is reported once it, or the wait for it, has taken so long, and then so often; what a report weighs in the
 # estimate of the rest.
-PREFILL_LONG_S, PREFILL_EVERY_S, PREFILL_WEIGHT = 2.0, 1.0, 0.3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerStart:
-    """What stands before an answer is generated. `turn`: the tokens that open the model's turn; an answer that begins
-    with them again begins behind them. `written`: the tokens that it has already (`job_builder.py`), `begun` the text
-    of it that stands before the client."""
-
-    turn: Sequence[int] = ()
-    written: Sequence[int] = ()
-    begun: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptReuse:
-    """What may be kept of a job: for whom (`owner`, an API key), on disk too (`keep`), and at which places of its
-    prompt. `session` sends it, and helps `parent`."""
-
-    owner: str = ""
-    keep: bool = True
-    checkpoints: Sequence[int] = ()
-    session: Session | None = None
-    parent: Session | None = None
+_PREFILL_LONG_S, PREFILL_EVERY_S, _PREFILL_WEIGHT = 2.0, 1.0, 0.3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +37,9 @@ class EngineJob:
     """One request as the engine takes it. `sink` is called on the engine thread with each chunk of events; where that
     has ended, on another. `processors` change its logits (see `sampling.py`), and `constraint` is the grammar that the
     answer must keep to. `logprob_reader`: the probabilities of its tokens are wanted. `report_s`: when the next report
-    of its prefill is due. `notes`: of its prompt, for the report."""
+    of its prefill is due. `notes`: of its prompt, for the report. `turn_start`: the tokens that open the model's turn;
+    an answer that begins with them again begins behind them. `written`: the tokens of the answer that there are already
+    (`job_builder.py`), `begun` the text of it that stands before the client."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -71,10 +50,12 @@ class EngineJob:
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
     logprob_reader: LogprobReader | None = None
-    start: AnswerStart = AnswerStart()
+    turn_start: Sequence[int] = ()
+    written: Sequence[int] = ()
+    begun: str = ""
     thought: ThoughtLimit = field(default_factory=ThoughtLimit)
-    reuse: PromptReuse = PromptReuse()
-    report_s: float = field(default_factory=lambda: time.monotonic() + PREFILL_LONG_S)
+    reuse: PromptReuse = KEYLESS
+    report_s: float = field(default_factory=lambda: time.monotonic() + _PREFILL_LONG_S)
     notes: tuple[str, ...] = ()
 
     @property
@@ -106,7 +87,7 @@ class _Outbox:
 
     def take(self, now_s: float, *, now: bool) -> list[Event]:
         """Take what is due: the first piece at once, the following in windows, everything `now`."""
-        if not self.pending or not (now or now_s - self.sent_s >= WINDOW_S):
+        if not self.pending or not (now or now_s - self.sent_s >= _WINDOW_S):
             return []
         events, self.pending = merge_events(self.pending), []
         return events
@@ -141,11 +122,11 @@ class SequenceState:
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
     def __post_init__(self) -> None:
-        self.unmatched, self.thought = self.job.start.begun, ThoughtWatch(self.job.thought)
+        self.unmatched, self.thought = self.job.begun, ThoughtWatch(self.job.thought)
         if hasattr(self.detokenizer, "_maybe_trim_space"):
             # mlx-lm's takes a space off the head of an answer, which encoding the answer again doesn't bring back.
             self.detokenizer._maybe_trim_space = str
-        for token in self.job.start.written:
+        for token in self.job.written:
             self.take(token, None)
         self.thought = ThoughtWatch(self.job.thought)
 
@@ -175,8 +156,8 @@ class SequenceState:
     def usage(self) -> Usage:
         """Count the tokens so far: true at any moment, not only at the end."""
         return Usage(
-            prompt_tokens=len(self.job.prompt) + len(self.job.start.written),
-            completion_tokens=len(self.tokens) - len(self.job.start.written),
+            prompt_tokens=len(self.job.prompt) + len(self.job.written),
+            completion_tokens=len(self.tokens) - len(self.job.written),
             cached_tokens=self.cached_tokens or 0,
             reasoning_tokens=self.thought.tokens,
         )
@@ -207,8 +188,8 @@ class SequenceState:
 
     def _note_lead(self, text: str, lead: float) -> None:
         self.unsure = [] if self.unsure is None else self.unsure
-        if lead < LEAD_MAX and len(self.unsure) < UNSURE_MAX:
-            self.unsure.append((text, math.log1p(math.exp(min(-lead, SURPRISE_MAX)))))
+        if lead < _LEAD_MAX and len(self.unsure) < _UNSURE_MAX:
+            self.unsure.append((text, math.log1p(math.exp(min(-lead, _SURPRISE_MAX)))))
 
     def take(
         self, token: int, finish: str | None, logprobs: Any = None, lead: float | None = None
@@ -252,7 +233,7 @@ class SequenceState:
 
     def _drop_delivered_text(self, text: str) -> str:
         shared = min(len(text), len(self.unmatched))
-        if text[:shared] != self.unmatched[:shared] and not self.job.start.begun[: -len(self.unmatched)].strip():
+        if text[:shared] != self.unmatched[:shared] and not self.job.begun[: -len(self.unmatched)].strip():
             # Another model wrote it: of the white space at its head, tokenizers and the end of reasoning take some off.
             text, self.unmatched = text.lstrip(), self.unmatched.lstrip()
             shared = min(len(text), len(self.unmatched))
@@ -263,7 +244,7 @@ class SequenceState:
 
     def begin_prefill(self, held: int, now_s: float) -> None:
         """Note that the record is read from here on, behind the `held` tokens that the cache has."""
-        self.prefill, self.job.report_s = _PrefillWatch(held, now_s), now_s + PREFILL_LONG_S
+        self.prefill, self.job.report_s = _PrefillWatch(held, now_s), now_s + _PREFILL_LONG_S
 
     def report_prefill(self, tokens: int, now_s: float) -> None:
         """Send how many tokens of the record are read, where that is due."""
@@ -272,7 +253,7 @@ class SequenceState:
             return
         token_s = (now_s - last.at_s) / (tokens - last.tokens)
         if last.token_s is not None:
-            token_s = last.token_s + PREFILL_WEIGHT * (token_s - last.token_s)
+            token_s = last.token_s + _PREFILL_WEIGHT * (token_s - last.token_s)
         self.prefill, self.job.report_s = _PrefillWatch(tokens, now_s, token_s), now_s + PREFILL_EVERY_S
         of_tokens = len(self.job.prompt) + len(self.tokens)
         left_s = (of_tokens - tokens) * token_s
@@ -288,7 +269,7 @@ class SequenceState:
         is not silent."""
         events = self.outbox.take(now_s, now=last is not None)
         self.outbox.sent_s = self.outbox.sent_s or now_s
-        if last is None and (events or now_s - self.outbox.sent_s >= COUNT_EVERY_S):
+        if last is None and (events or now_s - self.outbox.sent_s >= _COUNT_EVERY_S):
             events.append(Counted(self.usage()))
         if last is not None:
             events.append(last)
@@ -300,7 +281,7 @@ class SequenceState:
     def _opens_turn(self) -> bool:
         """Whether the answer so far is the opening of its turn once more."""
         count = len(self.tokens)
-        return count <= len(self.job.start.turn) and self.tokens == list(self.job.start.turn[:count])
+        return count <= len(self.job.turn_start) and self.tokens == list(self.job.turn_start[:count])
 
     def _decode(self, token: int, finish: str | None) -> str:
         if self._opens_turn:

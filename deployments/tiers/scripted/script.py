@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from deployments.config.config_errors import find_allowed_keys
 from deployments.tiers.hosted.upstream_errors import RETRY_AFTER_S_MAX
 from reliability.types import Fault, FinishReason
 
-SCRIPT_BYTES_MAX = 16 * 1024 * 1024
-WEIGHT_MAX = 1e9  # so that no sum of weights overflows
-VARIABLES = ("last_user", "tool_result", "turn", "tier")
+_SCRIPT_BYTES_MAX = 16 * 1024 * 1024
+_WEIGHT_MAX = 1e9  # so that no sum of weights overflows
+_VARIABLES = ("last_user", "tool_result", "turn", "tier")
 
 # What a step does: each step does exactly one of these, of which the breaks end the attempt with a fault.
 _BREAKS = ("status", "cut", "unavailable", "loading", "fault")
@@ -122,9 +123,9 @@ class ScriptStep(Pace):
     @classmethod
     def _variables_are_known(cls, value: str | None) -> str | None:
         for name in re.findall(r"\{\{(\w+)\}\}", value or ""):
-            if name not in VARIABLES:
+            if name not in _VARIABLES:
                 raise ValueError(
-                    f"unknown variable {{{{{name}}}}} (known: {', '.join(VARIABLES)}); use raw for verbatim"
+                    f"unknown variable {{{{{name}}}}} (known: {', '.join(_VARIABLES)}); use raw for verbatim"
                 )
         return value
 
@@ -165,7 +166,7 @@ class Rule(Pace):
     answer: Annotated[list[ScriptStep], BeforeValidator(_as_steps)]
     when: When = When()
     times: int | None = Field(default=None, ge=1)
-    weight: float | None = Field(default=None, gt=0, le=WEIGHT_MAX)
+    weight: float | None = Field(default=None, gt=0, le=_WEIGHT_MAX)
     start_delay_s: float = Field(default=0.0, ge=0)
     cut_after_tokens: int | None = Field(default=None, ge=0)
     finish: FinishReason | None = None
@@ -180,17 +181,6 @@ class Script(Pace):
     unavailable: str | None = None
     loading: str | None = None
     draw_by: Literal["content", "order"] = "content"
-
-
-_MODELS: dict[str, type[BaseModel]] = {
-    "when": When,
-    "answer": ScriptStep,
-    "tool_call": CallSpec,
-    "usage": _UsageSpec,
-    "last_user": _Pattern,
-    "tool_result": _Pattern,
-    "transcript": _Pattern,
-}
 
 
 def load_script(source: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -> Script:
@@ -209,14 +199,14 @@ def load_script(source: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -
 def _read_file(path: Path) -> Any:
     try:
         with path.open("rb") as file:
-            data = file.read(SCRIPT_BYTES_MAX + 1)
+            data = file.read(_SCRIPT_BYTES_MAX + 1)
         text = data.decode("utf-8")
     except OSError as error:
         raise ScriptError(f"script {path.name} can't be read: {error.strerror}") from None
     except ValueError:  # also a path that no file can have
         raise ScriptError(f"script {path.name!r} is not a UTF-8 file") from None
-    if len(data) > SCRIPT_BYTES_MAX:
-        raise ScriptError(f"script {path.name} is over {SCRIPT_BYTES_MAX} bytes")
+    if len(data) > _SCRIPT_BYTES_MAX:
+        raise ScriptError(f"script {path.name} is over {_SCRIPT_BYTES_MAX} bytes")
     return _parse_lines(text, path.name) if path.suffix == ".jsonl" else _parse_yaml(text, path.name)
 
 
@@ -251,7 +241,5 @@ def _check(model: type[_Model], value: Any, where: str) -> _Model:
     keys = [str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"]]
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        parent = next((key for key in reversed(keys[:-1]) if key in _MODELS), None)
-        allowed = (_MODELS[parent] if parent else model).model_fields
-        message = f"unknown key (allowed: {', '.join(sorted(allowed))})"
+        message = f"unknown key (allowed: {', '.join(find_allowed_keys(model, first['loc'][:-1]))})"
     raise ScriptError(": ".join(part for part in (where, ".".join(keys), message) if part))

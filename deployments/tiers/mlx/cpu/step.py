@@ -36,7 +36,7 @@ _PLACES = 512  # the table of places grows by so many at a time
 _CHECK_TOKENS = (1, 2, 3)
 _DIFFERENCE_MAX = 1e-3  # of the largest logit
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
+_Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class _KernelUnavailable(Exception):
@@ -137,7 +137,7 @@ class _CpuStep:
         self._run.restype, self._run.argtypes = None, (ctypes.POINTER(_Task),)
         inner, first = model.model, model.model.layers[0]
         attention, self._rope = first.self_attn, first.self_attn.rope
-        self._weights: list[Array] = []  # held as long as there are pointers to them
+        self._weights: list[_Array] = []  # held as long as there are pointers to them
         self._layers = (_TaskLayer * len(inner.layers))(*map(self._describe, inner.layers))
         head = inner.embed_tokens if model.args.tie_word_embeddings else model.lm_head
         self._task = _Task(
@@ -170,7 +170,7 @@ class _CpuStep:
         made = self._compute(tokens, lengths, caches, np.arange(tokens.size))
         return mx.array(made.reshape(*tokens.shape, -1))
 
-    def _compute(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: Array) -> Array:
+    def _compute(self, tokens: Any, lengths: Lengths, caches: Sequence[RaggedCache], wanted: _Array) -> _Array:
         task = self._task
         numbers = np.ascontiguousarray(np.asarray(tokens), np.int64)
         held = np.asarray(lengths.values, np.int64)
@@ -232,7 +232,7 @@ class _CpuStep:
         self._sines = np.concatenate([self._sines, turned[:, half:]])
 
 
-def _view_caches(caches: Sequence[RaggedCache]) -> list[Array]:
+def _view_caches(caches: Sequence[RaggedCache]) -> list[_Array]:
     """View keys and values, one layer after the other, where the caches have them."""
     arrays = [one for cache in caches for one in cache.state]
     mx.eval(arrays)

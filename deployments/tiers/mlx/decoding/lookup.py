@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 _GRAM = 3
 _CHAIN_MAX = 8
-AGREED_MAX = 32  # a longer agreement says no more
+_AGREED_MAX = 32  # a longer agreement says no more
 _NEAR_BEFORE, _NEAR_BEHIND = 8, 48
 
 
@@ -70,7 +70,7 @@ class PromptLookup:
         best, best_agreed = self._source, self._count_agreed(self._source)
         place = self._before[-1] if self._before else -1
         for _ in range(_CHAIN_MAX):
-            if place < 0 or best_agreed >= AGREED_MAX:
+            if place < 0 or best_agreed >= _AGREED_MAX:
                 break
             agreed = self._count_agreed(place)
             if agreed > best_agreed:
@@ -81,7 +81,7 @@ class PromptLookup:
     def _count_agreed(self, place: int) -> int:
         """Count how many tokens up to `place` are the last ones of the text."""
         text, last = self._text, len(self._text) - 1
-        agreed, most = 0, min(AGREED_MAX, place + 1, last)
+        agreed, most = 0, min(_AGREED_MAX, place + 1, last)
         while agreed < most and text[place - agreed] == text[last - agreed]:
             agreed += 1
         return agreed

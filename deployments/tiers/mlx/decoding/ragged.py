@@ -15,7 +15,7 @@ from deployments.tiers.lazy_mlx import mlx_caches, mx
 # The buffers grow by a power of two, an eighth at most, within these bounds; mlx-lm's always by 256. So what a row of
 # some hundred tokens leaves behind has few places to spare, and needn't be copied while the next one waits: 29 ms for
 # 840 tokens of SmolLM2.
-GROWTH_TOKENS_MIN, _GROWTH_TOKENS_MAX = 32, 256
+_GROWTH_TOKENS_MIN, _GROWTH_TOKENS_MAX = 32, 256
 _SPARE_SHARE = 0.125  # of its tokens a row that is kept may have places that hold nothing
 
 
@@ -79,10 +79,6 @@ class RaggedCache:
     def state(self) -> Any:
         """What has to be computed for it to be there."""
         return self.keys, self.values
-
-    def size(self) -> int:
-        """Return the longest row's length."""
-        return self.lengths.longest
 
     def empty(self) -> bool:
         """Return whether nothing was ever written."""
@@ -161,7 +157,7 @@ class RaggedCache:
 
 def _round_up(tokens: int) -> int:
     growth = 1 << int(tokens * _SPARE_SHARE).bit_length() >> 1
-    growth = min(max(growth, GROWTH_TOKENS_MIN), _GROWTH_TOKENS_MAX)
+    growth = min(max(growth, _GROWTH_TOKENS_MIN), _GROWTH_TOKENS_MAX)
     return -(-tokens // growth) * growth
 
 

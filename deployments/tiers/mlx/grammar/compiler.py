@@ -11,7 +11,6 @@ anyway).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import logging
@@ -34,7 +33,7 @@ from reliability.types import ChatRequest, Fault
 
 _LOG = logging.getLogger(__name__)
 
-CALLS_MAX = 8
+_CALLS_MAX = 8
 HERMES = CallFormat(*HERMES_FORMAT.writes, strict_json_call)
 _GRAMMARS_KEPT_MAX = 32
 _SCHEMAS_KEPT_MAX = 512
@@ -55,7 +54,7 @@ class _Demand:
     """What the answer must be: calls of `tools` (at most `calls_max`), or JSON by `schema`; with both, either."""
 
     tools: tuple[Tool, ...] = ()
-    calls_max: int = CALLS_MAX
+    calls_max: int = _CALLS_MAX
     schema: Mapping[str, Any] | None = None
 
 
@@ -84,7 +83,6 @@ class Constraints:
         self._vocabulary: Vocabulary | NoVocabulary | None = None
         self._matcher_of = functools.lru_cache(_GRAMMARS_KEPT_MAX)(self._build_matcher)
         self._form_of = functools.lru_cache(_SCHEMAS_KEPT_MAX)(self._find_form)
-        self._spelling: Speller | None = None
 
     @functools.cached_property
     def thinking(self) -> ReasoningMarks | None:
@@ -116,12 +114,13 @@ class Constraints:
         except NoVocabulary:
             return lambda token: str(self._tokenizer.decode([token])).encode()
 
-    def load_speller(self) -> Speller | None:
-        """Return which tokens go on with which bytes; None where their bytes aren't known."""
-        if self._spelling is None:
-            with contextlib.suppress(NoVocabulary):
-                self._spelling = Speller(self._load_vocabulary())
-        return self._spelling
+    @functools.cached_property
+    def spelling(self) -> Speller | None:
+        """Which tokens go on with which bytes; None where their bytes aren't known."""
+        try:
+            return Speller(self._load_vocabulary())
+        except NoVocabulary:
+            return None
 
     def _load_vocabulary(self) -> Vocabulary:
         if self._vocabulary is None:
@@ -148,8 +147,8 @@ class Constraints:
             if not tools or not nodes_max:
                 raise matcher
             _LOG.warning("%d tools are too much for one grammar, and are held more loosely: %s", len(tools), matcher)
-        owed = max(map(_count_owed_tokens, [options for _, options in tools] + ([schema] if schema else [])), default=0)
-        closers = Closers(words.closers(), owed) if thinking is None else None
+        owed = max(map(_count_owed, [options for _, options in tools] + ([schema] if schema else [])), default=0)
+        closers = Closers(words.closers(), _BASE_TOKENS + owed) if thinking is None else None
         return Constraint(demand, notes, matcher, words.size, closers)
 
     def _narrow_tools(
@@ -186,12 +185,8 @@ class Constraints:
         return _NoGrammar(_shorten(matcher.get_error())) if matcher.is_error() else matcher
 
 
-def _count_owed_tokens(schema: Any) -> int:
-    """Count the tokens that the required keys of a schema may take, from above."""
-    return _BASE_TOKENS + _count_owed(schema)
-
-
 def _count_owed(node: Any) -> int:
+    """Count the tokens that the required keys of a schema may take, from above."""
     if isinstance(node, Mapping):
         required = node.get("required")
         keys = required if isinstance(required, list | tuple) else ()
@@ -221,9 +216,9 @@ def _read_demand(request: ChatRequest) -> _Demand | None:
     """Return what the request demands, or None where it leaves the model free. Raises `RequestRefused`."""
     tools, must = _choose_tools(request)
     schema = _read_schema(request.response_format or {})
-    if must:
-        return _Demand(tools=tools, calls_max=_calls_max(request))
-    return None if schema is None else _Demand(tools=tools, calls_max=_calls_max(request), schema=schema)
+    if not must and schema is None:
+        return None
+    return _Demand(tools=tools, calls_max=_calls_max(request), schema=None if must else schema)
 
 
 def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
@@ -243,8 +238,8 @@ def _calls_max(request: ChatRequest) -> int:
     if named or request.parallel_tool_calls is False:
         return 1
     if request.parallel_tool_calls:
-        return CALLS_MAX
-    return min(CALLS_MAX, max(1, request.calls_tried))
+        return _CALLS_MAX
+    return min(_CALLS_MAX, max(1, request.calls_tried))
 
 
 def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -280,8 +275,7 @@ def _write_start_rules(thinking: ReasoningMarks | None, opened: bool, literal: C
     rules = [f"start: {start} white? body", rf"white: /[ \n\r\t]{{1,{WHITE_MAX}}}/"]
     if not end.startswith("<["):
         return [*rules, f"reasoning[suffix={end}]: /(?s:.*)/"]
-    # A special token ends any text. The tag's letters would end the reasoning for who reads it, and
-    # not for us.
+    # A special token ends any text. The tag's letters would end the reasoning for who reads it, and not for us.
     letters = re.escape(thinking.end).replace("/", r"\/")
     return [*rules, f"reasoning: WORDS {end}", rf"WORDS: /(?s:.*)/ & ~/(?s:.*){letters}(?s:.*)/"]
 
@@ -298,7 +292,7 @@ def _write_call_rules(
     more = f' ("\\n" call){{0,{calls_max - 1}}}' if calls_max > 1 else ""
     rules = [f"calls: call{more}", f"call: {head} {opening} ({' | '.join(names)}) {closing} {tail}"]
     for rule, (name, schema) in zip(names, tools, strict=True):
-        beginning = json.dumps(name, ensure_ascii=False) + ', "arguments": '
+        beginning = f'{_json(name)}, "arguments": '
         rules.append(f"{rule}: {_json(beginning)} %json {_json(schema)}")
     return rules
 

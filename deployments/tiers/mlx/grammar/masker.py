@@ -64,7 +64,7 @@ class Vocabulary:
 
     def closers(self) -> tuple[tuple[int, ...], ...]:
         """Return the end tokens, and those that are one delimiter of JSON, by what they close."""
-        delimiters = (self.trie.tokenize_str(delimiter) for delimiter in DELIMITERS)
+        delimiters = (self.trie.tokenize_str(delimiter) for delimiter in _DELIMITERS)
         return (self._ends, *(tuple(tokens) for tokens in delimiters if len(tokens) == 1))
 
     def literal(self, text: str) -> str:
@@ -127,8 +127,8 @@ _LOG = logging.getLogger(__name__)
 CLOSED_NOTE = "the answer repeated itself up to its limit, and was closed there by the grammar"
 REPEATED_NOTE = "the model wrote a call again that was there already: the answer ends before it"
 # By what they close; the last ones lead to what is owed, before a model fills the way there with white space.
-DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
-_PERIOD_MAX, _REPETITIONS, SPAN = 40, 3, 36
+_DELIMITERS = ('"', "}", "]", ",", ":", "[", "{", "1")
+_PERIOD_MAX, _REPETITIONS, _SPAN = 40, 3, 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +206,9 @@ def _keep_closers(bits: Any, closers: Closers) -> Any:
 
 
 def _is_repeating(tokens: Sequence[int]) -> bool:
-    """Return whether the last tokens are at least three times the same few, and at least `SPAN`."""
+    """Return whether the last tokens are at least three times the same few, and at least `_SPAN`."""
     for period in range(1, _PERIOD_MAX + 1):
-        span = max(SPAN, _REPETITIONS * period)
+        span = max(_SPAN, _REPETITIONS * period)
         if len(tokens) < span:
             return False
         if tokens[period - span :] == tokens[-span:-period]:

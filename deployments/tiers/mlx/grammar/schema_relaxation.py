@@ -17,7 +17,7 @@ _PLAIN = frozenset({"type", "properties", "required", "title", "description", "$
 _PLAIN_ROOT = _PLAIN | {"$defs", "definitions"}
 _OUTLINE = ("type", "required", "enum", "const", "minItems", "maxItems")
 
-NODES_MAX = 2_000  # schemas in one schema; `_WORDS_A_NODE` members of an enum count as one
+_NODES_MAX = 2_000  # schemas in one schema; `_WORDS_A_NODE` members of an enum count as one
 _WORDS_A_NODE = 20
 _PATTERNS_MAX = 8  # that must hold for one string together
 _VISITS_MAX = 20_000
@@ -69,8 +69,8 @@ def _build_outline(node: Any) -> Any:
 
 def find_excess(schema: Mapping[str, Any]) -> str:
     """Explain why a schema is not given to llguidance; empty where it may be."""
-    if nodes_of(schema) > NODES_MAX:
-        return f"it has more than {NODES_MAX} parts"
+    if nodes_of(schema) > _NODES_MAX:
+        return f"it has more than {_NODES_MAX} parts"
     anchors = anchors_of(schema)
     visits = [_VISITS_MAX]
     if any(_count_patterns(node, schema, anchors, visits) > _PATTERNS_MAX for node in _list_nodes(schema)):

@@ -4,7 +4,7 @@ An entry is some tokens and the cache that holds exactly them; `take` gives a co
 entry serves every prompt that begins like it; where it can't (a window, a recurrent state), an entry serves prompts
 that continue behind its end, and the scheduler makes checkpoints for them. Invariants:
 - An entry serves its owner (an API key) alone: timing would tell one key what another has sent. Where the operator lets
-  keys share, all are one owner, and reuse counts in blocks of `BLOCK_TOKENS`.
+  keys share, all are one owner, and reuse counts in blocks of `_BLOCK_TOKENS`.
 - `take` never covers the whole prompt: the model computes the first token from at least one.
 - All entries hold at most `bytes_max`; the least recently used goes first. Engine thread only.
 - A session waits for its helpers: each entry that a helper puts counts as a use of the entry that serves its parent's
@@ -16,18 +16,34 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 from deployments.tiers.packed_tokens import WIDTH, count_common, pack
 
-ENTRIES_MAX = 128
-BLOCK_TOKENS = 256  # between API keys that share
+_ENTRIES_MAX = 128
+_BLOCK_TOKENS = 256  # between API keys that share
 _LEVELS_MAX = 4  # of sessions that wait for one another
 _WAITING_SHARE = 2
 
 # An API key, and the name of one of its sessions.
 Session = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptReuse:
+    """What may be kept of a prompt: for whom (`owner`, an API key), on disk too (`keep`), and at which places of it.
+    `session` sends it, and helps `parent`."""
+
+    owner: str = ""
+    keep: bool = True
+    checkpoints: Sequence[int] = ()
+    session: Session | None = None
+    parent: Session | None = None
+
+
+KEYLESS = PromptReuse()  # of a server without API keys
 
 
 class PromptKey(NamedTuple):
@@ -110,11 +126,11 @@ class PromptCache:
         ops: MlxCaches,
         *,
         bytes_max: int,
-        entries_max: int = ENTRIES_MAX,
+        entries_max: int = _ENTRIES_MAX,
         shared: bool = False,
         on_drop: _OnDrop = lambda *_: None,
     ) -> None:
-        self._ops, self._shared, self.block_tokens = ops, shared, BLOCK_TOKENS if shared else 1
+        self._ops, self._shared, self.block_tokens = ops, shared, _BLOCK_TOKENS if shared else 1
         self._bytes_max, self._entries_max, self._on_drop = bytes_max, entries_max, on_drop
         self._entries: OrderedDict[PromptKey, Any] = OrderedDict()
         self._last: dict[Session, _LastPrompt] = {}  # the session used longest ago first; live entries only
@@ -129,16 +145,11 @@ class PromptCache:
 
     def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
         """Return a cache for the beginning of `tokens` and how many of them it holds. (None, 0) where nothing fits."""
-        wanted = PromptKey(self.name_owner(owner), pack(tokens))
-        best, best_tokens = None, 0
-        for key, cache in self._entries.items():
-            fits = self._count_usable(key, cache, wanted, best_tokens)
-            if fits > best_tokens:
-                best, best_tokens = key, fits
+        best, count = self._find_best(tokens, owner)
         if best is None:
             return None, 0
         self._entries.move_to_end(best)
-        return self._ops.copy_shortened(self._entries[best], best.length - best_tokens), best_tokens
+        return self._ops.copy_shortened(self._entries[best], best.length - count), count
 
     def holds(self, tokens: Sequence[int], owner: str = "") -> bool:
         """Return whether prompts that begin with `tokens` are served with all of them already."""
@@ -147,29 +158,17 @@ class PromptCache:
 
     def count_usable(self, tokens: Sequence[int], owner: str = "") -> int:
         """Count the tokens that `take` would give."""
-        wanted, most = PromptKey(self.name_owner(owner), pack(tokens)), 0
-        for key, cache in self._entries.items():
-            most = max(most, self._count_usable(key, cache, wanted, most))
-        return most
+        return self._find_best(tokens, owner)[1]
 
-    def put(
-        self,
-        tokens: Sequence[int],
-        cache: Any,
-        owner: str = "",
-        *,
-        session: Session | None = None,
-        parent: Session | None = None,
-    ) -> PromptKey | None:
-        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now.
-        `session` has sent them, and helps `parent`."""
-        key = PromptKey(self.name_owner(owner), pack(tokens))
-        size_bytes, bytes_max = self._ops.nbytes(cache), self._bytes_max - self.use_waiting(parent)
+    def put(self, tokens: Sequence[int], cache: Any, reuse: PromptReuse = KEYLESS) -> PromptKey | None:
+        """Keep `cache`, which holds exactly `tokens`, or what fits of it; return the key that serves them now."""
+        key = PromptKey(self.name_owner(reuse.owner), pack(tokens))
+        size_bytes, bytes_max = self._ops.nbytes(cache), self._bytes_max - self.use_waiting(reuse.parent)
         if size_bytes > bytes_max:
             count = len(tokens) * bytes_max // size_bytes
             cut = self._ops.cut(cache, count) if count and self._ops.is_trimmable(cache) else None
             fits = cut is not None and self._ops.nbytes(cut) <= bytes_max
-            return self.put(tokens[:count], cut, owner, session=session, parent=parent) if fits else None
+            return self.put(tokens[:count], cut, reuse) if fits else None
         if not key.tokens:
             return None
         known = next((old for old, held in self._entries.items() if self._covers(old, held, key)), None)
@@ -178,9 +177,9 @@ class PromptCache:
         else:
             key = known
         self._entries.move_to_end(key)
-        if session is not None:
-            self._note_last(session, _LastPrompt(key, parent))
-        self.use_waiting(parent)  # once more, so that what was put goes before it
+        if reuse.session is not None:
+            self._note_last(reuse.session, _LastPrompt(key, reuse.parent))
+        self.use_waiting(reuse.parent)  # once more, so that what was put goes before it
         self.shrink(self._bytes_max)
         return key
 
@@ -222,6 +221,16 @@ class PromptCache:
         if len(self._last) > self._entries_max:
             del self._last[next(iter(self._last))]
         return last
+
+    def _find_best(self, tokens: Sequence[int], owner: str) -> tuple[PromptKey | None, int]:
+        """Find the entry that serves most of `tokens`, and count how many of them."""
+        wanted = PromptKey(self.name_owner(owner), pack(tokens))
+        best, count = None, 0
+        for key, cache in self._entries.items():
+            fits = self._count_usable(key, cache, wanted, count)
+            if fits > count:
+                best, count = key, fits
+        return best, count
 
     def _covers(self, old: PromptKey, held: Any, key: PromptKey) -> bool:
         return old == key or (key.begins(old) and self._ops.is_trimmable(held))

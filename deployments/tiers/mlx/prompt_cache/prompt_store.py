@@ -22,7 +22,14 @@ from queue import SimpleQueue
 from typing import Any
 
 from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
-from deployments.tiers.mlx.prompt_cache.prompt_cache import MlxCaches, PromptCache, PromptKey, Session
+from deployments.tiers.mlx.prompt_cache.prompt_cache import (
+    KEYLESS,
+    MlxCaches,
+    PromptCache,
+    PromptKey,
+    PromptReuse,
+    Session,
+)
 from deployments.tiers.mlx.prompt_cache.segment_file import Cancelled, Damaged, Segment
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN, FoundSegments, SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
@@ -107,24 +114,14 @@ class PromptStore:
         self._used_s, self._fetched = self._clock(), None
         return self.memory.take(tokens, owner)
 
-    def put(
-        self,
-        tokens: Sequence[int],
-        cache: Any,
-        owner: str = "",
-        *,
-        keep: bool = True,
-        session: Session | None = None,
-        parent: Session | None = None,
-    ) -> None:
-        """Keep `cache`, which holds exactly `tokens` of `session`, a helper of `parent`. `keep`: on disk
-        too."""
+    def put(self, tokens: Sequence[int], cache: Any, reuse: PromptReuse = KEYLESS) -> None:
+        """Keep `cache`, which holds exactly `tokens`."""
         self._used_s = self._clock()
-        key = self.memory.put(tokens, cache, owner, session=session, parent=parent)
+        key = self.memory.put(tokens, cache, reuse)
         if key is None:
             return
         mark, count = self._marks.setdefault(key, _Mark()), min(len(tokens), key.length)
-        if keep and count > mark.tokens:
+        if reuse.keep and count > mark.tokens:
             mark.tokens, mark.since_s = count, self._used_s
 
     def shrink(self, bytes_max: int) -> None:
@@ -139,13 +136,13 @@ class PromptStore:
             self._end_fetch()
         self._collect()
 
-    def fetch(self, tokens: Sequence[int], owner: str = "", *, alone: bool, parent: Session | None = None) -> bool:
+    def fetch(self, tokens: Sequence[int], reuse: PromptReuse = KEYLESS, *, alone: bool) -> bool:
         """Bring what the disk holds of `tokens`, where that is more than memory does, a bit on its way; return whether
-        it is still on it. `alone`: the engine has nothing else to do meanwhile. `parent`: as in `put`."""
-        key = PromptKey(self.memory.name_owner(owner), pack(tokens)[:-WIDTH])  # `take` leaves the last one
+        it is still on it. `alone`: the engine has nothing else to do meanwhile."""
+        key = PromptKey(self.memory.name_owner(reuse.owner), pack(tokens)[:-WIDTH])  # `take` leaves the last one
         fetch = self._fetch
         if fetch is None or fetch.key != key:
-            fetch = self._begin_fetch(key, tokens, parent)
+            fetch = self._begin_fetch(key, tokens, reuse.parent)
             if fetch is None:
                 return False
             fetch.done.wait(_LOOK_S)
@@ -172,16 +169,12 @@ class PromptStore:
             return None
         now_s = self._clock()
         quiet_s = _QUIET_S - (now_s - self._used_s)
-        if not idle:
-            since_s, key = min(dirty)
-            if now_s - since_s >= _LATE_S:
-                self._begin_write(key, self.memory.get(key), self._marks[key])
-            return None
-        if quiet_s > 0:
+        if idle and quiet_s > 0:
             return quiet_s
-        key = max(dirty)[1]
-        self._begin_write(key, self.memory.get(key), self._marks[key])
-        return _POLL_S
+        since_s, key = max(dirty) if idle else min(dirty)
+        if idle or now_s - since_s >= _LATE_S:
+            self._begin_write(key, self.memory.get(key), self._marks[key])
+        return _POLL_S if idle else None
 
     def close(self, seconds: float) -> None:
         """Write what isn't on disk yet, the latest first, for so long at most."""
@@ -304,33 +297,31 @@ class PromptStore:
 
     def _restore(self, fetch: _Fetch) -> bool:
         """Copy some of the prompt into MLX, and put it into memory once it is complete; return whether more is left."""
-        if fetch.segments is None:
-            self._end_fetch()
-            return False
-        left_bytes = self._spare_bytes - self._count_written() - fetch.found.nbytes
-        self.memory.shrink(max(0, min(self._bytes_max, left_bytes)))
-        try:
-            if fetch.restoring is None:
-                fetch.restoring = Restoring(fetch.segments, fetch.found.parts)
-            if not fetch.restoring.advance(_PIECE_BYTES):
-                return True
-        except Damaged as error:
-            assert self._folder_of is not None
-            self._folder_of(fetch.key.owner).discard(fetch.found, error)
-            self._end_fetch()
-            return False
-        except Exception as error:  # no fault of the prompt, nor of the files: it is computed
-            self._complain(error)
-            self._end_fetch()
-            return False
+        if fetch.segments is not None:
+            left_bytes = self._spare_bytes - self._count_written() - fetch.found.nbytes
+            self.memory.shrink(max(0, min(self._bytes_max, left_bytes)))
+            try:
+                if fetch.restoring is None:
+                    fetch.restoring = Restoring(fetch.segments, fetch.found.parts)
+                if not fetch.restoring.advance(_PIECE_BYTES):
+                    return True
+            except Damaged as error:
+                assert self._folder_of is not None
+                self._folder_of(fetch.key.owner).discard(fetch.found, error)
+            except Exception as error:  # no fault of the prompt, nor of the files: it is computed
+                self._complain(error)
+            else:
+                self._keep_restored(fetch, fetch.restoring.cache)
+        self._end_fetch()
+        return False
+
+    def _keep_restored(self, fetch: _Fetch, cache: Any) -> None:
         count = fetch.found.tokens
         tokens = memoryview(fetch.key.tokens).cast("I")[:count]
-        key = self.memory.put(tokens, fetch.restoring.cache, fetch.key.owner, parent=fetch.parent)
+        key = self.memory.put(tokens, cache, PromptReuse(owner=fetch.key.owner, parent=fetch.parent))
         if key is not None:
             mark = self._marks.setdefault(key, _Mark())
             mark.tokens = max(mark.tokens, count)
-        self._end_fetch()
-        return False
 
     def _end_fetch(self) -> None:
         if self._fetch is not None:

@@ -65,7 +65,7 @@ def prompt_cache_shared() -> None:
 
 def reused_by_keys(*, shared: bool) -> tuple[int, int]:
     """How many tokens of a prompt another key reuses, and then its own."""
-    with tempfile.TemporaryDirectory() as parent, patch.object(prompt_cache, "BLOCK_TOKENS", BLOCK):
+    with tempfile.TemporaryDirectory() as parent, patch.object(prompt_cache, "_BLOCK_TOKENS", BLOCK):
         model = f"path:{tiny.write_folder(Path(parent) / 'tiny')}"
         raw = {"kind": "mlx", "model": model, "prompt_cache_disk_bytes": 0, "prompt_cache_shared": shared}
         return asyncio.run(ask_by_keys(made(load({**BASE, "tiers": {**BASE["tiers"], "m": raw}}))))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from deployments.models.gguf import (
-    ENTRIES_MAX,
+    _ENTRIES_MAX,
     UnknownModel,
     _build_tokenizer,
     _model_config,
@@ -278,7 +278,7 @@ def test_what_is_cut_or_changed_is_one_error(
         convert(path, folder)
 
 
-@pytest.mark.parametrize("count", [ENTRIES_MAX + 1, 2**40, 2**63])
+@pytest.mark.parametrize("count", [_ENTRIES_MAX + 1, 2**40, 2**63])
 def test_a_list_without_end_is_not_read(good: bytes, tmp_path: Path, count: int) -> None:
     """Law: a list longer than any is refused before its first entry, not read until the memory ends."""
     at = find_list_length(good, "tokenizer.ggml.token_type")
@@ -289,7 +289,7 @@ def test_a_list_without_end_is_not_read(good: bytes, tmp_path: Path, count: int)
 def test_a_list_ends_with_its_file(good: bytes, tmp_path: Path) -> None:
     """Law: entries that aren't there are an error, not empty."""
     at = find_list_length(good, "tokenizer.ggml.token_type")
-    short = good[:at] + struct.pack("<Q", ENTRIES_MAX) + good[at + 8 : at + 80]
+    short = good[:at] + struct.pack("<Q", _ENTRIES_MAX) + good[at + 8 : at + 80]
     with pytest.raises(ValueError, match="it ends early"):
         _open_gguf(put(tmp_path, short))
 

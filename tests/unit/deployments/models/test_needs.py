@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deployments.config.tier_config import MlxTierConfig
 from deployments.models.catalog import weight_bytes_of
-from deployments.models.needs import KV_TOKENS, plan_of, replica_bytes
+from deployments.models.needs import _KV_TOKENS, plan_of, replica_bytes
 from deployments.models.sources import CODER_SMALL
 from tests.support.small_config import config_of
 
@@ -43,7 +43,7 @@ DBRX = {
 
 @pytest.mark.parametrize(
     ("config", "cache_bytes"),
-    [(GEMMA_3_4B, (5 * KV_TOKENS + 29 * 1024) * 2 * 4 * 256 * 2), (DBRX, 40 * KV_TOKENS * 2 * 8 * 128 * 2)],
+    [(GEMMA_3_4B, (5 * _KV_TOKENS + 29 * 1024) * 2 * 4 * 256 * 2), (DBRX, 40 * _KV_TOKENS * 2 * 8 * 128 * 2)],
 )
 def test_mlx_lm_measures_what_it_can_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], cache_bytes: int

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE, PARTS_MAX, parse_source
+from deployments.models.sources import _PARTS_MAX, CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE, parse_source
 from tests.support import tiny_model as tiny
 from tests.unit.deployments.models.test_wheels import TINY
 
@@ -28,7 +28,7 @@ class TestParse:
     def test_parts_are_listed_in_the_order_of_their_numbers(self, first: int, last: int) -> None:
         """Law: part 10 comes after part 9; no part at all, or more than may be, is no source."""
         text = f"parts:some-part{{{first}..{last}}}==1.0#*/data/*.bin?sha256={'b' * 64}"
-        if not 0 < last - first + 1 <= PARTS_MAX:
+        if not 0 < last - first + 1 <= _PARTS_MAX:
             with pytest.raises(ValueError, match="parts:PACKAGE"):
                 parse_source(text)
             return

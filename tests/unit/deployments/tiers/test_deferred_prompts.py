@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tiers.deferred_prompts import SESSIONS_MAX, DeferredPrompts, split_searched
+from deployments.tiers.deferred_prompts import _SESSIONS_MAX, DeferredPrompts, split_searched
 from deployments.tiers.prompt import render
 from deployments.tiers.session_prompts import SessionPrompts
 from reliability.deferred_tools import answer_load, build_load, read_name
@@ -186,12 +186,12 @@ def test_what_is_held_is_bounded() -> None:
         return dataclasses.replace(ASKED, session_id=f"s{number}", messages=messages, added=2)
 
     prompts = DeferredPrompts()
-    for number in range(SESSIONS_MAX + 2):
+    for number in range(_SESSIONS_MAX + 2):
         prompts.lay_out(of(number), 0)
-    assert len(prompts) == SESSIONS_MAX
+    assert len(prompts) == _SESSIONS_MAX
 
-    small = DeferredPrompts(bytes_max=prompts.nbytes // SESSIONS_MAX * 3)
+    small = DeferredPrompts(bytes_max=prompts.nbytes // _SESSIONS_MAX * 3)
     for number in range(8):
         small.lay_out(of(number), 0)
-        assert 0 < small.nbytes <= prompts.nbytes // SESSIONS_MAX * 3
+        assert 0 < small.nbytes <= prompts.nbytes // _SESSIONS_MAX * 3
     assert len(small) in (2, 3)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deployments.tiers.hosted.chat_chunks import ChunkReader
-from deployments.tiers.logprobs import NEVER, TOKENS_MAX, LogprobReader, read_logprobs
+from deployments.tiers.logprobs import _NEVER, _TOKENS_MAX, LogprobReader, read_logprobs
 from reliability.types import Event, Logprobs, TokenLogprob
 from tests.support import plays
 from tests.support.plays import Head, Send, frame
@@ -38,7 +38,7 @@ class TestTeller:
         """Law: no infinity leaves, whatever the model calculates in."""
         told = LogprobReader(letter, 3).read(1, mx.array([-math.inf, -0.5, -math.inf], dtype=dtype))
 
-        assert told.top == ((b"b", -0.5), (b"a", NEVER), (b"c", NEVER))
+        assert told.top == ((b"b", -0.5), (b"a", _NEVER), (b"c", _NEVER))
 
 
 JSON = st.recursive(
@@ -60,7 +60,7 @@ def test_nothing_that_an_upstream_sends_is_too_strange(value):
 
 def test_a_chunk_of_numbers_has_a_bound():
     """No upstream fills the memory with them."""
-    assert len(read_logprobs({"content": [{"token": "a", "logprob": -1}] * (TOKENS_MAX + 9)})) == TOKENS_MAX
+    assert len(read_logprobs({"content": [{"token": "a", "logprob": -1}] * (_TOKENS_MAX + 9)})) == _TOKENS_MAX
 
 
 def scored(*tokens: str) -> Send:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from deployments.tiers.moved_reminders import SHARE, RemindedMessages, _split, find_reminded, keep_moved
+from deployments.tiers.moved_reminders import _SHARE, RemindedMessages, _split, find_reminded, keep_moved
 from reliability.types import Finish
 from tests.support import tiny_model
 from tests.support.agent_sessions import SESSIONS
@@ -91,7 +91,7 @@ def test_what_stays_is_a_small_part_of_the_conversation():
         sent = [*told, user(f"Step {n}.", skills), *loop(LONG, LONG)]
         kept = keep_moved(sent, known) or tuple(sent)
         count = sum(message["content"].count(skills) for message in kept) - 1
-        shares.append(count * len(skills) * SHARE / sum(len(m["content"]) for m in sent))
+        shares.append(count * len(skills) * _SHARE / sum(len(m["content"]) for m in sent))
         known = find_reminded(kept)
         told += [user(f"Step {n}."), *loop(LONG, LONG), {"role": "assistant", "content": "Done."}]
 

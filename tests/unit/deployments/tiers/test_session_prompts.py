@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.prompt import render
-from deployments.tiers.session_prompts import DATE_S, PROMPTS_MAX, SessionPrompts
+from deployments.tiers.session_prompts import _DATE_S, _PROMPTS_MAX, SessionPrompts
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import ChatRequest
 from tests.support.tier_asking import ask
@@ -218,7 +218,7 @@ def test_helpers_of_one_session_go_on_each_with_its_own() -> None:
     than are kept are forgotten, the oldest first."""
     tier = Tier()
     talks = [
-        [{"role": "system", "content": f"{n}"}, {"role": "user", "content": f"task {n}"}] for n in range(PROMPTS_MAX)
+        [{"role": "system", "content": f"{n}"}, {"role": "user", "content": f"task {n}"}] for n in range(_PROMPTS_MAX)
     ]
     lost = [tier.ask(one) for one in talks]
     assert lost[0] is None
@@ -253,7 +253,7 @@ def test_a_sessions_date_stands_still_for_a_day() -> None:
     assert "2026-11-24" in tier.text
     tier.ask(talk([]), now=late + timedelta(hours=2), session_id="other")
     assert "2026-11-25" in tier.text
-    lost = tier.ask(talk([("and?", "So."), ("and?", "y")]), now=late + timedelta(seconds=DATE_S + 1))
+    lost = tier.ask(talk([("and?", "So."), ("and?", "y")]), now=late + timedelta(seconds=_DATE_S + 1))
     assert lost is not None
     assert lost.changes == (PrefixChange.DATE,)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deployments.tiers.history_repair import Mend, mend
 from deployments.tiers.prompt import learn_template, render
-from deployments.tiers.template_form import AS_WRITTEN, PROBES, TemplateForm, _holds_words, learn_form
+from deployments.tiers.template_form import _PROBES, AS_WRITTEN, TemplateForm, _holds_words, learn_form
 from tests.support.made_templates import FAMILIES, SYSTEMS, TURNS, make_templates
 from tests.support.tier_asking import WEATHER_TOOL, ask
 from tests.unit.deployments.tiers.test_prompt import Tokenizer
@@ -170,7 +170,7 @@ def test_a_template_that_always_raises_ends_at_load():
 
     form = learn_form(fail, tools=True)
 
-    assert form.lost == tuple(probe.shape for probe in PROBES)
+    assert form.lost == tuple(probe.shape for probe in _PROBES)
     assert renders < 10_000
 
 

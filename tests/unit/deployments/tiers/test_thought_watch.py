@@ -11,7 +11,7 @@ from deployments.tiers.mlx.job_builder import _forbid_silence
 from deployments.tiers.mlx.sampling import Processor, Sampling
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import find_opened
-from deployments.tiers.thought_watch import CIRCLING_BYTES, ThoughtLimit, ThoughtWatch
+from deployments.tiers.thought_watch import _CIRCLING_BYTES, ThoughtLimit, ThoughtWatch
 from reliability import loops
 from reliability.loops.in_answer import PATIENCE_BYTES
 from reliability.thinking import ThoughtEnd
@@ -159,7 +159,7 @@ def test_a_thought_that_circles_is_closed_before_its_answer_is_stopped(circle: s
 
     so_far = (paragraph(2_000, 1) + circle * 200)[: 4 * tokens]
     assert loops.step(loops.open_scan(calls=False, patient=True), so_far)[1] is None
-    assert CIRCLING_BYTES < PATIENCE_BYTES
+    assert _CIRCLING_BYTES < PATIENCE_BYTES
 
 
 @pytest.mark.parametrize(

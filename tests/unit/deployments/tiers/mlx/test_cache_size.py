@@ -9,7 +9,7 @@ import mlx_lm.models
 import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
-from deployments.tiers.mlx.cache_size import _layout_of, build_unloaded, find_context, measure_layout
+from deployments.tiers.mlx.cache_size import _measure_layer, build_unloaded, find_context, measure_layout
 from deployments.tiers.mlx.prompt_cache.prompt_cache import MlxCaches
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import load_folder
@@ -75,7 +75,7 @@ def test_what_is_measured_are_the_bytes_of_all_layers(folder: Path) -> None:
     model = load_folder(folder).model
     cache = make_prompt_cache(model)
     model(mx.array([list(range(10, 26))]), cache=cache)
-    layers = _layout_of(cache, 16).layers
+    layers = [_measure_layer(one, 16) for one in cache]
 
     assert len(layers) == tiny.LAYERS
     assert sum(layer.token_bytes for layer in layers) * cache[0].keys.shape[2] == MlxCaches().nbytes(cache)

@@ -233,7 +233,7 @@ class TestGathering:
         monkeypatch.setattr(rig.engine, "_gather", watch)
         long = [token for token in PROMPT for _ in range(4)]
         for prompt, left in ((long, len(long)), ([*long, 9, 9], 2)):
-            half_a_second = rig.engine._batch._pace.tokens
+            half_a_second = rig.engine._batch.pace.tokens
             rig.answer(prompt=prompt)
             assert gaps == [pytest.approx(min(0.1 * 0.5 * left / half_a_second, 0.06), rel=0.1)]
             gaps.clear()

@@ -15,7 +15,7 @@ from deployments.tiers.mlx.job_builder import JobBuilder, _describe_excess, _res
 from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.sequence import AnswerStart, EngineJob, SequenceState
+from deployments.tiers.mlx.sequence import EngineJob, SequenceState
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought
@@ -43,7 +43,7 @@ def said(tokenizer: Any, text: str) -> str:
         sampling=Sampling(),
         reader=AnswerReader(),
         sink=lambda _: None,
-        start=AnswerStart(turn=_read_turn_start(tokenizer)),
+        turn_start=_read_turn_start(tokenizer),
     )
     row = SequenceState(1, job, tokenizer.detokenizer)
     for place, token in enumerate(tokens, 1):

@@ -13,7 +13,6 @@ import pytest
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.grammar.masker import ForcedBytes, Speller
 from deployments.tiers.mlx.job_builder import _resume
-from deployments.tiers.mlx.sequence import AnswerStart
 from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought
@@ -36,7 +35,7 @@ def rig(folder: Path) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def speller(constraints: Constraints) -> Speller:
-    made = constraints.load_speller()
+    made = constraints.spelling
     assert made is not None
     return made
 
@@ -61,9 +60,7 @@ def resume_at(rig: Rig, tokenizer: Any, speller: Speller, head: str, begun: str)
     """What is generated behind the text that stands, as the job builder has it done."""
     made = _resume(tokenizer, speller, begun, "", None, opened=False)
     spelling = ForcedBytes(speller, made.rest, len(PROMPT) + len(made.tokens))
-    events = rig.answer(
-        max_tokens=COUNT, processors=[Only(head), spelling], start=AnswerStart(written=made.tokens, begun=begun)
-    )
+    events = rig.answer(max_tokens=COUNT, processors=[Only(head), spelling], written=made.tokens, begun=begun)
     assert isinstance(events[-1], Finish), events
     return text_of(events)
 
@@ -91,7 +88,8 @@ def test_another_models_white_space_is_not_written_twice(rig: Rig, tokenizer: An
     events = rig.answer(
         max_tokens=len(made.tokens) + 6,
         processors=[Only(""), spelling],
-        start=AnswerStart(written=made.tokens, begun=begun),
+        written=made.tokens,
+        begun=begun,
         reader=AnswerReader(think=THINK.row),
     )
 

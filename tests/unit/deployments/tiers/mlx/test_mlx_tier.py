@@ -16,7 +16,7 @@ import pytest
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from deployments.tiers.mlx.mlx_tier import MlxTier, _find_unsupported
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import LEAD_MAX
+from deployments.tiers.mlx.sequence import _LEAD_MAX
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Logprobs, Started, Text, TierState
 from tests.support import tiny_model as tiny
 from tests.support.mlx_rig import NEVER_TWICE, PATIENCE_S, greedy, ready, running
@@ -186,7 +186,7 @@ class TestAnswers:
         wanted = [
             (one.raw.decode(), math.log1p(math.exp(-lead)))
             for one, lead in zip(told, leads, strict=True)
-            if lead < LEAD_MAX
+            if lead < _LEAD_MAX
         ]
 
         (end,) = [event for event in events if isinstance(event, Finish)]

@@ -12,9 +12,10 @@ import pytest
 from deployments.tiers.mlx import sequence
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import UNBOUNDED, PrefillBudget
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish, Prefilled
 from tests.support.engine_rig import load_folder, text_of
@@ -107,7 +108,7 @@ def test_no_step_prefills_more_than_a_chunk(batch: Scheduler, loaded: Loaded, se
     where more wait than decode."""
     dice = random.Random(seed)
     prompts = [[dice.randrange(4, 190) for _ in range(dice.choice([3, 9, 20, 33, 90]))] for _ in range(PLACES)]
-    batch._pace = PrefillBudget(tokens_max=32)
+    batch.pace = PrefillBudget(tokens_max=32)
     loaded.model.widths.clear()
     add(batch, prompts)
     run(batch)
@@ -171,10 +172,10 @@ def test_a_model_that_reads_one_sequence_only_answers_them_in_turn(batch: Schedu
 
 def test_a_long_prompt_is_reported_until_its_first_token(batch: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chunk, where no prefill is too short for it; one that is takes no message."""
-    batch._pace = PrefillBudget(tokens_max=32)
+    batch.pace = PrefillBudget(tokens_max=32)
     (quick,) = add(batch, [range(10, 150)])
     run(batch)
-    monkeypatch.setattr(sequence, "PREFILL_LONG_S", 0.0)
+    monkeypatch.setattr(sequence, "_PREFILL_LONG_S", 0.0)
     monkeypatch.setattr(sequence, "PREFILL_EVERY_S", 0.0)
     (told,) = add(batch, [range(10, 150)])
     run(batch)
@@ -189,7 +190,7 @@ def test_a_long_prompt_is_reported_until_its_first_token(batch: Scheduler, monke
 def test_a_prompt_that_waits_for_another_s_is_reported(batch: Scheduler) -> None:
     """Law: two seconds after it came, then once a second, with how many are before it, admitted or not; one that is
     being read isn't."""
-    batch._pace = PrefillBudget(tokens_max=32)
+    batch.pace = PrefillBudget(tokens_max=32)
     outs = add(batch, [range(10, 150)] * 2)
     later: list[Event] = []
     job = EngineJob(prompt=range(10, 20), max_tokens=1, sink=later.extend)
@@ -234,7 +235,7 @@ def test_what_was_read_before_its_client_left_is_not_read_again(batch: Scheduler
     """Law: a client that leaves in the middle of a prefill and comes back reads on where it was, and gets the answer of
     one that stayed."""
     prompt = [random.Random(3).randrange(4, 190) for _ in range(200)]
-    batch._pace = PrefillBudget(tokens_max=32)
+    batch.pace = PrefillBudget(tokens_max=32)
     (stayed,) = add(batch, [prompt])
     run(batch)
     batch.set_budget(UNBOUNDED, PromptStore(bytes_max=1 << 24))

@@ -10,7 +10,7 @@ import pytest
 from deployments.tiers.logprobs import LogprobReader
 from deployments.tiers.mlx.grammar.compiler import Constraints
 from deployments.tiers.mlx.sampling import Sampling
-from deployments.tiers.mlx.sequence import COUNT_EVERY_S, LEAD_MAX, UNSURE_MAX, EngineJob, SequenceState
+from deployments.tiers.mlx.sequence import _COUNT_EVERY_S, _LEAD_MAX, _UNSURE_MAX, EngineJob, SequenceState
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat, merge_events
 from reliability.loops.in_answer import PATIENCE_BYTES
 from reliability.tools.format_reasoning import Thought
@@ -98,7 +98,7 @@ class TestOpenCall:
 
         assert {type(event) for event in out} == {Counted}
         counted = [event.usage.completion_tokens for event in out if isinstance(event, Counted)]
-        assert len(counted) == int((400 - 1) / 20 / COUNT_EVERY_S)
+        assert len(counted) == int((400 - 1) / 20 / _COUNT_EVERY_S)
         assert counted == sorted(counted)
 
     def test_a_call_that_repeats_itself_is_ended(self) -> None:
@@ -158,18 +158,18 @@ def test_a_token_that_was_hardly_ahead_is_told(lead: float) -> None:
     row.take(0, None)
     row.take(1, "length", None, lead)
     (*told,) = row.build_finish(FinishReason.LENGTH, "m").unsure or ()
-    assert [text for text, _ in told] == ["b"] * (lead < LEAD_MAX)
+    assert [text for text, _ in told] == ["b"] * (lead < _LEAD_MAX)
     assert all(value >= 0.0 for _, value in told)
     assert lead != 0.0 or told[0][1] == pytest.approx(math.log(2))
 
 
 def test_an_answer_tells_so_many_unsure_tokens_at_most() -> None:
-    """Law: an answer of any length tells at most `UNSURE_MAX` of them."""
+    """Law: an answer of any length tells at most `_UNSURE_MAX` of them."""
     job = EngineJob(prompt=[0], max_tokens=999, sink=lambda _: None)
     row = SequenceState(1, job, Spelling())
-    for _ in range(UNSURE_MAX + 9):
+    for _ in range(_UNSURE_MAX + 9):
         row.take(0, None, None, 0.5)
-    assert len(row.unsure) == UNSURE_MAX
+    assert len(row.unsure) == _UNSURE_MAX
 
 
 def test_a_prefill_that_is_long_is_reported() -> None:

@@ -72,4 +72,4 @@ def test_the_turn_is_opened_by_a_token_that_no_role_names(tmp_path: Path) -> Non
     loaded = load_folder(folder)
 
     assert len(tiny.TOKENS) not in loaded.tokenizer.all_special_ids
-    assert loaded.answers.turn_start[0] == len(tiny.TOKENS)
+    assert loaded.turn_start[0] == len(tiny.TOKENS)

@@ -63,7 +63,7 @@ def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
     assert made.step is None  # its heads are too small
     if request.param == "later":
         return made
-    model = build_model("biases", made.answers.vocabulary)
+    model = build_model("biases", made.vocabulary)
     return dataclasses.replace(made, model=model, step=build_step(model))
 
 
@@ -172,7 +172,7 @@ def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
     batch._generator.dice = type("Most", (), {"randint": lambda *_: 30, "random": lambda *_: 1.0})()
     run(batch, [job])
 
-    assert batch._prompts.memory.holds([*prompt, *plain[2][:11]])
+    assert batch.prompts.memory.holds([*prompt, *plain[2][:11]])
 
 
 def test_the_log_probabilities_are_those_of_each_place(loaded):

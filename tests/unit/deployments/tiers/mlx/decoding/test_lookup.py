@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.decoding.lookup import (
-    AGREED_MAX,
+    _AGREED_MAX,
     COUNT_MAX,
     DraftPolicy,
     Offer,
@@ -22,7 +22,7 @@ TEXTS = st.lists(st.integers(0, 3), max_size=60)
 def count_agreed(text: list[int], place: int) -> int:
     """How many tokens up to `place` are the last ones of the text."""
     agreed = 0
-    while agreed <= place and text[place - agreed] == text[len(text) - 1 - agreed] and agreed < AGREED_MAX:
+    while agreed <= place and text[place - agreed] == text[len(text) - 1 - agreed] and agreed < _AGREED_MAX:
         agreed += 1
     return agreed
 

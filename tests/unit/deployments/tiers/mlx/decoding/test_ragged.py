@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.decoding.ragged import GROWTH_TOKENS_MIN, Lengths, RaggedCache
+from deployments.tiers.mlx.decoding.ragged import _GROWTH_TOKENS_MIN, Lengths, RaggedCache
 from deployments.tiers.mlx.memory_budget import Layer, Layout
 
 
@@ -86,7 +86,7 @@ def test_places_to_spare_are_few(tokens):
     places = cache.keys.shape[2]
 
     assert tokens <= places <= Layout((Layer(1),)).sequence_bytes(tokens)
-    assert places - tokens <= max(tokens / 8, GROWTH_TOKENS_MIN)
+    assert places - tokens <= max(tokens / 8, _GROWTH_TOKENS_MIN)
 
 
 def test_a_window_is_masked_too():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlx_lm.tokenizer_utils import load
 from tokenizers import AddedToken
 
-from deployments.tiers.mlx.grammar.compiler import CALLS_MAX, HERMES, Constraints
+from deployments.tiers.mlx.grammar.compiler import _CALLS_MAX, HERMES, Constraints
 from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
 from deployments.tiers.prompt import RequestRefused
 from deployments.tiers.stream_matchers import AnswerReader
@@ -99,7 +99,7 @@ class TestWhatComesOutIsValid:
         json.loads(text)
 
     @settings(deadline=None, max_examples=20)
-    @given(seed=st.integers(0, 2**32), calls_max=st.sampled_from([1, CALLS_MAX]))
+    @given(seed=st.integers(0, 2**32), calls_max=st.sampled_from([1, _CALLS_MAX]))
     def test_calls_are_bounded(self, constraints: Constraints, tokenizer: Any, seed: int, calls_max: int) -> None:
         """Law: a model that wants to call for ever is stopped, after the first call unless the client asks for several;
         before the first there is no white space, between two one line break, behind the last nothing."""

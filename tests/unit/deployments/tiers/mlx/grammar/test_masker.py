@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE, SPAN, NoVocabulary, Vocabulary, _Broken, _is_repeating
+from deployments.tiers.mlx.grammar.masker import _SPAN, CLOSED_NOTE, NoVocabulary, Vocabulary, _Broken, _is_repeating
 from reliability.types import Finish, FinishReason
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PROMPT, Rig, text_of, whole
@@ -97,7 +97,7 @@ OWING: dict[str, Any] = {
 )
 def test_three_times_the_same_is_a_circle(before: list[int], unit: list[int], laps: int, more: int) -> None:
     """Wherever the last lap breaks off, and whatever stood before."""
-    laps = max(laps, -(-SPAN // len(unit)))
+    laps = max(laps, -(-_SPAN // len(unit)))
     tokens = [*before, *unit * laps, *unit[: more % len(unit)]]
 
     assert _is_repeating(tokens)
@@ -155,7 +155,7 @@ def test_it_is_told_and_taken_up_again(rig: Rig, constraints: Constraints) -> No
         last = events[-1]
         assert isinstance(last, Finish)
         assert (last.reason, last.notes) == (FinishReason.STOP, (CLOSED_NOTE,))
-        assert json.loads(text_of(events))["city"].startswith("a" * SPAN)
+        assert json.loads(text_of(events))["city"].startswith("a" * _SPAN)
     assert text_of(first) == text_of(second)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.grammar.compiler import CALLS_MAX, Constraints, _read_demand
+from deployments.tiers.mlx.grammar.compiler import _CALLS_MAX, Constraints, _read_demand
 from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, narrow
 from deployments.tiers.prompt import RequestRefused
 from reliability.types import Fault
@@ -23,13 +23,13 @@ class TestDemands:
         ("fields", "names", "calls_max"),
         [
             ({"tool_choice": "required"}, ["f", "g"], 1),
-            ({"tool_choice": "required", "parallel_tool_calls": True}, ["f", "g"], CALLS_MAX),
+            ({"tool_choice": "required", "parallel_tool_calls": True}, ["f", "g"], _CALLS_MAX),
             ({"tool_choice": "any", "parallel_tool_calls": False}, ["f", "g"], 1),
             ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, ["g"], 1),
             ({"tool_choice": NAMED_G, "parallel_tool_calls": True}, ["g"], 1),
             ({"constrained": True}, ["f", "g"], 1),
             ({"constrained": True, "tool_choice": "auto", "calls_tried": 3}, ["f", "g"], 3),
-            ({"constrained": True, "calls_tried": 99}, ["f", "g"], CALLS_MAX),
+            ({"constrained": True, "calls_tried": 99}, ["f", "g"], _CALLS_MAX),
             ({"constrained": True, "calls_tried": 3, "parallel_tool_calls": False}, ["f", "g"], 1),
             (
                 {
@@ -37,7 +37,7 @@ class TestDemands:
                     "parallel_tool_calls": True,
                 },
                 ["f"],
-                CALLS_MAX,
+                _CALLS_MAX,
             ),
         ],
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deployments.tiers.mlx.prompt_cache import prompt_cache
-from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptCache, PromptKey
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptCache, PromptKey, PromptReuse
 
 TOKEN_BYTES = 10
 
@@ -154,9 +154,9 @@ class TestOwners:
         """Law: what `take`, `holds` and `count_usable` tell one key is the same with and without what another put."""
         both, alone = store(), store()
         for tokens, owner, stiff in puts:
-            both.put(tokens, Held(tuple(tokens), stiff), owner)
+            both.put(tokens, Held(tuple(tokens), stiff), PromptReuse(owner=owner))
             if owner == "a":
-                alone.put(tokens, Held(tuple(tokens), stiff), owner)
+                alone.put(tokens, Held(tuple(tokens), stiff), PromptReuse(owner=owner))
 
         assert both.take(wanted, "a") == alone.take(wanted, "a")
         assert both.holds(wanted, "a") == alone.holds(wanted, "a")
@@ -166,9 +166,9 @@ class TestOwners:
     @given(st.lists(st.integers(0, 1), max_size=12), st.lists(st.integers(0, 1), max_size=12))
     def test_shared_prompts_count_in_blocks(self, held: list[int], wanted: list[int]) -> None:
         """Law: where keys share, reuse is a whole number of blocks: a guess within a block shows nothing."""
-        with mock.patch.object(prompt_cache, "BLOCK_TOKENS", 4):
+        with mock.patch.object(prompt_cache, "_BLOCK_TOKENS", 4):
             cache = PromptCache(Rows(), bytes_max=10**6, shared=True)
-        cache.put(held, Held(tuple(held)), "a")
+        cache.put(held, Held(tuple(held)), PromptReuse(owner="a"))
         common = next((i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), None)
         most = min(len(held), len(wanted)) if common is None else common
 
@@ -184,7 +184,7 @@ def put_for(cache: PromptCache, session: str, row: Sequence[int], *, stiff: bool
     """Put a session's row; return whether all of it is served now."""
     parent = PARENTS[session]
     above = None if parent is None else (key, parent)
-    cache.put(row, Held(tuple(row), stiff), key, session=(key, session), parent=above)
+    cache.put(row, Held(tuple(row), stiff), PromptReuse(owner=key, session=(key, session), parent=above))
     return cache.holds(row, key)
 
 
@@ -203,7 +203,9 @@ class TestHelpers:
             key = served.get(parent or "")
             waits = key is not None and key.length <= HALF and parent != session
             above = None if parent is None else ("k", parent)
-            now = cache.put(tokens, Held(tuple(tokens), stiff), "k", session=("k", session), parent=above)
+            now = cache.put(
+                tokens, Held(tuple(tokens), stiff), PromptReuse(owner="k", session=("k", session), parent=above)
+            )
             if waits and key is not None:
                 assert any(key.begins(held) for held in cache._entries)
             if now is not None:
@@ -220,8 +222,8 @@ class TestHelpers:
         """Law: sessions that help none change nothing of what is kept, and in which order it goes."""
         named, plain = (PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, entries_max=4) for _ in range(2))
         for session, tokens, stiff in puts:
-            named.put(tokens, Held(tuple(tokens), stiff), "k", session=("k", session))
-            plain.put(tokens, Held(tuple(tokens), stiff), "k")
+            named.put(tokens, Held(tuple(tokens), stiff), PromptReuse(owner="k", session=("k", session)))
+            plain.put(tokens, Held(tuple(tokens), stiff), PromptReuse(owner="k"))
 
         assert list(named._entries.items()) == list(plain._entries.items())
 
@@ -283,7 +285,7 @@ class TestHelpers:
         """Law: of any number of sessions that one entry serves as many are known as there may be entries."""
         cache = PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, entries_max=4)
         for session in ("m", *range(3), "m", *range(3, 6)):
-            cache.put([1] * 4, Held((1,) * 4), "k", session=("k", str(session)))
+            cache.put([1] * 4, Held((1,) * 4), PromptReuse(owner="k", session=("k", str(session))))
         assert len(cache._last) == 4
         for row in (2, 3, 4):
             put_for(cache, "a", [row] * 4)
@@ -292,7 +294,7 @@ class TestHelpers:
     def test_another_key_s_helper_keeps_nothing(self) -> None:
         """Law: a parent is a session of the helper's own API key, also where keys share their prompts."""
         for shared in (False, True):
-            with mock.patch.object(prompt_cache, "BLOCK_TOKENS", 1):
+            with mock.patch.object(prompt_cache, "_BLOCK_TOKENS", 1):
                 cache = PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, shared=shared)
             put_for(cache, "m", [1] * 4)
             for row in (2, 3, 4):

@@ -122,7 +122,7 @@ def test_what_is_kept_is_let_go_when_memory_is_short(tier: MlxTier) -> None:
     async def trimmed() -> tuple[tuple[str, Usage], tuple[str, Usage]]:
         before = await said(tier, request)
         tier.trim()
-        await eventually(lambda: tier._engine._batch._prompts.memory.nbytes == 0, PATIENCE_S)
+        await eventually(lambda: tier._engine._batch.prompts.memory.nbytes == 0, PATIENCE_S)
         return before, await said(tier, request)
 
     before, after = asyncio.run(trimmed())

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import KVCache
 
 from deployments.tiers.mlx.prompt_cache import prompt_cache, prompt_store, segment_folder
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import read_head
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
@@ -72,12 +73,12 @@ def read(cache: list[KVCache]) -> list[Any]:
 
 
 def put(store: PromptStore, tokens: Sequence[int], owner: str = "", *, keep: bool = True) -> None:
-    store.put(tokens, compute(tokens), owner, keep=keep)
+    store.put(tokens, compute(tokens), PromptReuse(owner=owner, keep=keep))
 
 
 def take(store: PromptStore, tokens: Sequence[int], owner: str = "") -> int:
     """How many tokens there are, fetched if need be. They are checked to be the right ones."""
-    while store.fetch(tokens, owner, alone=True):
+    while store.fetch(tokens, PromptReuse(owner=owner), alone=True):
         pass
     cache, count = store.take(tokens, owner)
     assert cache is None or read(cache) == read(compute(tokens[:count]))
@@ -103,8 +104,8 @@ def test_a_helper_s_prompt_from_disk_leaves_its_parent_s_in_memory(root: Path) -
     put(first, range(12))
     first.close(PATIENCE_S)
     store = make(root, bytes_max=12 * TOKEN_BYTES)
-    store.put(range(20, 24), compute(range(20, 24)), session=("", "agent"))
-    while store.fetch(range(13), alone=True, parent=("", "agent")):
+    store.put(range(20, 24), compute(range(20, 24)), PromptReuse(session=("", "agent")))
+    while store.fetch(range(13), PromptReuse(parent=("", "agent")), alone=True):
         pass
 
     assert store.take(range(20, 25))[1] == 4
@@ -327,7 +328,7 @@ def test_the_end_waits_so_long_and_no_longer(slow: Slow, root: Path) -> None:
 
 def test_shared_prompts_come_from_disk_in_blocks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: where keys share, one finds another's prompt behind a restart, by whole blocks."""
-    monkeypatch.setattr(prompt_cache, "BLOCK_TOKENS", 3)
+    monkeypatch.setattr(prompt_cache, "_BLOCK_TOKENS", 3)
     store = make(root, shared=True)
     put(store, LONG, "a")
     store.close(PATIENCE_S)

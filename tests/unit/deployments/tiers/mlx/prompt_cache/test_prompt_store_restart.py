@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from deployments.tiers.mlx.memory_budget import PrefillBudget
+from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
 from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob, PromptReuse
+from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Finish, Usage
 from tests.support import tiny_model as tiny
@@ -157,7 +158,7 @@ def make_batch(folder: Path) -> Scheduler:
     loaded = load_folder(folder)
     made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
     prepare_batch(made, loaded, memory_bytes=1 << 30)
-    made._pace = PrefillBudget(tokens_max=32)
+    made.pace = PrefillBudget(tokens_max=32)
     return made
 
 
