@@ -15,7 +15,14 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, Unp
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from deployments.api.forms.foreign_parts import read_foreign_parts
-from deployments.api.forms.tool_forms import CHOICE_WORDS, leave_out_served, nest_tool, translate_choice
+from deployments.api.forms.tool_forms import (
+    CHOICE_WORDS,
+    leave_out_served,
+    nest_choice,
+    nest_tool,
+    read_kind,
+    translate_choice,
+)
 from deployments.api.headers import find_session, may_keep, name_beginning, split_helper
 from deployments.api.past_calls import name_past_calls
 from deployments.api.thinking_wish import ThinkingWish, read_thinking_wish
@@ -317,11 +324,15 @@ def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> Wante
 
 
 def _read_choice(body: ChatBody) -> None:
-    """Read a choice in Anthropic's words, in those of chat completions from here on."""
+    """Read a choice of another dialect, in the words of chat completions from here on."""
     choice = body.tool_choice
+    if isinstance(choice, dict) and choice.get("type") == "required":
+        choice = {**choice, "type": "any"}
     if isinstance(choice, dict) and choice.get("type") in (*CHOICE_WORDS, "tool") and "function" not in choice:
         body.tool_choice, parallel = translate_choice(choice)
         body.parallel_tool_calls = body.parallel_tool_calls if parallel is None else parallel
+    elif isinstance(choice, dict):
+        body.tool_choice = dict(nest_choice(choice))
     elif isinstance(choice, str):
         body.tool_choice = CHOICE_WORDS.get(choice, choice)
 
@@ -332,6 +343,7 @@ def _read_tools(
     if body.tools is not None and body.functions is not None:
         raise refuse("functions", "send tools or functions, not both")
     own, notes = leave_out_served(body.tools or ())
+    own = [(place, read_kind(tool, f"tools.{place}")) for place, tool in own]
     tools = tuple(tool for _, tool in own)
     choice = body.tool_choice
     if body.functions is not None:
@@ -352,8 +364,6 @@ def _read_tools(
     wrong = parse_choice(choice, toolbox)
     if isinstance(wrong, BadTools):
         raise _make_tools_error("invalid_request", wrong)
-    if isinstance(choice, dict) and "name" in choice and not isinstance(choice.get("function"), dict):
-        choice = {"type": "function", "function": {"name": choice["name"]}}
     return tuple(nest_tool(tool) for tool in tools), choice if tools else None, toolbox, notes
 
 

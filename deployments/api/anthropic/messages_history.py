@@ -16,6 +16,7 @@ from deployments.api.forms.message_blocks import (
     BREAK,
     Block,
     Message,
+    is_left_out,
     join_parts,
     make_call,
     make_parts,
@@ -92,11 +93,7 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
                 texts.append(make_text(block, f"{path}.{at}"))
             case "thinking":
                 thoughts.append(read_string(block, "thinking", f"{path}.{at}"))
-            case "compaction" if block.get("content") is None:
-                continue
-            case "redacted_thinking" | "server_tool_use" | "mcp_tool_use":
-                continue
-            case kind if kind.endswith("_tool_result"):
+            case _ if is_left_out(block):
                 continue
             case "tool_use":
                 calls.append(make_call(block, f"{path}.{at}"))

@@ -18,6 +18,7 @@ Message = dict[str, Any]
 
 BREAK = "\n\n"
 KIND_CHARS_MAX = 60
+_LEFT_OUT = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
 
 
 def read_content(content: Any, path: str) -> Sequence[Block]:
@@ -47,6 +48,13 @@ def translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, A
         texts[-1] = {**texts[-1], "cache_control": block["cache_control"]}
     result = {"role": "tool", "tool_call_id": call_id, "content": join_parts(texts)}
     return result, [part for part in parts if part["type"] != "text"]
+
+
+def is_left_out(block: Block) -> bool:
+    """Tell whether a block of an answer is left out: only its maker can read it, or what came of it stands in the
+    text."""
+    kind = block["type"]
+    return kind in _LEFT_OUT or kind.endswith("_tool_result") or (kind == "compaction" and block.get("content") is None)
 
 
 def make_call(block: Block, path: str) -> dict[str, Any]:

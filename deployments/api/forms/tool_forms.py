@@ -14,6 +14,8 @@ Tool = Mapping[str, Any]
 # Anthropic's and OpenAI's servers run these, whatever version stands behind.
 _SERVER_TOOLS = ("web_search", "web_fetch_", "code_execution_", "tool_search_tool_", "image_generation")
 CHOICE_WORDS = {"auto": "auto", "any": "required", "none": "none"}
+# What calls itself a function, or by no name that says what it is.
+_FUNCTIONS = (None, "function", "tool")
 _OF_A_FUNCTION = ("name", "description", "strict")
 
 
@@ -58,7 +60,37 @@ def _is_server_tool(tool: Tool) -> bool:
 def refuse_kind(kind: str, path: str) -> ApiError:
     """Make the error for a tool of a kind that isn't run here."""
     words = f"tools of type {kind[:KIND_CHARS_MAX]!r} are not run here: leave it out, or send a tool of your own"
+    if kind == "custom":
+        words = "a custom tool takes free text, which only /v1/responses reads: send a function with a text parameter"
     return refuse(f"{path}.type", words, "unsupported")
+
+
+def read_kind(tool: Tool, path: str) -> Tool:
+    """Return a tool that is a function, as one: it says so, or brings its schema. Raises `ApiError`: `unsupported` for
+    others, of which a model could know no argument."""
+    kind = tool.get("type")
+    if kind in _FUNCTIONS or ("function" not in tool and tool.get(find_schema_key(tool)) is not None):
+        return {**tool, "type": "function"}
+    raise refuse_kind(str(kind), path)
+
+
+def nest_choice(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a choice of one tool, or a list of those allowed, in the form of chat completions. Raises `ApiError`:
+    `unsupported` for a tool of a kind that isn't had here."""
+    kind, function = choice.get("type"), choice.get("function")
+    if kind == "allowed_tools":
+        inner = choice.get("allowed_tools", choice)
+        tools = inner.get("tools") if isinstance(inner, Mapping) else None
+        if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
+            return choice
+        nested = [nest_choice(tool) for tool in tools]
+        return {"type": kind, "allowed_tools": {"mode": inner.get("mode", "auto"), "tools": nested}}
+    if kind == "function" and isinstance(function, Mapping):
+        return choice
+    name = function.get("name") if isinstance(function, Mapping) else choice.get("name", function)
+    if name is None and kind not in _FUNCTIONS:
+        raise refuse_kind(str(kind), "tool_choice")
+    return {"type": "function", "function": {"name": name}}
 
 
 def nest_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -145,6 +145,93 @@ def test_a_choice_in_anthropic_s_words_is_that_of_chat_completions(choice, meant
         assert refused.value.status == 400
 
 
+NAMED = {"type": "function", "function": {"name": "f"}}
+CHOICES: list[tuple[Any, Any]] = [
+    *(({"type": word}, "required" if word == "any" else word) for word in ("auto", "none", "required", "any")),
+    *(({"function": {"name": "f"}, **kind}, NAMED) for kind in ({}, {"type": "tool"}, {"type": "function"})),
+    *(({"name": "f", **kind}, NAMED) for kind in ({}, *({"type": word} for word in ("tool", "function", "custom")))),
+    ({"type": "function", "function": "f"}, NAMED),
+    *(
+        (form, {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}})
+        for tool in (NAMED, {"type": "function", "name": "f"}, {"name": "f"}, {"function": {"name": "f"}})
+        for inner in ({"mode": "required", "tools": [tool]},)
+        for form in ({"type": "allowed_tools", **inner}, {"type": "allowed_tools", "allowed_tools": inner})
+    ),
+]
+
+
+@pytest.mark.parametrize(("choice", "meant"), CHOICES)
+def test_a_choice_of_any_form_goes_on_in_that_of_chat_completions(choice, meant):
+    """Law: a choice whose meaning is clear is sent in OpenAI's form, whichever form the client's tool has."""
+    for tool in (F, ANTHROPIC, {"type": "function", "function": F}, {"type": "tool", "function": F}):
+        assert parse(tools=[tool], tool_choice=choice).request.tool_choice == meant
+
+
+@pytest.mark.parametrize("choice", [{}, {"type": "tool"}, {"type": "function"}, {"name": "g"}, {"function": {}}])
+def test_a_choice_that_names_no_tool_is_refused_by_name(choice):
+    """Law: the client is told that the name is missing or wrong."""
+    with pytest.raises(ApiError) as refused:
+        parse(tools=[F], tool_choice=choice)
+    assert (refused.value.status, str(refused.value.param).rsplit(".")[-1]) == (400, "name")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"type": "mcp", "server_label": "x"}, {"type": "web_search"}, {"type": "custom", "custom": {"name": "f"}}],
+)
+def test_a_choice_of_a_kind_that_is_not_had_is_refused_by_kind(choice):
+    """Law: a choice without a name that a tool here could have is told of its kind, not of a name."""
+    with pytest.raises(ApiError, match=choice["type"]) as refused:
+        parse(tools=[F], tool_choice=choice)
+    assert (refused.value.code, refused.value.param) == ("unsupported", "tool_choice.type")
+
+
+FLAT = [
+    {"name": "f", "description": "d", key: F["parameters"]} for key in ("parameters", "input_schema", "inputSchema")
+]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        *({**kind, "function": tool} for tool in FLAT for kind in ({}, {"type": "function"}, {"type": "tool"})),
+        *({**kind, **tool} for tool in FLAT for kind in ({}, *({"type": k} for k in ("function", "tool", "custom")))),
+    ],
+)
+def test_a_tool_with_a_schema_is_a_function_whatever_it_calls_itself(tool):
+    """Law: each tier gets exactly OpenAI's form."""
+    assert parse(tools=[tool]).request.tools == ({"type": "function", "function": F},)
+
+
+# Anthropic's tools that its client runs by a schema that only Claude knows, and what OpenAI has beside functions.
+WITHOUT_A_SCHEMA: list[dict[str, Any]] = [
+    *({"type": f"{name}_20250124", "name": name} for name in ("bash", "text_editor", "computer", "memory")),
+    *({"type": kind} for kind in ("file_search", "code_interpreter", "computer_use_preview", "local_shell", "shell")),
+    {"type": "mcp", "server_label": "x", "server_url": "u"},
+    {"type": "namespace", "name": "x", "tools": [F]},
+    {"type": "custom", "name": "f", "description": "d"},
+    {"type": "custom", "name": "f", "format": {"type": "text"}},
+    {"type": "custom", "custom": {"name": "f", "description": "d"}},
+]
+
+
+@pytest.mark.parametrize("before", [[], [F], [{"type": "web_search"}, F]])
+@pytest.mark.parametrize("tool", WITHOUT_A_SCHEMA)
+def test_a_tool_without_a_schema_is_refused_by_its_kind(tool, before):
+    """Law: it is no function without parameters, which could only be called with `{}`; the error names the kind and the
+    client's place of it, and is that of Messages where the tool is Anthropic's. A function may have no parameters."""
+    with pytest.raises(ApiError, match=tool["type"]) as refused:
+        parse(tools=[*before, tool])
+    assert (refused.value.code, refused.value.param) == ("unsupported", f"tools.{len(before)}.type")
+    if tool["type"].endswith("_20250124"):
+        body = json.dumps({"messages": HI, "max_tokens": 9, "tools": [*map(dict, [ANTHROPIC] * len(before)), tool]})
+        with pytest.raises(ApiError) as of_messages:
+            parse_messages(body.encode(), {}, request_id="r", tokens_max=100, timeout_s=9.0)
+        assert (of_messages.value.code, of_messages.value.message) == (refused.value.code, refused.value.message)
+    for bare in ({"name": "f"}, {"type": "function", "name": "f"}, {"type": "function", "function": {"name": "f"}}):
+        assert parse(tools=[bare]).request.tools[0]["function"]["name"] == "f"
+
+
 @given(st.lists(st.sampled_from((*SERVED, None)), min_size=1, max_size=6))
 def test_a_tool_that_another_server_runs_is_left_out(kinds):
     """Law: it is kept from the model, with a note; alone it is refused; an error names the client's place."""

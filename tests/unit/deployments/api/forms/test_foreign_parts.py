@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.api.anthropic.messages_history import translate_history
 from deployments.api.openai_chat import parse_chat
 from deployments.errors import ApiError
 
@@ -17,6 +18,8 @@ FUNCTION = {"name": "f", "arguments": '{"a":1}'}
 CALL = {"id": "c", "type": "function", "function": FUNCTION}
 USE = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
 RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [TEXT]}
+USER = {"role": "user", "content": "a"}
+NAME = {"tool_call_id": "c"}
 
 # What a user's part is in another dialect, and in this one.
 SAID: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -35,6 +38,11 @@ SAID: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"type": "input_file", "filename": "f.txt", "file_data": "data:text/plain;base64,aGk="},
         {**TEXT, "text": "f.txt:\nhi"},
     ),
+    (
+        {"type": "search_result", "title": "T", "source": "u", "content": [TEXT]},
+        {**TEXT, "text": "T (u)\nhi"},
+    ),
+    ({**TEXT, "citations": None}, TEXT),
     *((part, part) for part in ({"type": "image"}, {"type": "input_audio", "input_audio": {}}, {"type": "made_up"})),
 ]
 
@@ -70,6 +78,101 @@ def test_calls_and_results_in_parts_are_calls_and_results(twice, texts, beside):
         {"role": "tool", "tool_call_id": "c", "content": "hi"},
     )
     assert out[3:] == (({"role": "user", "content": [meant for _, meant in beside]},) if beside else ())
+
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "x"}
+# What an assistant's answer of Messages holds beside text.
+ANSWERED: list[dict[str, Any]] = [
+    TEXT,
+    {**TEXT, "citations": None},
+    USE,
+    THOUGHT,
+    {"type": "redacted_thinking", "data": "zz"},
+    {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
+    {"type": "mcp_tool_use", "id": "m", "name": "g", "server_name": "s", "input": {}},
+    {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+    {"type": "mcp_tool_result", "tool_use_id": "m", "content": []},
+    {"type": "compaction", "content": None},
+]
+
+
+@given(st.lists(st.sampled_from(ANSWERED), min_size=1, max_size=5))
+def test_an_answer_of_messages_is_read_as_messages_reads_it(blocks):
+    """Law: text, calls and thoughts of an assistant's blocks are those that Messages' own reader finds; none of the
+    blocks goes on as it is. Two calls of one id aren't made here."""
+    blocks = [block for at, block in enumerate(blocks) if block is not USE or USE not in blocks[:at]]
+    (read_here,) = read({"role": "assistant", "content": blocks})
+    _, of_messages, _ = translate_history("s", [{"role": "assistant", "content": blocks}, USER])
+
+    said = [TEXT] * sum(block["type"] == "text" for block in blocks)
+    assert read_here.pop("content") == (said or of_messages["content"])
+    del of_messages["content"]
+    assert read_here == of_messages
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thoughts_that_a_message_has_are_not_said_twice(name):
+    """Law: a client that sends the thoughts in a field as well sends those of the field; an empty thought is none."""
+    (message,) = read({"role": "assistant", "content": [THOUGHT, TEXT], name: "so"})
+    assert message == {"role": "assistant", "content": [TEXT], name: "so"}
+    empty = {**THOUGHT, "thinking": ""}
+    (message,) = read({"role": "assistant", "content": [empty, TEXT, empty]})
+    assert message == {"role": "assistant", "content": [TEXT]}
+
+
+@pytest.mark.parametrize(
+    ("role", "part"),
+    [
+        *(("user", part) for part in ANSWERED if part["type"] not in ("text", "tool_use")),
+        ("assistant", {"type": "thinking", "thinking": [TEXT]}),
+        ("assistant", {"type": "compaction", "content": "a summary"}),
+        ("assistant", RESULT),
+    ],
+)
+def test_a_block_where_messages_has_none_stays(role, part):
+    """Law: only an assistant's blocks are left out; Mistral's thoughts, which are lists, are no blocks of Messages."""
+    assert read({"role": role, "content": [part]}) == ({"role": role, "content": [part]},)
+
+
+SHOWN = {**RESULT, "content": [TEXT, {"type": "image", "source": {"type": "url", "url": URL}}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "meant"),
+    [
+        pytest.param([RESULT], {"c": "hi"}, id="alone"),
+        pytest.param([{**RESULT, "tool_use_id": "other"}], {"c": "hi"}, id="the message's id is that of the call"),
+        pytest.param([{"type": "tool_result", "content": "hi"}], {"c": "hi"}, id="without an id"),
+        pytest.param([{"type": "tool_result"}], {"c": ""}, id="empty"),
+        pytest.param([{**RESULT, "is_error": True}], {"c": "Error:hi"}, id="an error"),
+        pytest.param([RESULT, {**RESULT, "tool_use_id": "d"}], {"c": "hi", "d": "hi"}, id="of two calls"),
+        pytest.param([SHOWN], {"c": [{**TEXT, "text": "hi\n\n"}, IMAGE]}, id="what it shows stays in it"),
+        pytest.param([{**SHOWN, "content": SHOWN["content"][1:]}], {"c": [IMAGE]}, id="it shows without a word"),
+        pytest.param([IMAGE, RESULT], {"c": [IMAGE, TEXT]}, id="next to a part"),
+    ],
+)
+def test_a_result_in_a_tool_message_is_its_content(content, meant):
+    """Law: the message answers the call that it names; a result of another call becomes a message of its own."""
+    calls = [{**CALL, "id": id} for id in ("c", "d")]
+    out = read({"role": "assistant", "content": None, "tool_calls": calls}, {"role": "tool", "content": content} | NAME)
+    assert {message["tool_call_id"]: squeeze(message["content"]) for message in out[1:]} == meant
+    assert all(message["role"] == "tool" for message in out[1:])
+
+
+def squeeze(content: Any) -> Any:
+    """Join the texts of a content that is nothing but text."""
+    if isinstance(content, str) or any(part["type"] != "text" for part in content):
+        return content
+    return "".join(part["text"].strip() for part in content)
+
+
+def test_a_tool_message_without_an_id_answers_the_call_of_its_result():
+    """Law: where the message names no call its block does."""
+    out = read({"role": "assistant", "content": [USE]}, {"role": "tool", "content": [TEXT, RESULT]})
+    assert out[1]["tool_call_id"] == "c"
+    with pytest.raises(ApiError) as refused:
+        read({"role": "tool", "content": [TEXT, {**RESULT, "tool_use_id": ["c"]}]})
+    assert refused.value.param == "messages.0.content.1.tool_use_id"
 
 
 @pytest.mark.parametrize(
