@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 ROOM_TOKENS = 256  # of an answer, at least: with less a call or sentence is cut off
-_NUMBER = r"(?<![\w.-])(\d{1,3}(?:,\d{3})+(?!\d)|\d{1,9})(?![\w-]|\.\d)"  # which is part of no name
+_NUMBER = r"(?<![\w.-])(\d{1,3}(?:,\d{3}){1,3}(?!\d)|\d{1,9})(?![\w-]|\.\d)"  # which is part of no name
 _LABELLED = re.compile(
     r"\b(http(/[\d.]+)?|(status|error)?_?code|status|error|deployment|region|version|line|column|(request )?id)\b"
     r"\W{0,4}\d[\w.-]*|<\d{3}>|^\W*\d{3}\b(?! *\+)",
@@ -32,7 +32,7 @@ _PROMPT_TOKENS = re.compile(
 _RENAMED = re.compile(r"\buse \W?max_completion_tokens", re.IGNORECASE)
 _TOO_FEW = re.compile(r"\bminimum\b|\bat least\b|\bgreater than\b|\btoo (small|low)\b|\bhigher\b", re.IGNORECASE)
 # The lower end of a range.
-_LEAST = r"(?:\W{0,2}(?!\d{1,3}(?:,\d{3})+(?!\d))\d{1,3}(?: \(inclusive\))?\W{0,2}(?:,|~|-|–|and|to|\.\.)\W{0,2})?"
+_LEAST = r"(?:\W{0,2}(?!\d{1,3}(?:,\d{3}){1,3}(?!\d))\d{1,3}(?: \(inclusive\))?\W{0,2}(?:,|~|-|–|and|to|\.\.)\W{0,2})?"
 _LIMIT = re.compile(
     rf"(?:\bat most|\bup to|\bmax(?:imum)?\b|\blimit\b|\blimited to|\bexceeds?\b|[<>≤]=?|\brange\b|\bbetween\b"
     rf"|\b(?:less|lower|smaller|more|greater|larger) than|\bwithin\b|\bbelow\b|\b(?:be|in|from)\b(?=\W{{0,3}}\d\D))"

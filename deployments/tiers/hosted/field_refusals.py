@@ -31,7 +31,7 @@ _CONDITION = re.compile(
     r"|(supported|allowed|valid|possible) values|in (thinking|reasoning) mode)\b|, value: ",
     re.IGNORECASE,
 )
-_PLACE = re.compile(r"[\[(]['\"]body['\"], ['\"](\w+)['\"][^\])]*[\])]")  # FastAPI's and Mistral's
+_PLACE = re.compile(r"[\[(]['\"]body['\"], ['\"](\w+)['\"][^\])]{0,200}[\])]")  # FastAPI's and Mistral's
 _CONDITION_FIRST = re.compile(r"^\W*(when|if|while|with|for)\b[^,]*,", re.IGNORECASE)
 _TOGETHER = re.compile(
     r"\bboth\b|\bonly one of\b|\bmutually exclusive\b|\btogether\b|\bat the same time\b|\bsimultaneously\b",
@@ -59,9 +59,8 @@ _IN_WORDS = (
 )
 _ALWAYS_THINKS = re.compile(r"\bmandatory\b|\brequired\b|disabl|\b(turn|switch)(ed)? off\b", re.IGNORECASE)
 _OFF = re.compile(r"\bfalse\b|\"none\"|\"disabled\"|^0$|\": 0\b")
-_CALL_IN_THOUGHT = re.compile(
-    r"tool_?choice.*\b(think|reason)|\b(think|reason).*tool_?choice", re.IGNORECASE | re.DOTALL
-)
+_CALL = re.compile(r"tool_?choice", re.IGNORECASE)
+_THOUGHT = re.compile(r"\b(think|reason)", re.IGNORECASE)
 _VALUE_CHARS_MAX = 64  # of one that words name
 
 
@@ -87,7 +86,8 @@ def find_refused(
 
 def refuses_call_in_thought(complaint: UpstreamComplaint) -> bool:
     """Return whether a model that thinks can't be made to call a tool."""
-    return bool(_CALL_IN_THOUGHT.search(complaint.said) and _REFUSES.search(complaint.message))
+    patterns = (_CALL, _THOUGHT)
+    return all(one.search(complaint.said) for one in patterns) and bool(_REFUSES.search(complaint.message))
 
 
 def find_off_switches(sent: Mapping[str, Any]) -> dict[str, Any]:

@@ -301,9 +301,10 @@ class HostedTier:
         except (ValueError, RecursionError):
             text = body.decode("utf-8", "replace")
             complaint = UpstreamComplaint() if "<" in text else UpstreamComplaint(message=text)
+        complaint = complaint.redact(self._endpoint.build_redactor(key))
         failed = translate_complaint(
             self._name,
-            complaint.redact(self._endpoint.build_redactor(key)),
+            complaint,
             status=response.status,
             retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
             write_asked=partial(self._write_body, request),
