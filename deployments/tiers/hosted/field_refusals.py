@@ -61,6 +61,12 @@ _ALWAYS_THINKS = re.compile(r"\bmandatory\b|\brequired\b|disabl|\b(turn|switch)(
 _OFF = re.compile(r"\bfalse\b|\"none\"|\"disabled\"|^0$|\": 0\b")
 _CALL = re.compile(r"tool_?choice", re.IGNORECASE)
 _THOUGHT = re.compile(r"\b(think|reason)", re.IGNORECASE)
+_WITH_TOOLS = re.compile(
+    r"\btools?\b[^.,:]{0,20}\bwith\W{1,3}reasoning_effort"
+    r"|\breasoning_effort\b[^.,:]{0,40}\b(with|when|if)\b[^.,:]{0,20}\btools?\b",
+    re.IGNORECASE,
+)
+_STRICT = re.compile(r"(?<!schema)[\"'`.]strict\b(?!\W{1,2}mode)")
 _VALUE_CHARS_MAX = 64  # of one that words name
 
 
@@ -88,6 +94,16 @@ def refuses_call_in_thought(complaint: UpstreamComplaint) -> bool:
     """Return whether a model that thinks can't be made to call a tool."""
     patterns = (_CALL, _THOUGHT)
     return all(one.search(complaint.said) for one in patterns) and bool(_REFUSES.search(complaint.message))
+
+
+def refuses_effort_with_tools(complaint: UpstreamComplaint) -> bool:
+    """Return whether an effort is refused next to tools."""
+    return bool(_WITH_TOOLS.search(complaint.message) and _REFUSES.search(complaint.message))
+
+
+def refuses_strict(complaint: UpstreamComplaint) -> bool:
+    """Return whether the field `strict` of a tool is refused."""
+    return bool(_STRICT.search(complaint.said) and _REFUSES.search(complaint.message))
 
 
 def find_off_switches(sent: Mapping[str, Any]) -> dict[str, Any]:

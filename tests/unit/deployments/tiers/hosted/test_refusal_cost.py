@@ -24,8 +24,8 @@ def list_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     """List the patterns of the modules that read refusals, and those of a field's name."""
     for module in (answer_limits, field_refusals, upstream_errors, upstream_form):
         for name, value in vars(module).items():
-            for found in value if isinstance(value, tuple) else [value]:
-                found = found[0] if isinstance(found, tuple) else found
+            rows = value if isinstance(value, tuple) else [value]
+            for found in [row[0] if isinstance(row, tuple) else row for row in rows]:
                 if isinstance(found, re.Pattern):
                     yield f"{module.__name__.rpartition('.')[2]}.{name}", found
     yield from ((f"missing {one.name}", one.value) for one in upstream_form.Missing)
