@@ -11,7 +11,6 @@ Invariants: the key is read from the environment at each request, never stands i
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
@@ -32,7 +31,7 @@ from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_bo
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
-    read_complaint,
+    read_error_body,
     read_retry_after_s,
     read_written,
     translate_complaint,
@@ -296,12 +295,7 @@ class HostedTier:
             body = await _read_error_body(response)
         finally:
             response.close()
-        try:
-            complaint = read_complaint(json.loads(body))
-        except (ValueError, RecursionError):
-            text = body.decode("utf-8", "replace")
-            complaint = UpstreamComplaint() if "<" in text else UpstreamComplaint(message=text)
-        complaint = complaint.redact(self._endpoint.build_redactor(key))
+        complaint = read_error_body(body).redact(self._endpoint.build_redactor(key))
         failed = translate_complaint(
             self._name,
             complaint,

@@ -138,6 +138,8 @@ _SAYS_NOTHING = re.compile(
 )
 _NAMES_ERROR = re.compile(r"^(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
 _RAN_OUT = re.compile(r"could not finish the message because max_tokens\b", re.IGNORECASE)
+_TAG = re.compile(r"<[a-z!/]", re.IGNORECASE)
+_EVENT = re.compile(r"^\s*((id|event|retry|):[^\r\n]*[\r\n]+)*data:(?P<data>.*)")
 _BRACKET = re.compile(r"[<\[{(]")
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
@@ -188,6 +190,15 @@ def read_complaint(payload: Any) -> UpstreamComplaint:
         moderated=isinstance(metadata, Mapping) and bool(metadata.get("reasons")),
         written=_read_text(inner.get("failed_generation")),
     )
+
+
+def read_error_body(body: bytes) -> UpstreamComplaint:
+    """Read the body of an error: JSON, an event with it, or words; a page gives an empty complaint."""
+    text = body.decode("utf-8", "replace")
+    event = _EVENT.match(text)
+    with suppress(ValueError, RecursionError):
+        return read_complaint(json.loads(body if event is None else event["data"]))
+    return UpstreamComplaint(message="" if _TAG.search(text) else text)
 
 
 def _shorten(words: str) -> str:
