@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 ROOM_TOKENS = 256  # of an answer, at least: with less a call or sentence is cut off
-_NUMBER = r"(?<![\w.-])(\d{1,3}(?:,\d{3})+(?!\d)|\d{1,9})(?![\w-]|\.\d)"  # which is part of no name
+# Which is part of no name; Chinese has no space around it.
+_NUMBER = r"(?<![a-zA-Z0-9_.-])(\d{1,3}(?:,\d{3}){1,3}(?!\d)|\d{1,9})(?![a-zA-Z0-9_-]|\.\d)"
 _LABELLED = re.compile(
     r"\b(http(/[\d.]+)?|(status|error)?_?code|status|error|deployment|region|version|line|column|(request )?id)\b"
     r"\W{0,4}\d[\w.-]*|<\d{3}>|^\W*\d{3}\b(?! *\+)",
@@ -23,7 +24,8 @@ _CONTEXT_TOKENS = re.compile(
     re.IGNORECASE,
 )
 _ANSWER_TOKENS = re.compile(
-    r"max_?((completion|output|new)_?)?tokens\b|\b(completion|output) tokens\b|\bmaximum tokens (you requested|value)",
+    r"max_?((completion|output|new)_?)?token(s|_?count)(?![a-z0-9_])|\bmax tokens (must|can|may|should|is|exceeds|too)"
+    r"|\b(completion|output) tokens\b|\bmaximum tokens (you requested|value)",
     re.IGNORECASE,
 )
 _PROMPT_TOKENS = re.compile(
@@ -32,10 +34,11 @@ _PROMPT_TOKENS = re.compile(
 _RENAMED = re.compile(r"\buse \W?max_completion_tokens", re.IGNORECASE)
 _TOO_FEW = re.compile(r"\bminimum\b|\bat least\b|\bgreater than\b|\btoo (small|low)\b|\bhigher\b", re.IGNORECASE)
 # The lower end of a range.
-_LEAST = r"(?:\W{0,2}(?!\d{1,3}(?:,\d{3})+(?!\d))\d{1,3}(?: \(inclusive\))?\W{0,2}(?:,|~|-|–|and|to|\.\.)\W{0,2})?"
+_LEAST = r"(?:\W{0,2}(?!\d{1,3}(?:,\d{3}){1,3}(?!\d))\d{1,3}(?: \(inclusive\))?\W{0,2}(?:,|~|-|–|and|to|\.\.)\W{0,2})?"
 _LIMIT = re.compile(
     rf"(?:\bat most|\bup to|\bmax(?:imum)?\b|\blimit\b|\blimited to|\bexceeds?\b|[<>≤]=?|\brange\b|\bbetween\b"
-    rf"|\b(?:less|lower|smaller|more|greater|larger) than|\bwithin\b|\bbelow\b|\b(?:be|in|from)\b(?=\W{{0,3}}\d\D))"
+    rf"|\b(?:less|lower|smaller|more|greater|larger) (?:than|or equal)|取值范围|最大"
+    rf"|\bwithin\b|\bbelow\b|\b(?:be|in|from)\b(?=\W{{0,3}}\d\D))"
     rf"[^\d.;]{{0,40}}?{_LEAST}{_NUMBER}"
     rf"|{_NUMBER}[^\d.;]{{0,20}}\b(?:is|being|as) (?:the|its|our) (?:max|limit|upper)",
     re.IGNORECASE,
@@ -43,11 +46,16 @@ _LIMIT = re.compile(
 _EXCLUSIVE = re.compile(r"\bexclusive\b|\b(less|lower|smaller) than \W?\d|<\s*\d+(?![\d>])", re.IGNORECASE)
 
 
+_AFFORDED = re.compile(rf"\bcan only afford {_NUMBER}", re.IGNORECASE)  # OpenRouter's
+
+
 def find_room(words: str, answer_tokens: int) -> int | None:
-    """Return how many tokens of an answer fit behind this prompt, where the upstream has refused the prompt because
-    `answer_tokens` don't; None where it is about something else, or too little is left. The words name the limit of
-    both, the answer, and the prompt or the sum."""
-    words = _LABELLED.sub("", words)
+    """Return how many tokens of an answer fit behind this prompt, or can be paid for, where the upstream has refused
+    the prompt because `answer_tokens` don't; None where it is about something else, or too little is left. The words
+    name the limit of both, the answer, and the prompt or the sum."""
+    words, least = _LABELLED.sub("", words), min(answer_tokens, ROOM_TOKENS)
+    if (afforded := _AFFORDED.search(words)) is not None:
+        return room if least <= (room := _read(afforded[1])) < answer_tokens else None
     limit = _CONTEXT_TOKENS.search(words)
     counts = [_read(found) for found in re.findall(_NUMBER, words)]
     if limit is None or answer_tokens not in counts:
@@ -57,7 +65,7 @@ def find_room(words: str, answer_tokens: int) -> int | None:
     prompts = [count for count in counts if count < context and count != answer_tokens]
     prompt = total - answer_tokens if total not in (context, answer_tokens) else max(prompts, default=context)
     room = context - prompt
-    return room if min(answer_tokens, ROOM_TOKENS) <= room < answer_tokens else None
+    return room if least <= room < answer_tokens else None
 
 
 def limits_answer(words: str) -> bool:

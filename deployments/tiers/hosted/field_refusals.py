@@ -16,10 +16,10 @@ from typing import Any
 
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint
 
-_CLAUSE = re.compile(r"[.!?][\"'`)]*,?\s+|[;\n。]")
+_CLAUSE = re.compile(r"[.!?][\"'`)]*,?\s+|[;。]|\n(?!  )")  # pydantic's refusal stands indented behind the name
 _REFUSES = re.compile(
     r"n't\b|\bnot\b|\bcannot\b|\bun(support|known|recogni|expect)|\b(invalid|illegal|deprecated|only|mandatory|must|should"
-    r"|exceeds?|exceeded|above|below|greater|less|range|incompatible|extra|forbidden|conflicts?|exclusive|required)\b"
+    r"|exceeds?|exceeded|above|below|greater|less|range|incompatible|extra|forbidden|conflicts?|exclusive|required|restricted|rejected)\b"
     r"|\btoo (long|large|big|high|low|small|many)\b|\bextra_forbidden\b|非法|不支持",
     re.IGNORECASE,
 )
@@ -28,10 +28,11 @@ _MISSES = re.compile(
 )
 _CONDITION = re.compile(
     r"\b(when|if|unless|while|with|without|instead|because|did you mean|must be|should be|expected"
-    r"|(supported|allowed|valid|possible) values|in (thinking|reasoning) mode)\b|, value: ",
+    r"|(supported|allowed|valid|possible) values|(?<!works )in (thinking|reasoning) mode)\b|, value: ",
     re.IGNORECASE,
 )
-_PLACE = re.compile(r"[\[(]['\"]body['\"], ['\"](\w+)['\"][^\])]*[\])]")  # FastAPI's and Mistral's
+_PLACE = re.compile(r"[\[(]['\"]body['\"], ['\"](\w+)['\"][^\])]{0,200}[\])]")  # FastAPI's and Mistral's
+_REQUEST = re.compile(r"^\W*(\w+\W+){0,5}request\W+(\w+\W+){0,2}because\b", re.IGNORECASE)  # Vertex's errors begin so
 _CONDITION_FIRST = re.compile(r"^\W*(when|if|while|with|for)\b[^,]*,", re.IGNORECASE)
 _TOGETHER = re.compile(
     r"\bboth\b|\bonly one of\b|\bmutually exclusive\b|\btogether\b|\bat the same time\b|\bsimultaneously\b",
@@ -48,20 +49,36 @@ _ONE_VALUE = re.compile(
     re.IGNORECASE,
 )
 _DEFAULT_ONLY = re.compile(r"\bonly the default\b", re.IGNORECASE)  # which needs no field
-_KIND = r"(?:parameters?|arguments?|fields?|propert(?:y|ies)|options?|keywords?|names?|supplied|values?|参数)"
+_KIND = (
+    r"(?:parameters?|arguments?|fields?|propert(?:y|ies)|options?|keywords?|names?|supplied|values?|keys?(?= \[)|参数)"
+)
 _PLAIN = frozenset({"temperature", "verbosity"})  # words that mean nothing else in a refusal
 _THINKING = frozenset({
     "reasoning_effort", "reasoning", "thinking", "thinking_budget", "enable_thinking", "chat_template_kwargs"
 })  # fmt: skip
 _IN_WORDS = (
-    (re.compile(r"\b(thinking|reasoning)\b(?! (block|content|text|model|token)s?\b)", re.IGNORECASE), _THINKING),
+    (
+        re.compile(
+            r"\b(thinking|reasoning)(_?(budget|level|config))?\b(?! (block|content|text|model|token)s?\b)"
+            r"|\bthink (value|level)\b|(?<!best[ -])\beffort\b",
+            re.IGNORECASE,
+        ),
+        _THINKING,
+    ),
     (re.compile(r"\bpenalt(y|ies)\b", re.IGNORECASE), frozenset({"frequency_penalty", "presence_penalty"})),
 )
-_ALWAYS_THINKS = re.compile(r"\bmandatory\b|\brequired\b|disabl|\b(turn|switch)(ed)? off\b", re.IGNORECASE)
-_OFF = re.compile(r"\bfalse\b|\"none\"|\"disabled\"|^0$|\": 0\b")
-_CALL_IN_THOUGHT = re.compile(
-    r"tool_?choice.*\b(think|reason)|\b(think|reason).*tool_?choice", re.IGNORECASE | re.DOTALL
+_ALWAYS_THINKS = re.compile(
+    r"\bmandatory\b|\brequired\b|disabl|\bonly works in\b|\b(turn|switch)(ed)? off\b", re.IGNORECASE
 )
+_OFF = re.compile(r"\bfalse\b|\"none\"|\"disabled\"|^0$|\": 0\b")
+_CALL = re.compile(r"tool_?choice", re.IGNORECASE)
+_THOUGHT = re.compile(r"\b(think|reason)", re.IGNORECASE)
+_WITH_TOOLS = re.compile(
+    r"\btools?\b[^.,:]{0,20}\bwith\W{1,3}reasoning_effort"
+    r"|\breasoning_effort\b[^.,:]{0,40}\b(with|when|if)\b[^.,:]{0,20}\btools?\b",
+    re.IGNORECASE,
+)
+_STRICT = re.compile(r"(?<!schema)[\"'`.]strict\b(?!\W{1,2}mode)")
 _VALUE_CHARS_MAX = 64  # of one that words name
 
 
@@ -77,7 +94,8 @@ def find_refused(
     whole = default_only or bool(_WHOLE_FIELD.search(words) and not _ONE_VALUE.search(words))
     for clause, names in _list_named(complaint, {*ours, *sent}):
         for name in names:
-            if whole and (default_only or name not in sent or not _says(clause, sent[name])):
+            value_only = not default_only and name in sent and _says(clause, name, sent[name])
+            if whole and not value_only:
                 fields.add(name)
             elif name in sent:
                 values[name] = sent[name]
@@ -87,7 +105,18 @@ def find_refused(
 
 def refuses_call_in_thought(complaint: UpstreamComplaint) -> bool:
     """Return whether a model that thinks can't be made to call a tool."""
-    return bool(_CALL_IN_THOUGHT.search(complaint.said) and _REFUSES.search(complaint.message))
+    patterns = (_CALL, _THOUGHT)
+    return all(one.search(complaint.said) for one in patterns) and bool(_REFUSES.search(complaint.message))
+
+
+def refuses_effort_with_tools(complaint: UpstreamComplaint) -> bool:
+    """Return whether an effort is refused next to tools."""
+    return bool(_WITH_TOOLS.search(complaint.message) and _REFUSES.search(complaint.message))
+
+
+def refuses_strict(complaint: UpstreamComplaint) -> bool:
+    """Return whether the field `strict` of a tool is refused."""
+    return bool(_STRICT.search(complaint.said) and _REFUSES.search(complaint.message))
 
 
 def find_off_switches(sent: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +153,7 @@ def _find_in_words(clause: str, sent: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cut(clause: str) -> str:
     """Cut off what stands behind a condition, and in a field."""
-    clause = _CONDITION_FIRST.sub("", _PLACE.sub(r"'\1'", clause))
+    clause = _CONDITION_FIRST.sub("", _REQUEST.sub("", _PLACE.sub(r"'\1'", clause)))
     condition = _CONDITION.search(clause)
     return clause if condition is None else clause[: condition.start()]
 
@@ -132,18 +161,21 @@ def _cut(clause: str) -> str:
 @cache
 def _compile(name: str) -> re.Pattern[str]:
     """Compile the ways in which a field is named."""
-    words = name.split("_")
+    words, body = name.split("_"), r"(?:body\.)?"
+    inside = rf"(?:^\W*|- ){body}{name}(?:\.\w+)+\W?:"
     if len(words) == 1 and name not in _PLAIN:
-        marked = rf"[\"'`]{name}[\"'`]|(?:^|[:,] ){name}:"
+        marked = rf"[\"'`]{body}{name}[\"'`]|(?:^|[:,] |\n){body}{name}(?::|\n  )|{inside}"
         called = rf"{_KIND}\W{{1,3}}{name}(?!\w|\.\w)|(?<![\w.]){name}\W{{0,2}}{_KIND}"
         return re.compile(f"{marked}|{called}", re.IGNORECASE)
     # Digits and letters of English alone: Chinese has no space behind a name.
-    before, behind = r"(?<![a-z0-9_.\]-])(?:body\.)?", r"(?![a-z0-9_]|[.\[-]\w)"
-    return re.compile(before + "[_ -]?".join(words) + behind, re.IGNORECASE)
+    before, behind = r"(?<![a-z0-9_.\]-])" + body, r"(?![a-z0-9_]|[.\[-]\w)"
+    return re.compile(before + "[_ -]?".join(words) + behind + f"|{inside}", re.IGNORECASE)
 
 
-def _says(clause: str, value: Any) -> bool:
-    """Return whether the words name this value."""
+def _says(clause: str, name: str, value: Any) -> bool:
+    """Return whether the words name this value, or a part of it."""
+    if isinstance(value, Mapping):
+        return bool(re.search(rf"\b{name}\.\w", clause))
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     spelled = {str(value)[:_VALUE_CHARS_MAX], f"{value:g}" if isinstance(value, float) else ""} - {""}

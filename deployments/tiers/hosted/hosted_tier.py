@@ -11,9 +11,7 @@ Invariants: the key is read from the environment at each request, never stands i
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -32,7 +30,7 @@ from deployments.tiers.hosted.passed_reader import PassedReader, build_passed_bo
 from deployments.tiers.hosted.thought_bound import ThoughtBound, hold_to_budget
 from deployments.tiers.hosted.upstream_errors import (
     UpstreamComplaint,
-    read_complaint,
+    read_error_body,
     read_retry_after_s,
     read_written,
     translate_complaint,
@@ -47,6 +45,7 @@ TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is her
 _END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
 _ERROR_BODY_BYTES_MAX = 64 * 1024
 _ERROR_BODY_S = 5.0
+FORM_S = 3600.0  # how long what was learned of an upstream is known: a gateway's next provider may take more
 
 
 # The preset `openrouter`; a person's own settings go over it.
@@ -82,7 +81,7 @@ class HostedTier:
         self._closed = False
         self._active = 0
         # What this upstream is known to take, by API key: a refusal may quote what a client has written.
-        self._forms: defaultdict[str, UpstreamForm] = defaultdict(lambda: self._as_written)
+        self._forms: dict[str, tuple[UpstreamForm, float]] = {}  # with when it is forgotten, by the loop's clock
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
 
     @property
@@ -174,9 +173,9 @@ class HostedTier:
     ) -> aiohttp.ClientResponse | list[Event]:
         """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
         generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
-        taken. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form is tried
-        twice, and the tokens are lowered once. `again`: the answer's thought was ended, so none is asked for."""
-        form, shortens = self._forms[request.key], True
+        taken, for an hour. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form
+        is tried twice, and the tokens are lowered once. `again`: its thought was ended, so none is asked for."""
+        form, shortens = self._recall_form(request.key), True
         tried = {form}
         while True:
             shaped = form.shape(request)
@@ -187,7 +186,7 @@ class HostedTier:
                 return [response]
             if response.status // 100 == 2:
                 if len(tried) > 1:
-                    self._forms[request.key] = form
+                    self._keep_form(request.key, form)
                 return response
             complaint, failed = await self._read_refusal(response, request, key)
             if request.route:
@@ -205,6 +204,15 @@ class HostedTier:
                 return [failed]
             form = wanted
             tried.add(form)
+
+    def _recall_form(self, key: str) -> UpstreamForm:
+        form, until = self._forms.get(key, (self._as_written, 0.0))
+        return form if asyncio.get_running_loop().time() < until else self._as_written
+
+    def _keep_form(self, key: str, form: UpstreamForm) -> None:
+        """Keep what was learned until it is forgotten with what was learned before."""
+        now, (_, until) = asyncio.get_running_loop().time(), self._forms.get(key, (form, 0.0))
+        self._forms[key] = form, until if now < until else now + FORM_S
 
     async def _send(
         self, request: ChatRequest, key: str, deadline: float, form: UpstreamForm
@@ -253,7 +261,7 @@ class HostedTier:
             logprobs=logprobs,
             strict=strict,
             bound=bound,
-            left_out=self._forms[request.key].list_left_out(request),
+            left_out=self._recall_form(request.key).list_left_out(request),
             names=[tool["function"]["name"] for tool in request.tools],
         )
 
@@ -296,14 +304,10 @@ class HostedTier:
             body = await _read_error_body(response)
         finally:
             response.close()
-        try:
-            complaint = read_complaint(json.loads(body))
-        except (ValueError, RecursionError):
-            text = body.decode("utf-8", "replace")
-            complaint = UpstreamComplaint() if "<" in text else UpstreamComplaint(message=text)
+        complaint = read_error_body(body).redact(self._endpoint.build_redactor(key))
         failed = translate_complaint(
             self._name,
-            complaint.redact(self._endpoint.build_redactor(key)),
+            complaint,
             status=response.status,
             retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
             write_asked=partial(self._write_body, request),

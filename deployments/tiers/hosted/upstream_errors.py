@@ -28,6 +28,7 @@ from reliability.surrogates import join_surrogates
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, Usage
 
 MESSAGE_CHARS_MAX = 500
+WORDS_CHARS_MAX = 8_000  # of an error, that are read: a quoted request is longer, and a trace ends with its error
 _CAUSE_DEPTH_MAX = 4  # of errors in errors
 RETRY_AFTER_S_MAX = 86_400.0
 
@@ -133,10 +134,12 @@ _NO_SYSTEM = re.compile(
 _TEMPLATE_STATUSES = frozenset({400, 422, 500})
 # Lines of a trace that say nothing: rules, places, and what was read there.
 _SAYS_NOTHING = re.compile(
-    r"[\W_]*$|traceback \(most recent|while executing|\s*(file |at |-->)|[{%\s]*[{%]", re.IGNORECASE
+    r"^([\W_]*$|traceback \(most recent|while executing|\s*(file |at |-->)|[{%\s]*[{%])", re.IGNORECASE
 )
-_NAMES_ERROR = re.compile(r"(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
+_NAMES_ERROR = re.compile(r"^(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
 _RAN_OUT = re.compile(r"could not finish the message because max_tokens\b", re.IGNORECASE)
+_TAG = re.compile(r"<[a-z!/]", re.IGNORECASE)
+_EVENT = re.compile(r"^\s*((id|event|retry|):[^\r\n]*[\r\n]+)*data:(?P<data>.*)")
 _BRACKET = re.compile(r"[<\[{(]")
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
@@ -158,9 +161,9 @@ class UpstreamComplaint:
         return f"{self.param or ''} {self.message}"
 
     def redact(self, clean: Callable[[str], str]) -> UpstreamComplaint:
-        """Return the same complaint with every text passed through `clean`."""
-        param = None if self.param is None else clean(self.param)
-        return replace(self, message=clean(self.message), code=clean(self.code), param=param)
+        """Return the same complaint with every text passed through `clean`, and cut to what is read."""
+        param = None if self.param is None else _shorten(clean(self.param))
+        return replace(self, message=_shorten(clean(self.message)), code=_shorten(clean(self.code)), param=param)
 
 
 def read_complaint(payload: Any) -> UpstreamComplaint:
@@ -187,6 +190,20 @@ def read_complaint(payload: Any) -> UpstreamComplaint:
         moderated=isinstance(metadata, Mapping) and bool(metadata.get("reasons")),
         written=_read_text(inner.get("failed_generation")),
     )
+
+
+def read_error_body(body: bytes) -> UpstreamComplaint:
+    """Read the body of an error: JSON, an event with it, or words; a page gives an empty complaint."""
+    text = body.decode("utf-8", "replace")
+    event = _EVENT.match(text)
+    with suppress(ValueError, RecursionError):
+        return read_complaint(json.loads(body if event is None else event["data"]))
+    return UpstreamComplaint(message="" if _TAG.search(text) else text)
+
+
+def _shorten(words: str) -> str:
+    half = WORDS_CHARS_MAX // 2
+    return words if len(words) <= WORDS_CHARS_MAX else f"{words[:half]}\n…\n{words[-half:]}"
 
 
 def read_written(complaint: UpstreamComplaint, usage: Usage | None = None) -> list[Event]:

@@ -25,7 +25,13 @@ from typing import Any
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.answer_limits import asks_for_fewer, find_cap
 from deployments.tiers.hosted.continuing import ask_without_thought
-from deployments.tiers.hosted.field_refusals import find_off_switches, find_refused, refuses_call_in_thought
+from deployments.tiers.hosted.field_refusals import (
+    find_off_switches,
+    find_refused,
+    refuses_call_in_thought,
+    refuses_effort_with_tools,
+    refuses_strict,
+)
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
 from reliability.types import ChatRequest
 
@@ -41,6 +47,7 @@ _OFF: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": 
 _VALUES_MAX = 64  # of one form
 _VALUE_CHARS_MAX = 200  # by which a value is known again
 _REFUSING = frozenset({400, 422})
+_EFFORT = "reasoning_effort"
 _BLANK = " "
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
@@ -61,7 +68,9 @@ class UpstreamForm:
     """What a request is sent as. `openrouter`: to the API that takes more than others, and wants thinking named in its
     own way. `missing`: what is filled in; `refused`: the fields that aren't sent, and
     `refused_values`: with which value. `tokens_max`: the most that the model writes; 0 where the upstream refuses this
-    server's own limit and names none. `calls_in_thought`: a model that thinks can be made to call a tool."""
+    server's own limit and names none. `calls_in_thought`: a model that thinks can be made to call a tool.
+    `effort_with_tools`: the `reasoning_effort` next to tools, empty where none is sent, None where as asked. `strict`:
+    tools have that field."""
 
     openrouter: bool = False
     history: HistoryForm = HistoryForm.AS_WRITTEN
@@ -70,6 +79,8 @@ class UpstreamForm:
     refused_values: tuple[tuple[str, str], ...] = ()
     tokens_max: int | None = None
     calls_in_thought: bool = True
+    effort_with_tools: str | None = None
+    strict: bool = True
 
     def find_limit(self, request: ChatRequest) -> int | None:
         """Return how many tokens the answer may have; None where the upstream isn't told."""
@@ -82,6 +93,12 @@ class UpstreamForm:
         if not self.calls_in_thought and _wants_call(request):
             request = ask_without_thought(request, named=not self.openrouter, switches=not self.openrouter)
             request = request if self.openrouter else replace(request, extra={**request.extra, **_OFF})
+        if not self.strict and _names_strict(request):
+            request = replace(request, tools=tuple(map(_drop_strict, request.tools)))
+        if self._lowers_effort(request) or (self.effort_with_tools and request.tools):
+            extra = {name: value for name, value in request.extra.items() if name != _EFFORT}
+            named = {_EFFORT: self.effort_with_tools} if self.effort_with_tools else {}
+            request = replace(request, extra=extra | named)
         return _name_reasoning(request) if self.openrouter else request
 
     def learn(
@@ -101,6 +118,10 @@ class UpstreamForm:
             return replace(self, tokens_max=cap)
         if _wants_call(request) and refuses_call_in_thought(complaint):
             return replace(self, calls_in_thought=False)
+        if request.tools and refuses_effort_with_tools(complaint):  # a model that has one by itself is asked for none
+            return replace(self, effort_with_tools="" if _EFFORT in request.extra else "none")
+        if _names_strict(request) and refuses_strict(complaint):
+            return replace(self, strict=False)
         if (fit := self._refuse(complaint, request)) != self:
             return fit
         return replace(self, tokens_max=0) if not request.max_tokens_named and asks_for_fewer(complaint.said) else self
@@ -124,8 +145,17 @@ class UpstreamForm:
         sent = _find_sent(_name_reasoning(request) if self.openrouter else request)
         refused = [(name, value) for name, value in sent.items() if self._refuses(name, value)]
         listed = [name if name in self.refused else f"{name} {_write(value)}" for name, value in refused]
+        if self._lowers_effort(request):
+            listed = [*(one for one in listed if not one.startswith(_EFFORT)), f"{_EFFORT} next to tools"]
+        if not self.strict and _names_strict(request):
+            listed.append("strict of tools")
         off = not self.calls_in_thought and _wants_call(request)
         return [*listed, "thinking before a call that tool_choice wants"] if off else listed
+
+    def _lowers_effort(self, request: ChatRequest) -> bool:
+        """Return whether the request's effort isn't sent, since tools stand next to it."""
+        asked = request.extra.get(_EFFORT, "none")
+        return self.effort_with_tools is not None and bool(request.tools) and asked != "none"
 
     def keeps_thinking(self, request: ChatRequest) -> bool:
         """Return whether the request (as of `shape`) switches thinking off, and none of its switches is sent."""
@@ -152,6 +182,16 @@ def _name_reasoning(request: ChatRequest) -> ChatRequest:
 def _wants_call(request: ChatRequest) -> bool:
     named = isinstance(request.tool_choice, Mapping)
     return bool(request.tools) and (named or request.tool_choice == "required")
+
+
+def _names_strict(request: ChatRequest) -> bool:
+    return any("strict" in (tool.get("function") or {}) for tool in request.tools)
+
+
+def _drop_strict(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = tool.get("function") or {}
+    fit = {name: value for name, value in function.items() if name != "strict"}
+    return tool if fit == function else {**tool, "function": fit}
 
 
 def _find_sent(request: ChatRequest) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from deployments.tiers.hosted.answer_limits import ROOM_TOKENS, asks_for_fewer, find_cap, find_room
 from reliability.types import Event, Failed, Fault, Finish, FinishReason
-from tests.support.plays import SSE, Head, Seen, Send, good, status
+from tests.support.plays import SSE, Head, Seen, Send, good, status, whole
 from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
 from tests.support.upstream import Upstream
 
 OURS = 16_384
-# DeepSeek, OpenAI, Groq, Groq again, Anthropic, DashScope, Together, Volcengine, Gemini, Bedrock, MiMo, FastAPI.
+# DeepSeek, OpenAI, Groq, Groq again, Anthropic, DashScope, Together, Volcengine, Gemini, Bedrock, MiMo, FastAPI,
+# Cohere, Cohere again, Zhipu in three ways, Nova, Titan.
 WORDS = [
     "Invalid max_tokens value, the valid range of max_tokens is [1, {cap}]",
     "max_tokens is too large: {asked}. This model supports at most {cap} completion tokens, whereas you gave {asked}.",
@@ -31,6 +32,14 @@ WORDS = [
     "The maximum tokens you requested exceeds the model limit of {cap}.",
     "field MaxTokens invalid, should be in [1, {cap}]",
     "['body', 'max_tokens']: Input should be less than or equal to {cap}",
+    "too many tokens: max tokens must be less than or equal to {cap}, the maximum output length for this model - "
+    "received {asked}.",
+    "Max tokens cannot exceed {cap}",
+    "max_tokens参数非法：取值范围 [1, {cap}]",
+    "max_tokens 参数非法。最大值为{cap}个",
+    "参数max_tokens超出范围，最大 {cap}",
+    "Malformed input request: #/maxTokens: {asked} is not less or equal to {cap}, please reformat your input and retry",
+    "Malformed input request: #/textGenerationConfig/maxTokenCount: {asked} is not less or equal to {cap}, please",
 ]
 # Of the prompt, of the context, of another limit, or of what is too small.
 OTHERS = [
@@ -39,6 +48,9 @@ OTHERS = [
     "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead.",
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
     "Prompt tokens and max_tokens must not exceed 8192",
+    "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000. Try a shorter prompt",
+    "The request's text exceeds max tokens 8192",
+    "temperature参数非法：取值范围 [1, 8192]",
     "Invalid 'tools': array too long. Expected an array with maximum length 128, but got length 200.",
 ]
 
@@ -89,11 +101,12 @@ def test_what_speaks_of_something_else_names_no_limit(words: str) -> None:
     assert find_cap(words, OURS) is None
 
 
+@pytest.mark.parametrize("words", ["max_tokens is too large for this model", "max_tokens参数非法。请检查文档。"])
 @pytest.mark.parametrize(("named", "sent"), [(False, [OURS, None, None]), (True, [OURS, OURS])])
-def test_a_limit_that_nobody_named_goes_where_it_is_refused(named: bool, sent: list[int | None]) -> None:
+def test_a_limit_that_nobody_named_goes_where_it_is_refused(named: bool, sent: list[int | None], words: str) -> None:
     """Law: a refusal that names no number is answered without this server's own limit; the client's stays."""
     request = ask(max_tokens=OURS, max_tokens_named=named)
-    events, asked = told("max_tokens is too large for this model", request, request)
+    events, asked = told(words, request, request)
 
     assert asked == sent
     assert [isinstance(one[-1], Failed) for one in events] == [named] * 2
@@ -219,6 +232,73 @@ def test_the_room_is_asked_for() -> None:
         asked = [seen.body["max_tokens"] for seen in upstream.log]
 
     assert (text_of(events), asked) == ("Fine.", [OURS, 8181])
+
+
+CREDITS = (
+    "This request requires more credits, or fewer max_tokens. You requested up to {asked} tokens, but can only afford "
+    "{left}. To increase, visit https://openrouter.ai/settings/credits and upgrade to a paid account"
+)
+
+
+@pytest.mark.parametrize("left", [1, ROOM_TOKENS - 1, ROOM_TOKENS, 3_919, OURS - 1])
+def test_an_answer_is_as_long_as_can_be_paid(left: int) -> None:
+    """Law: OpenRouter is asked once more, for what can be afforded, where that is enough for an answer; the next
+    request is sent as it was."""
+
+    def play(seen: Seen) -> Any:
+        asked = seen.body["max_tokens"]
+        return good("Fine.") if asked <= left else status(402, CREDITS.format(asked=asked, left=left))
+
+    with Upstream() as upstream:
+        upstream.plays("m", play)
+        events = answers(hosted_tier(upstream), *[ask(max_tokens=OURS, max_tokens_named=False)] * 2)
+        asked = [seen.body["max_tokens"] for seen in upstream.log]
+
+    enough = left >= ROOM_TOKENS
+    assert asked == ([OURS, left] * 2 if enough else [OURS] * 2)
+    assert [isinstance(one[-1], Failed) for one in events] == [not enough] * 2
+
+
+DASHSCOPE = (
+    'id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"InvalidParameter","message":"<400> InternalError.Algo.'
+    'InvalidParameter: Range of max_tokens should be [1, 8192]","request_id":"fc65a002"}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        DASHSCOPE,
+        DASHSCOPE.replace("data:", "data: ").removeprefix("id:1\n"),
+        DASHSCOPE.replace("\n", "\r\n"),
+        DASHSCOPE[DASHSCOPE.index("data:") :],
+        "<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 8192]",
+    ],
+)
+def test_a_refusal_is_read_from_a_frame(body: str) -> None:
+    """Law: an error that is sent as an event, or as words that begin with its status, is read as any other."""
+
+    def play(seen: Seen) -> Any:
+        return good("Fine.") if seen.body["max_tokens"] <= 8192 else whole(body.encode(), status_code=400)
+
+    with Upstream() as upstream:
+        upstream.plays("m", play)
+        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS))
+        upstream.plays("m", whole(body.encode(), status_code=400))
+        (refused,) = answers(hosted_tier(upstream), ask(max_tokens=99))
+
+    assert text_of(events) == "Fine."
+    assert "Range of max_tokens" in failed(refused).message
+
+
+@pytest.mark.parametrize("body", ["<html>data: x</html>", "<!doctype html>", "</p>", "oops <b>", "event:error\n<p>"])
+def test_a_page_is_no_words_of_an_error(body: str) -> None:
+    """Law: nothing of a page reaches the client."""
+    with Upstream() as upstream:
+        upstream.plays("m", whole(body.encode(), status_code=400))
+        (events,) = answers(hosted_tier(upstream), ask())
+
+    assert "<" not in failed(events).message
 
 
 @pytest.mark.parametrize("frame", [True, False])

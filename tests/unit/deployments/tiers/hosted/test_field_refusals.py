@@ -33,10 +33,17 @@ SENT: dict[str, Any] = {
 def spell(name: str) -> dict[str, str]:
     """The ways in which APIs write a field's name."""
     camel = re.sub("_(.)", lambda found: found[1].upper(), name)
-    return {"plain": name, "camel": camel, "quoted": f"'{name}'", "ticked": f"`{name}`", "quoted camel": f'"{camel}"'}
+    quoted = {
+        "quoted": f"'{name}'",
+        "ticked": f"`{name}`",
+        "quoted camel": f'"{camel}"',
+        "in the body": f"'body.{name}'",
+    }
+    return {"plain": name, "camel": camel, **quoted}
 
 
-# xAI, xAI again, Bedrock, Anthropic, OpenAI, Azure, Groq, Cerebras, Gemini, Mistral, Fireworks.
+# xAI, xAI again, Bedrock, Anthropic, OpenAI, Azure, Groq, Cerebras, Gemini, Mistral, Fireworks, Bedrock, pydantic,
+# Cerebras.
 OF_FIELDS = [
     "Model grok-4 does not support parameter {}.",
     "Argument not supported on this model: parameter {}",
@@ -49,8 +56,13 @@ OF_FIELDS = [
     "Invalid JSON payload received. Unknown name {}: Cannot find field.",
     "Extra inputs are not permitted, field: {}, value: 'x'",
     "Error code: 400 - the field {} is not allowed here (deployment 2024)",
+    "Malformed input request: #: extraneous key [{}] is not permitted, please reformat your input and try again.",
+    "2 validation errors for Request\n{}\n  Extra inputs are not permitted [type=extra_forbidden, input_type=str]\n"
+    "    For further information visit https://errors.pydantic.dev/2.11/v/extra_forbidden\nseed\n  Field required",
+    "{}: property {} is unsupported",
 ]
-# Kimi, DeepSeek (serde), TGI, OpenAI, OpenAI again, Anthropic, FastAPI, Ollama, OpenAI of metadata, Qwen.
+# Kimi, DeepSeek (serde), TGI, OpenAI, OpenAI again, Anthropic, FastAPI, Ollama, OpenAI of metadata, Qwen, DashScope,
+# Vertex, pydantic as text (SGLang).
 OF_VALUES = [
     "invalid field {}: only 1 is allowed for this model",
     "Failed to deserialize the JSON body: field {}: unknown variant `x`, expected one of `low`, `user` at line 1",
@@ -62,6 +74,10 @@ OF_VALUES = [
     'invalid {} value: (must be "high", "medium" or "user")',
     "The {} parameter is only allowed when 'store' is enabled.",
     "Invalid {} value, the valid range of it is [0, 1.0]",
+    "The value of the {} parameter is restricted to True.",
+    "Unable to submit request because it has a {} value of 50 but the supported range is from 1 (inclusive) to 41.",
+    "1 validation error for Request\n{}\n  Input should be 'a' or 'user' [type=literal_error, input_value='x']\n"
+    "    For further information visit https://errors.pydantic.dev/2.11/v/literal_error",
 ]
 
 
@@ -69,7 +85,7 @@ OF_VALUES = [
 @pytest.mark.parametrize(("words", "name"), list(product(OF_FIELDS, SENT)))
 def test_a_refused_field_is_found_in_all_words(words: str, name: str, how: str) -> None:
     """Law: whoever says it and however the name is spelled, that field is refused, whatever it says, and no other."""
-    refused = find_refused(UpstreamComplaint(message=words.format(spell(name)[how])), OURS, SENT)
+    refused = find_refused(UpstreamComplaint(message=words.replace("{}", spell(name)[how])), OURS, SENT)
 
     assert refused == ({name}, {})
 
@@ -79,7 +95,7 @@ def test_a_refused_field_is_found_in_all_words(words: str, name: str, how: str) 
 def test_a_refused_value_is_found_in_all_words(words: str, name: str, how: str) -> None:
     """Law: where the words speak of a value, the field is refused with that value alone; a field of a condition, or a
     name among the allowed values, isn't."""
-    refused = find_refused(UpstreamComplaint(message=words.format(spell(name)[how])), OURS, SENT)
+    refused = find_refused(UpstreamComplaint(message=words.replace("{}", spell(name)[how])), OURS, SENT)
 
     assert refused == (set(), {name: SENT[name]})
 
@@ -120,7 +136,16 @@ def test_of_two_fields_that_exclude_each_other_one_stays() -> None:
         ("Thinking level is not supported for this model.", {"reasoning_effort"}),
         ('invalid reasoning value: \'minimal\' (must be "high", "medium", "low", or "none")', {"reasoning_effort"}),
         ("Penalty is not enabled for models/gemini-2.5-pro", {"presence_penalty"}),
+        ('think value "minimal" is not supported for this model', {"reasoning_effort"}),
+        ("Unable to submit request because thinking is not supported by this model. See x", {"reasoning_effort"}),
+        ("Unable to submit request because thinking_level is not supported by this model..", {"reasoning_effort"}),
+        ("Unable to submit request because The model does not support setting thinkingBudget", {"reasoning_effort"}),
+        ("This model does not support the effort parameter.", {"reasoning_effort"}),
+        ("output_config.effort: This model does not support effort level 'minimal'.", {"reasoning_effort"}),
+        ("metadata.user_id: Extra inputs are not permitted", {"metadata"}),
+        ("litellm.BadRequestError: AnthropicException - metadata.user_id: Extra inputs", {"metadata"}),
         ("Reasoning is mandatory for this endpoint and cannot be disabled.", set()),
+        ("Budget 0 is invalid. This model only works in thinking mode.", set()),
     ],
 )
 def test_what_plain_words_mean_is_refused_as_it_was_sent(words: str, names: set[str]) -> None:
@@ -150,6 +175,18 @@ OTHERS = [
     "Unsupported parameter: 'max_completion_tokens' is not supported with this model. Use 'max_tokens' instead.",
     "Set `reasoning_effort` to low for shorter answers",
     "user_id, top_priority and my_store are not supported",
+    "I think that isn't supported",
+    "The best effort tier is not available, nor is best-effort mode",
+    "user\nis not known",
+    "`seed` is not supported because thinking is enabled",
+    "`seed` is not allowed because `temperature` is set",
+    "Unable to submit request because `seed` is not supported when `temperature` is set",
+    "`top_k` is only supported in thinking mode",
+    "Invalid API key: user not found",
+    "messages.0.metadata.user_id: Extra inputs are not permitted",
+    "tools.0.input_schema.properties.store.kind: Extra inputs are not permitted",
+    "1 validation error for Request\nseed\n  Input should be an integer [input_value='temperature', input_type=str]",
+    "1 validation error for Request\nmessages.0.user\n  Extra inputs are not permitted [type=extra_forbidden]",
 ]
 
 
@@ -163,25 +200,31 @@ def test_what_refuses_something_else_refuses_no_field(words: str) -> None:
 @pytest.mark.parametrize("words", [*OF_FIELDS, *OF_VALUES])
 def test_a_field_that_was_not_sent_is_not_learned(words: str) -> None:
     """Law: only what was sent is refused."""
-    assert find_refused(UpstreamComplaint(message=words.format("`top_k`")), OURS, SENT) == (set(), {})
+    assert find_refused(UpstreamComplaint(message=words.replace("{}", "`top_k`")), OURS, SENT) == (set(), {})
 
 
 MANDATORY = "Reasoning is mandatory for this endpoint and cannot be disabled."
+ALWAYS = [
+    MANDATORY,
+    "Budget 0 is invalid. This model only works in thinking mode.",
+    "Unable to submit request because The model does not support setting thinking_budget to 0",
+]
 
 
-def thinks_always(seen: Seen) -> Play:
+def thinks_always(seen: Seen, words: str) -> Play:
     off = {"enabled": False}, {"effort": "none"}
     refused = seen.body.get("reasoning") in off or seen.body.get("reasoning_effort") == "none"
-    return status(400, MANDATORY) if refused else good("Fine.")
+    return status(400, words) if refused else good("Fine.")
 
 
+@pytest.mark.parametrize("words", ALWAYS)
 @pytest.mark.parametrize("extra", [{}, {"reasoning_effort": "none"}, {"reasoning": {"effort": "none"}}])
-def test_a_model_that_always_thinks_answers_thinking(extra: dict[str, Any]) -> None:
+def test_a_model_that_always_thinks_answers_thinking(extra: dict[str, Any], words: str) -> None:
     """Law: OpenRouter's refusal of thinking that is off costs one request; the next is sent without at once, the report
     says so, and wishes to think stay."""
     off, on = ask(thinking=False, extra=extra), ask(thinking=True)
     with Upstream() as upstream:
-        upstream.plays("m", thinks_always)
+        upstream.plays("m", lambda seen: thinks_always(seen, words))
         told = answers(hosted_tier(upstream, openrouter=True), off, off, on)
         sent = [seen.body.get("reasoning") or seen.body.get("reasoning_effort") for seen in upstream.log]
 

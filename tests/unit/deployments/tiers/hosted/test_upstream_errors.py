@@ -36,16 +36,19 @@ CONTEXT = [
     "the max input characters is 11200",
     "This model's maximum context length is 4096 tokens, but your prompt with 2 images has 5000",
     "messages token length exceeds the limit of 4096",
+    "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000. Try a shorter prompt",
+    "too many tokens: the text exceeds max tokens 4096",
     "输入内容超出最大长度",
     "上下文长度超限",
 ]
-# The answer's tokens, which no shorter prompt changes: DeepSeek, Groq, Bedrock.
+# The answer's tokens, which no shorter prompt changes: DeepSeek, Groq, Bedrock, Cohere.
 ANSWERS = [
     "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
     "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the "
     "`context_window` for this model",
     "The maximum tokens you requested exceeds the model limit of 32768",
     "max_tokens exceeds the limit of 8192",
+    "too many tokens: max tokens must be less than or equal to 4096, the maximum output length for this model.",
 ]
 CREDENTIALS = [
     "API key not valid. Please pass a valid API key.",

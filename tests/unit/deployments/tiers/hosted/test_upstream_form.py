@@ -1,15 +1,18 @@
 """Upstreams that refuse fields which other ones take, over real HTTP."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from deployments.tiers.hosted import hosted_tier as hosted_tier_module
+from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
 from deployments.tiers.hosted.upstream_form import UpstreamForm
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status, whole
-from tests.support.tier_asking import answers, ask, hosted_tier, text_of
+from tests.support.tier_asking import answer, answers, ask, hosted_tier, text_of
 from tests.support.upstream import Upstream
 
 # What Codex, opencode and the SDKs send beside a conversation.
@@ -145,6 +148,33 @@ def test_refused_values_are_not_kept_without_end() -> None:
         assert "verbosity" not in form.fit_fields(sent.extra)
 
     assert len(str(form)) < 20_000
+
+
+def test_what_is_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: one odd provider behind a gateway decides for an hour, not for ever, and what is learned in it has the same
+    end; then the request is sent as it was asked."""
+    monkeypatch.setattr(hosted_tier_module, "FORM_S", 0.8)
+    refused = ["temperature", "user"]
+
+    def play(seen: Seen) -> Play:
+        return refuse(seen, {refused[0]}, WORDS[0]) if refused else good("Fine.")
+
+    async def run(tier: HostedTier) -> None:
+        await answer(tier, ask(temperature=0.2))
+        await asyncio.sleep(0.5)
+        refused.pop(0)
+        await answer(tier, ask(temperature=0.2, extra={"user": "u"}))
+        refused.pop(0)
+        await asyncio.sleep(0.4)
+        await answer(tier, ask(temperature=0.2, extra={"user": "u"}))
+        await tier.close()
+
+    with Upstream() as upstream:
+        upstream.plays("m", play)
+        asyncio.run(run(hosted_tier(upstream)))
+        sent = [[name for name in ("temperature", "user") if name in seen.body] for seen in upstream.log]
+
+    assert sent == [["temperature"], [], ["user"], [], ["temperature", "user"]]
 
 
 @pytest.mark.parametrize("field", ["seed", "logit_bias", "response_format", "tools"])
