@@ -15,5 +15,6 @@ def server(deploy: Deploy, request: pytest.FixtureRequest) -> Iterator[Server]:
     """Run the server of one module."""
     with Upstream() as upstream:
         upstream.plays("some/model", play_named)
-        args = scripts.graph({"premium": scripts.hosted(upstream)}, retries=0)
+        aliases = {"aliases": {"openai/gpt-4o": "premium"}}
+        args = scripts.graph({"premium": scripts.hosted(upstream)}, retries=0, server=aliases)
         yield deploy(args, request.module.__name__.rpartition(".")[2].replace("_", "-"))

@@ -213,10 +213,11 @@ def test_a_refusal_is_a_refusal(server, stream):
 
 
 def test_models(server):
-    """The list is a `ListModelsResponse`, and each of it is a `Model`."""
+    """The list is a `ListModelsResponse`, and each of it is a `Model`, also where its name has a slash."""
     listed = server.get("/v1/models").json()
 
     assert find_faults("ListModelsResponse", listed) == []
+    assert "openai/gpt-4o" in [model["id"] for model in listed["data"]]
     for model in listed["data"]:
         assert find_faults("Model", server.get(f"/v1/models/{model['id']}").json()) == []
 
