@@ -14,7 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from tests.contract.documents.openai_document import find_faults
-from tests.support.serving import Server
+from tests.support import scripts
+from tests.support.named_plays import play_named
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": PARAMETERS}}
@@ -118,6 +121,14 @@ RESPONSES: dict[str, dict[str, Any]] = {
     "logprobs": {"input": "play:top.", "include": ["message.output_text.logprobs"], "top_logprobs": 1},
     "breaks": {"input": "play:breaks."},
 }
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    """A hosted tier, whose upstream plays what the last user message names."""
+    upstream.plays("some/model", play_named)
+    aliases = {"aliases": {"openai/gpt-4o": "premium"}}
+    return deploy(scripts.graph({"premium": scripts.hosted(upstream)}, retries=0, server=aliases), "documents")
 
 
 def post(server: Server, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
