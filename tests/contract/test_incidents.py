@@ -102,23 +102,19 @@ def test_what_goes_wrong_in_a_request_is_told(server, task, stream):
     assert all(pair in found for pair in EVENTS[task] if pair[0] == "repair")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_spent_budget_is_told(server, stream):
+def test_a_spent_budget_is_told(server):
     """The request that was refused for it, and what it was refused for."""
-    session = f"spent-{stream}"
-    assert asked(server, "spend", stream=stream, session=session).status == 200
-    refused = asked(server, "spend", stream=stream, session=session)
+    assert asked(server, "spend", stream=False, session="spent").status == 200
+    refused = asked(server, "spend", stream=True, session="spent")
 
     assert (refused.status, refused.code) == (400, "budget_exceeded")
     assert ("budget", "budget") in [(r["kind"], r["reason"]) for r in told(server, refused)]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_budget_that_is_nearly_spent_is_told(server, stream):
+def test_a_budget_that_is_nearly_spent_is_told(server):
     """Over 80 % the next answer says so in its header, and the record says how full the window is."""
-    session = f"nearly-{stream}"
-    first = asked(server, "nearly", stream=stream, session=session)
-    second = asked(server, "any", stream=stream, session=session)
+    first = asked(server, "nearly", stream=False, session="nearly")
+    second = asked(server, "any", stream=True, session="nearly")
 
     assert (first.header("Budget-Warning"), second.header("Budget-Warning")) == (None, "80%")
     assert [r["kind"] for r in told(server, second)] == ["budget"]

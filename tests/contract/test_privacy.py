@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
@@ -71,8 +72,7 @@ FAULTS: dict[str, Player] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize(("terms", "stream"), take_turns(TERMS, STREAMS))
 def test_whatever_fails_nothing_goes_to_the_cloud(server, upstream, terms, stream):
     """Both local tiers fail: the refusal names them, and says why the cloud wasn't asked."""
     key, headers, words = TERMS[terms]
@@ -99,8 +99,7 @@ def test_each_fault_stays_at_home(server, upstream, fault):
     assert asked(server, stream=True).header("Tier") == "cloud"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize(("terms", "stream"), take_turns(TERMS, STREAMS))
 def test_where_only_the_cloud_is_left_the_request_is_refused(server, upstream, terms, stream):
     """Asked by name: a 400, no call, and no client sends it again: some do so at a 403."""
     key, headers, words = TERMS[terms]
