@@ -60,6 +60,13 @@ def _holds(value: Any, pattern: str | re.Pattern[str]) -> bool:
 
 ELEMENTS = frozenset({"qwen3_coder", "qwen3_coder without opener", "seed", "minimax", "invoke", "muse"})
 MARKED = frozenset({"deepseek v3.2", "gigachat 3.5"})
+OWN_MARKS: dict[frozenset[str], str | re.Pattern[str]] = {
+    ELEMENTS | MARKED: _ELEMENT_TAGS,
+    frozenset({"glm"}): r"</?(?:\w{1,16}[_|:])?arg_",
+    frozenset({"kimi k3"}): r"<\|(?:close|open|sep)\|>",
+    frozenset({"solar 2"}): r"<\|tool_(?:arg|call):",
+    frozenset({"minimax m3"}): r"\]<\]minimax\[>\[",
+}
 CANT_SAY: tuple[Cant, ...] = (
     Cant(
         "a text holds the special tokens of Harmony, which no text in it has",
@@ -73,30 +80,13 @@ CANT_SAY: tuple[Cant, ...] = (
         lambda _, value: _holds(value, r"(?:get_weather|q7)\("),
         noted=False,
     ),
-    Cant(
-        "a text holds the tags of its own format: they may be the call's",
-        ELEMENTS | MARKED,
-        lambda _, value: _holds(value, _ELEMENT_TAGS),
-    ),
-    Cant(
-        "a text holds the tags of its own format: they may be the call's",
-        frozenset({"glm"}),
-        lambda _, value: _holds(value, r"</?(?:\w{1,16}[_|:])?arg_"),
-    ),
-    Cant(
-        "a text holds the tokens of its own format: they may be the call's",
-        frozenset({"kimi k3"}),
-        lambda _, value: _holds(value, r"<\|(?:close|open|sep)\|>"),
-    ),
-    Cant(
-        "a text holds the tokens of its own format: they may be the call's",
-        frozenset({"solar 2"}),
-        lambda _, value: _holds(value, r"<\|tool_(?:arg|call):"),
-    ),
-    Cant(
-        "a text holds the tokens of its own format: they may be the call's",
-        frozenset({"minimax m3"}),
-        lambda _, value: _holds(value, r"\]<\]minimax\[>\["),
+    *(
+        Cant(
+            "a text holds the marks of its own format: they may be the call's",
+            kinds,
+            lambda _, value, marks=marks: _holds(value, marks),  # type: ignore[misc]
+        )
+        for kinds, marks in OWN_MARKS.items()
     ),
     Cant(
         "a text that stands inline begins with a line break, which other templates write as layout",
