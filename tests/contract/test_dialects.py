@@ -26,7 +26,7 @@ BAD: dict[str, Any] = {
     "missing-argument": {"tool_call": {"name": "get_weather", "arguments": {}}},
     "wrong-type": {"tool_call": {"name": "get_weather", "arguments": {"city": ["Paris"]}}},
     "nothing": {"raw": " "},
-    "circles": {"raw": "and so on, and so on, as I have said before. " * 60},
+    "circles": {"raw": "and so on, and so on, as I have said before. " * 240},
 }
 LOAD = write_call("load_tools", names=["tool_3"])
 REFUSES = [{"refusal": "I can't help with that."}]
