@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 from hypothesis import settings
 
@@ -46,7 +47,8 @@ os.environ.pop("MLX_STACK_API_KEYS", None)
 
 
 # httpx reads the world's certificates for each client, which takes longer than a request. Nobody speaks TLS here.
-httpx._transports.default.create_ssl_context = functools.cache(httpx.create_ssl_context)
+for _client in (httpx, httpx2):
+    _client._transports.default.create_ssl_context = functools.cache(_client.create_ssl_context)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

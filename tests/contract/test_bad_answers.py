@@ -4,7 +4,6 @@ Whatever it is, the client gets a valid call or one clear error, never the bad o
 the next one is. `fast` says what the conversation names; `weak` is an HTTP server that sends what a weak model would.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,27 +214,3 @@ def test_a_stream_that_holds_all_shows_nothing_of_a_bad_answer(held, upstream, n
     assert (outcome.calls, outcome.text) == (GOOD_CALL, "")
     assert SAID.strip() not in outcome.wire
     assert outcome.frames[-1]["mlx_stack"]["tier"] == "fast"
-
-
-# A frame that is not JSON, and nothing behind it.
-TORN = (*plays.malformed(2)[:4], plays.Abort())
-
-
-@pytest.mark.parametrize("play", [plays.cut(2), TORN, plays.error_frame(2), plays.ends_early(2)])
-def test_a_stream_that_holds_all_survives_a_fault_after_text(held, upstream, play):
-    """What would have broken a stream is another tier's whole answer."""
-    upstream.plays("weak/model", play)
-    outcome = ask(held, user("hi"), model="weak", stream=True)
-
-    assert (outcome.text, outcome.code) == ("Hello from fast.", None)
-    assert outcome.ends_as_it_should
-    assert "w0" not in outcome.wire
-
-
-def test_a_stream_that_holds_all_still_gives_whole_answers(held, upstream):
-    """Held, not lost: text, finish reason and usage arrive at the end."""
-    upstream.plays("weak/model", plays.good("All of it."))
-    outcome = ask(held, user("hi"), model="weak", stream=True, stream_options={"include_usage": True})
-
-    assert (outcome.text, outcome.choice.finish_reason) == ("All of it.", "stop")
-    assert json.loads(outcome.wire.split("data: ")[-2])["usage"]["total_tokens"] == plays.USAGE["total_tokens"]

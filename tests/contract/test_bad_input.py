@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import scripts
+from tests.support.http_asking import ask, report_of, user
+from tests.support.matrices import STREAMS, take_turns
+from tests.support.schema_attacks import RULES, object_of, strings, tools
 from tests.support.serving import Deploy, Server
 
 HI = [{"role": "user", "content": "hi"}]
@@ -17,8 +19,9 @@ HI = [{"role": "user", "content": "hi"}]
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
     # No test here is about time: a large body may take its while on a busy machine.
-    patient = scripts.QUICK | {"connect_s": 30.0}
-    return deploy(scripts.args(["fast"], server={"timeouts": patient}), "bad")
+    args = scripts.args(["fast"], server={"timeouts": scripts.QUICK | {"connect_s": 30.0}})
+    args["tiers"]["fast"]["script"][:0] = RULES
+    return deploy(args, "bad")
 
 
 def tool(**function: Any) -> list[dict[str, Any]]:
@@ -67,8 +70,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("param", "fields"), WRONG)
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("param", "fields", "stream"), take_turns(WRONG, STREAMS))
 def test_a_wrong_field_is_named(server, param, fields, stream):
     """Each wrong field is a 400 with OpenAI's error shape, its code, and `param`; a retry is advised against."""
     body = {"stream": stream, "messages": HI} | fields
@@ -82,11 +84,42 @@ def test_a_wrong_field_is_named(server, param, fields, stream):
     assert response.headers["x-should-retry"] == "false"
 
 
-def test_an_unknown_model_is_not_found(server):
-    """A 404 with its own code."""
-    response = server.post({"messages": HI, "model": "llama-9"})
+def doubling(levels: int) -> dict[str, Any]:
+    parts = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": {**parts, f"d{levels}": {"type": "object"}}}
 
-    assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
+
+@pytest.mark.parametrize(
+    ("schema", "place", "said"),
+    [
+        ({"$ref": "https://example.com/s.json"}, ".$ref", "only references inside the schema"),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, ".properties.a.$ref", "leads nowhere"),
+        (doubling(30), "", "references multiply"),
+        ({"type": "strange"}, ".type", "is no valid JSON Schema"),
+        ({"properties": {"a": {"pattern": "("}}}, ".properties.a.pattern", "is no regular expression"),
+        (strings(30_000), "", "larger or deeper"),
+    ],
+)
+def test_an_answers_schema_is_refused_by_its_place(server, schema, place, said):
+    """`response_format` is held to the bounds of a tool's schema, on arrival. What a schema costs others is
+    `test_on_ray`'s."""
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    response = server.post({"messages": HI, "response_format": wanted})
+    error = response.json()["error"]
+
+    assert (response.status_code, error["code"]) == (400, "invalid_request")
+    assert error["param"].startswith("response_format.json_schema.schema" + place)
+    assert said in error["message"]
+
+
+def test_what_isnt_checked_is_said_in_the_report(server):
+    """A pattern that no linear engine has is not asserted; the call leaves, with a note."""
+    schema = object_of(q={"type": "string", "pattern": "(a)\\1"})
+    outcome = ask(server, user("<bounded-repeats>"), model="fast", stream=False, tools=tools(schema))
+
+    assert outcome.calls == [("f", {"q": "a" * 56 + "!"})]
+    (note,) = report_of(server, outcome)["notes"]
+    assert note == "not checked in the arguments of f: /properties/q/pattern: the pattern refers back to a group"
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'"hi"', b"null", b"[" * 5000, b'{"messages": NaN}'])
@@ -121,15 +154,6 @@ def test_unknown_fields_are_accepted(server):
     assert response.status_code == 200
 
 
-@pytest.mark.parametrize(("path", "status"), [("/nope", 404), ("/v1/chat/completions", 405)])
-def test_unknown_routes_and_methods(server, path, status):
-    """Also what no route answers has OpenAI's error shape."""
-    response = server.get(path)
-
-    assert response.status_code == status
-    assert response.json()["error"]["type"] == "invalid_request_error"
-
-
 scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20))
 anything = st.recursive(
     scalars,
@@ -149,9 +173,3 @@ def test_no_body_is_a_500(server, fields, talks):
     response = server.post(content=json.dumps(body).encode())
 
     assert response.status_code == 200 or 400 <= response.status_code < 500
-
-
-def test_the_server_lives(server):
-    """After all of the above it answers."""
-    assert server.post({"messages": HI}).status_code == 200
-    assert httpx.get(f"{server.url}/health").status_code == 200

@@ -6,7 +6,6 @@ What a call reserves is what it uses (see `tests.support.client_load`), so the n
 
 import asyncio
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -35,6 +34,7 @@ from tests.support.client_load import (
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
 
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 APP = "budgets"
 CLIENTS = 200
 FIT = 50
@@ -44,13 +44,6 @@ OUTPUT_MAX = 100
 BOSS = new_key()
 INTERNS = {"intern": new_key(), "trainee": new_key()}
 TALK = {"when": {"last_user": "talk"}, "answer": " ".join(f"w{n}" for n in range(400))}
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as server:
-        server.plays("some/model", paced())
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +59,7 @@ def on_ray(deploy_on_ray: Deploy, upstream: Upstream, tmp_path_factory: pytest.T
 
 def args(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """`premium` costs money, `local` doesn't; each answers alone. The interns have hours of their own."""
+    upstream.plays("some/model", paced())
     hours = {name: {"tokens_per_hour": INTERN_FIT * COST} for name in INTERNS}
     keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), {"boss": BOSS, **INTERNS}, boss={"admin": True}, **hours)
     premium = scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV, cloud=True)

@@ -70,15 +70,6 @@ def test_the_answer_begins_with_the_summary(server: Server, stream: bool) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_below_the_trigger_nothing_is_summarized(server: Server, stream: bool) -> None:
-    """Law: the answer is as without the edit."""
-    message = ask(server, TALK, stream=stream, context_management={"edits": [{"type": "compact_20260112"}]})
-
-    assert blocks_of(message) == [{"type": "text", "text": "I read it all."}]
-    assert message.usage.iterations is None
-
-
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "fields", [{"context_management": PAUSED}, {"extra_body": {"compaction": {"type": "summarize"}}}]
 )

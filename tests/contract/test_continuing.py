@@ -14,6 +14,7 @@ from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
 from tests.support.dialects import ask_in_all
 from tests.support.http_asking import user
+from tests.support.matrices import take_turns
 from tests.support.plays import Play, Player, Seen
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
@@ -54,8 +55,7 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy(scripts.graph({"premium": hosted, "other": hosted}), "continuing")
 
 
-@pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
-@pytest.mark.parametrize("how", BREAKS)
+@pytest.mark.parametrize(("how", "share"), take_turns(BREAKS, (0.1, 0.4, 0.8)))
 def test_a_broken_stream_is_whole(server: Server, upstream: Upstream, how: str, share: float) -> None:
     """Law: in each dialect the client is told the whole answer, to the letter, with one end, and the report says where
     the seam is and what it cost."""

@@ -15,6 +15,7 @@ from tests.support import scripts
 from tests.support.agent import Agent
 from tests.support.browser import NEEDS_CHROMIUM, Visitor, chromium, find_faults, open_visitor  # noqa: F401
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
+from tests.support.matrices import take_turns
 from tests.support.serving import Deploy, Server, until
 
 pytestmark = NEEDS_CHROMIUM
@@ -88,7 +89,8 @@ HAPPENINGS: dict[str, tuple[Callable[[Server, str], Outcome], Callable[[dict[str
 }
 
 
-def read_timeline(visitor: Visitor, outcome: Outcome) -> str:
+def read_timeline(visitor: Visitor, server: Server, outcome: Outcome) -> str:
+    report_of(server, outcome)
     page = visitor.go(f"/ui/requests/by-id/{outcome.request_id}")
     return page.locator("main").inner_text()
 
@@ -154,7 +156,7 @@ def test_each_step_of_a_timeline_is_an_attempt_of_the_report(visitor, server, na
     """In its order: the tier, what was wrong, the tokens; and the headers that the client got."""
     outcome = HAPPENINGS[name][0](server, f"told {name}")
     report = report_of(server, outcome)
-    told = read_timeline(visitor, outcome)
+    told = read_timeline(visitor, server, outcome)
     steps = visitor.page.locator(".step").all_inner_texts()
 
     assert len(steps) == len(report["attempts"])
@@ -169,13 +171,13 @@ def test_each_step_of_a_timeline_is_an_attempt_of_the_report(visitor, server, na
 
 def test_a_loop_and_a_spent_budget_are_told(visitor, server):
     """The repeated tool with how often, and the window that is full; the session shows both."""
-    assert "A loop: get_weather, 3 times" in read_timeline(visitor, go_round(server, "goes-round"))
+    assert "A loop: get_weather, 3 times" in read_timeline(visitor, server, go_round(server, "goes-round"))
     visitor.page.get_by_role("link", name="goes-round").click()
     visitor.page.wait_for_selector("text=Loops")
 
     refused = spend_all(server, "spends")
     assert refused.status == 400
-    assert "budget" in read_timeline(visitor, refused)
+    assert "budget" in read_timeline(visitor, server, refused)
     visitor.page.get_by_role("link", name="spends").click()
     visitor.page.wait_for_selector("text=9,100 of 8,000 tokens")
 
@@ -246,14 +248,7 @@ def test_the_small_chat_shows_a_repair_and_plays_a_tool(visitor):
     page.wait_for_selector("text=Mended: literal")
 
 
-OTHERS = [
-    pytest.param("light", PHONE, marks=pytest.mark.further),
-    pytest.param("dark", DESK, marks=pytest.mark.further),
-]
-
-
-@pytest.mark.parametrize(("scheme", "size"), [("light", DESK), ("dark", PHONE), *OTHERS])
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(("path", "scheme", "size"), take_turns(PAGES, ("light", "dark"), (DESK, PHONE)))
 def test_no_page_has_a_serious_fault_for_those_who_need_aid(chromium, server, path, scheme, size):  # noqa: F811
     """By axe, at a phone's width and at a desk's, in light and in dark; and it fits."""
     asked(server, "bad one")

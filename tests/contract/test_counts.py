@@ -5,7 +5,6 @@ the actor by other ways (status pages, beats of the Router) is no step.
 """
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,14 +19,8 @@ AT_ONCE = 64
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        server.plays("some/model", paced(0.0))
-        yield server
-
-
-@pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
+    upstream.plays("some/model", paced(0.0))
     tier = scripts.hosted(upstream)
     return deploy(scripts.graph({"fast": tier, "standard": tier}, timeouts=PATIENT), "counts")
 

@@ -197,17 +197,6 @@ def test_a_loop_is_nudged_and_then_broken(server, dialect, name, mark, code):
     assert (told.report["loop"], told.code) == (mark, code)
 
 
-@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"a"', b"\xff", b'{"messages": 5, "input": 5}', b"{}"])
-def test_what_is_no_request_is_refused_in_the_dialects_shape(server, path, body):
-    """A 400 with a code, in the shape that the path's clients read."""
-    got = httpx.post(f"{server.url}{path}", content=body, timeout=30.0)
-
-    assert got.status_code == 400
-    assert got.json()["error"]["code"] in ("invalid_json", "invalid_request")
-    assert ("request-id" in got.headers) == (got.json().get("type") == "error") == (path == "/v1/messages")
-
-
 def test_messages_are_counted_and_somebody_is_there(server):
     """`count_tokens` estimates where no tokenizer is known and says so; `HEAD /` is answered; any version and beta of
     the API is taken."""

@@ -12,6 +12,7 @@ import pytest
 from tests.support import plays, scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import ask, incidents_of, report_of, user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
@@ -123,8 +124,7 @@ SILENT: dict[str, Player] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("judge", SILENT)
+@pytest.mark.parametrize(("judge", "stream"), take_turns(SILENT, STREAMS))
 def test_a_silent_judge_leaves_the_firm_note(server, upstream, judge, stream):
     """Nothing said, a fault, too late: the answer isn't delayed further, and the model is told to reflect."""
     agent, prompts, judged = work(server, upstream, SILENT[judge], f"{judge}-{stream}", stream=stream)

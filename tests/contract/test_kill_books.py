@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,15 +46,6 @@ def told(seen: Seen, *, breaks: bool = False) -> Play:
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        server.plays("whole", told)
-        server.plays("broken", lambda seen: told(seen, breaks=True))
-        server.plays("stalled", (*told(Seen("", "", {}, b""), breaks=True)[:-1], Hang()))
-        yield server
-
-
-@pytest.fixture(scope="module")
 def near(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy(args(upstream), "near_books")
 
@@ -65,6 +56,9 @@ def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
 
 
 def args(upstream: Upstream) -> dict[str, Any]:
+    upstream.plays("whole", told)
+    upstream.plays("broken", lambda seen: told(seen, breaks=True))
+    upstream.plays("stalled", (*told(Seen("", "", {}, b""), breaks=True)[:-1], Hang()))
     tiers = {
         "slow": scripts.scripted({"token_delay_s": WORD_S, "answer": TEXT}),
         "far": scripts.hosted(upstream, "whole", cloud=True),

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,15 +58,9 @@ OPENAI_RETRIES = 2  # the openai client's own default
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream() as server:
-        for tier in TIERS:
-            server.plays(tier, paced())
-        yield server
-
-
-@pytest.fixture(scope="module")
 def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
+    for name in TIERS:
+        upstream.plays(name, paced())
     tier: dict[str, Any] = {"kind": "hosted", "base_url": upstream.base_url}
     timeouts = PATIENT | {"connect_s": 2.0}
     args = {

@@ -8,6 +8,7 @@ import pytest
 from tests.support import plays, scripts
 from tests.support.client_load import PATIENT, Ledger
 from tests.support.http_asking import WEATHER_TOOLS, ask, incidents_of, report_of, user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import SSE, Head, Play, Send
 from tests.support.serving import Deploy, Server, until
 from tests.support.upstream import Upstream
@@ -54,8 +55,7 @@ REPORTS: dict[str, tuple[Any, bool]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize(("report", "stream"), take_turns(REPORTS, STREAMS))
 def test_no_report_spends_what_nobody_used(server: Server, upstream: Upstream, report: str, stream: bool) -> None:
     """Whatever is reported, the session is charged about what was read and written; a count that can't be is an
     incident and a note in the request's report, and the client isn't told it either."""

@@ -1,7 +1,6 @@
 """The description against the server that it describes: every example works, every answer is what it says."""
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,18 +14,17 @@ from tests.support.plays import Play, Seen, completion, completion_frames, embed
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
+UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 SENT = [each for each in OPERATIONS if each.example is not None]
 READ = [each for each in OPERATIONS if each.method == "get" and "{" not in each.path]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Iterator[Server]:
+def server(deploy: Deploy, upstream: Upstream) -> Server:
     """A tier of this machine, and behind it one that has completions and embeddings."""
-    with Upstream(key=os.environ[CLOUD_KEY_ENV]) as upstream:
-        upstream.plays("some/model", answer)
-        hosted = {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "model": "some/model"}
-        chain = {"reliability": {"escalation": {"chain": ["fast", "premium"]}}, "server": {"timeouts": scripts.QUICK}}
-        yield deploy(scripts.args(tiers={"fast": scripts.tier("fast"), "premium": hosted}, **chain), "described")
+    upstream.plays("some/model", answer)
+    tiers = {"fast": scripts.tier("fast"), "premium": scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV)}
+    return deploy(scripts.graph(tiers), "described")
 
 
 def answer(seen: Seen) -> Play:

@@ -1,6 +1,5 @@
 """Completions and embeddings through the whole graph: the real openai client, a real upstream, real books."""
 
-import json
 import os
 from typing import Any
 
@@ -9,7 +8,7 @@ import openai
 import pytest
 
 from tests.conftest import CLOUD_KEY_ENV
-from tests.support import plays, scripts
+from tests.support import scripts
 from tests.support.plays import completion, completion_frames, embeddings
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
@@ -117,30 +116,6 @@ def test_a_large_answer_arrives_whole(server, upstream):
     assert [each["embedding"] for each in answer["data"]] == vectors
 
 
-def test_a_tier_that_is_not_hosted_refuses_by_name(server):
-    """400 `unsupported`, with the tier, its kind and what to do."""
-    answer = post(server, "completions", {"model": "alone", "prompt": "Once"})
-
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported")
-    assert "tier alone (scripted) does not answer /completions" in answer.json()["error"]["message"]
-    assert "premium, backup, vectors" in answer.json()["error"]["message"]
-    assert answer.headers["x-should-retry"] == "false"
-
-
-@pytest.mark.parametrize("play", [plays.status(500), plays.cut(), plays.status(404), plays.status(429)])
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_next_hosted_tier_stands_in(server, upstream, play, stream):
-    """A fault before the first piece, and an upstream without the route, hand the request on."""
-    upstream.plays("some/model", play)
-    upstream.plays("backup/model", completion_frames("Hello") if stream else completion("Hello"))
-    answer = post(server, "completions", {"prompt": "Once", "stream": stream})
-
-    assert answer.status_code == 200
-    assert answer.headers["x-mlx-stack-tier"] == "backup"
-    assert answer.headers["x-mlx-stack-escalated-from"] == "premium"
-    assert "Hello" in answer.text
-
-
 @pytest.mark.parametrize("key", [ADMIN, LOCAL])
 def test_what_must_stay_on_this_machine_does(server, upstream, key):
     """By the request's header, or by its key: the tier of this machine answers; where there is none the error says
@@ -154,26 +129,6 @@ def test_what_must_stay_on_this_machine_does(server, upstream, key):
     assert answer.headers["x-mlx-stack-tier"] == "backup"
     assert [seen.model for seen in upstream.log[before:]] == ["backup/model"]
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "cloud_not_allowed")
-
-
-def test_an_upstream_that_hangs_ends_in_one_error(server, upstream):
-    """All of them: 504 within the total time, and Retry-After."""
-    for model in ("some/model", "backup/model"):
-        upstream.plays(model, plays.hang())
-    answer = post(server, "completions", {"prompt": "Once"}, **{"x-mlx-stack-deadline": "2"})
-
-    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
-    assert "retry-after" in answer.headers
-
-
-def test_a_stream_that_breaks_off_says_so(server, upstream):
-    """The last frame is an error, and no `[DONE]` follows."""
-    upstream.plays("some/model", completion_frames("Once", finish=None, usage=None))
-    answer = post(server, "completions", {"prompt": "Once", "stream": True})
-
-    assert "Once" in answer.text
-    assert "[DONE]" not in answer.text
-    assert json.loads(answer.text.strip().split("data: ")[-1])["error"]["code"] == "stream_broken"
 
 
 @pytest.mark.parametrize("path", ["completions", "embeddings"])

@@ -12,6 +12,7 @@ from deployments.tiers.hosted.thought_bound import OVER_TOKENS
 from tests.clients.record import WIRES
 from tests.support import plays, scripts
 from tests.support.http_asking import user
+from tests.support.matrices import STREAMS, take_turns
 from tests.support.serving import Deploy, Server, until
 from tests.support.thinkers import ANSWER, PROMPT_TOKENS, think, thinker, thought_of
 from tests.support.upstream import Upstream
@@ -30,7 +31,6 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "responses": ("responses", {"input": "weather?", "reasoning": {"effort": "minimal"}, "store": False}),
 }
-WAYS = [(tags, continues) for tags in (False, True) for continues in ("prefill", "anchor")]
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str
     )
 
 
-@pytest.mark.parametrize(("tags", "continues"), WAYS)
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", ASKED)
+@pytest.mark.parametrize(
+    ("dialect", "stream", "tags", "continues"), take_turns(ASKED, STREAMS, (False, True), ("prefill", "anchor"))
+)
 def test_the_answer_comes_behind_the_budget(
     server: Server, upstream: Upstream, dialect: str, stream: bool, tags: bool, continues: str
 ) -> None:

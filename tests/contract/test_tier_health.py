@@ -89,22 +89,6 @@ def test_five_failures_in_a_row_open_the_breaker_and_a_probe_closes_it(server, u
     until(lambda: states(server) == ("ready", "ready", "closed"), "the tier is shown as ready")
 
 
-def test_each_change_of_the_breaker_is_an_incident(server, upstream):
-    """Opened, tried, closed: with the tier, the cause and the request that did it."""
-    opener = fail_until_open(server, upstream)[-2]
-    heal(server, upstream)
-    report_of(server, opener)
-
-    def changes() -> list[Any]:
-        found = server.get("/v1/reliability/incidents?kind=breaker&tier=premium&limit=500").json()["data"]
-        since = next((i for i, record in enumerate(found) if record["request_id"] == opener.request_id), -1)
-        return found[: since + 1]
-
-    found = until(lambda: len(changes()) >= 2 and changes(), "opened and closed")
-    assert "consecutive_failures" in found[-1]["reason"]
-    assert "probe_succeeded" in found[0]["reason"]
-
-
 def test_while_half_open_one_request_is_the_probe(server, upstream):
     """Eight requests while one finds out whether the tier is well: none of them calls it, and none waits."""
     fail_until_open(server, upstream)
@@ -127,8 +111,8 @@ def test_while_half_open_one_request_is_the_probe(server, upstream):
 
 
 def test_a_flapping_tier_costs_no_answer_and_is_not_stormed(server, upstream):
-    """Down and up three times: each request is answered, and a tier that is down gets its failures and its probes."""
-    for _ in range(3):
+    """Down and up twice: each request is answered, and a tier that is down gets its failures and its probes."""
+    for _ in range(2):
         heal(server, upstream)
         upstream.plays(MODEL, plays.status(503))
         before, started = len(upstream.log), time.monotonic()
@@ -154,14 +138,13 @@ def test_a_tier_that_says_when_to_come_back_is_left_alone_until_then(server, ups
     assert set(tiers[:-1]) == {"backup"}
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_breaker_is_closed_by_hand(server, upstream, stream):
+def test_a_breaker_is_closed_by_hand(server, upstream):
     """A tier that wants to be left alone for ten minutes: who asks for it is told so, with the time and the way out;
     once a person has closed the breaker the very next request is answered by it, and the act is an incident."""
     upstream.plays(MODEL, plays.status(429, headers={"Retry-After": "600"}), plays.good())
-    first, rejection = (ask(server, user("hi"), model="alone", stream=stream) for _ in range(2))
+    first, rejection = (ask(server, user("hi"), model="alone", stream=False) for _ in range(2))
     closed = httpx.post(f"{server.url}/v1/reliability/tiers/alone/close", timeout=30.0)
-    after = ask(server, user("hi"), model="alone", stream=stream)
+    after = ask(server, user("hi"), model="alone", stream=False)
 
     assert (first.status, first.code) == (429, "overloaded")
     assert (rejection.status, rejection.code) == (503, "no_tier_available")

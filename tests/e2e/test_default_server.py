@@ -183,21 +183,10 @@ def test_the_readme_example_runs(running, name):
 def test_a_client_that_leaves_frees_the_model(running):
     """A long generation stops within a second of its client's leaving, streaming or not."""
     for stream in (True, False):
-        name = f"left-{stream}"
-        body = {"model": "fast", "messages": QUESTION, "max_tokens": 4000, "stream": stream, "temperature": 1.2}
+        body = {"model": "fast", "messages": QUESTION, "max_tokens": 4000, "temperature": 1.2}
         body["logit_bias"] = {END_OF_TURN: -100}  # it can't end by itself
-        with httpx.Client(timeout=httpx.Timeout(60.0, read=60.0 if stream else 3.0)) as http:
-            request = http.build_request(
-                "POST", f"{running.url}/v1/chat/completions", json=body, headers={"x-request-id": name}
-            )
-            if stream:
-                next(http.send(request, stream=True).iter_bytes())
-            else:
-                with pytest.raises(httpx.ReadTimeout):
-                    http.send(request)
-        path = f"/v1/reliability/requests/{name}"
-        until(lambda path=path: running.get(path).status_code == 200, "its report", wait_s=2.0)
-        assert running.get(path).json()["outcome"] == "client_left"
+        report = running.leave(f"left-{stream}", body, 3.0, stream=stream, within_s=2.0)
+        assert report["outcome"] == "client_left"
 
 
 def stream_story(running: Started, begun: threading.Semaphore) -> Answer:

@@ -250,20 +250,10 @@ def test_the_request_id_comes_back_and_names_the_report(started):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_is_noticed(started, stream):
     """Whoever closes the connection, streaming or not, ends the work on the tier within seconds."""
-    name, body = f"left-{stream}", QUESTION | {"model": "long", "stream": stream}
-    with httpx.Client(timeout=httpx.Timeout(30, read=30 if stream else 1.0)) as http:
-        request = http.build_request(
-            "POST", f"{started.url}/v1/chat/completions", json=body, headers={"x-request-id": name}
-        )
-        if stream:
-            next(http.send(request, stream=True).iter_bytes())
-        else:
-            with pytest.raises(httpx.ReadTimeout):
-                http.send(request)
-    path = f"/v1/reliability/requests/{name}"
-    until(lambda: started.get(path).status_code == 200, "its report", wait_s=10)
+    report = started.leave(f"left-{stream}", QUESTION | {"model": "long"}, 1.0, stream=stream, within_s=10)
 
-    assert started.get(path).json()["outcome"] == "client_left"
+    assert report["outcome"] == "client_left"
+    assert report["attempts"][0]["cancelled"] is True
 
 
 def test_the_terminal_says_what_a_client_needs(started):

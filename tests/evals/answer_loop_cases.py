@@ -13,6 +13,7 @@ from reliability.loops import open_scan, step
 from tests.support.repeating_texts import HONEST, LEAD, paragraph, vary
 
 PIECE = 7
+LISTS = ("tests", "inserts", "records", "log", "hexdump", "table")
 
 
 @dataclass(frozen=True)
@@ -104,29 +105,9 @@ ANSWER_CASES = [
         AnswerCase(f"honest, in the text: {name}", _write(text), stop_written_call, None)
         for name, text in HONEST.items()
     ),
-    *(
-        AnswerCase(f"honest, fenced: {name}", f"```\n{HONEST[name]}", stop_text, None)
-        for name in (
-            "tests",
-            "inserts",
-            "records",
-            "log",
-            "hexdump",
-            "table",
-        )
-    ),
+    *(AnswerCase(f"honest, fenced: {name}", f"```\n{HONEST[name]}", stop_text, None) for name in LISTS),
     *(
         AnswerCase(f"honest, bare: {name}", HONEST[name], stop_text, None)
-        for name in (
-            "tests",
-            "inserts",
-            "records",
-            "log",
-            "hexdump",
-            "table",
-            "bottles",
-            "pages",
-            "cases",
-        )
+        for name in (*LISTS, "bottles", "pages", "cases")
     ),
 ]

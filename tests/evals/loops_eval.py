@@ -20,7 +20,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,8 +160,7 @@ def case_rows() -> Iterator[Row]:
     """The rows of the loops and pollers that the recorded runs don't show."""
     for case in load_runs(CASES):
         stages = stages_of(case["messages"])
-        found = {"nudged": _first(stages, Stage.WARN), "broken": _first(stages, Stage.BREAK)}
-        must = case["must"]
+        found, must = find_stages(stages), case["must"]
         ok = all(found[word] == answer for word, answer in must.items())
         yield Row(f"{case['rule']}: {case['id']}", _say(found), _say(must), ok)
 
@@ -183,14 +182,16 @@ def lap_rows() -> Iterator[Row]:
 def find_miss(name: str, laps: list[Run]) -> str | None:
     """What a run of an agent misses; None: nothing."""
     stages = [stage_at(lap["messages"], lap["answer"]) for lap in laps]
-    nudged, broken = _first(stages, Stage.WARN), _first(stages, Stage.BREAK)
+    nudged, broken = find_stages(stages).values()
     if nudged is None or (broken is not None and broken < nudged):
         return f"{name} not nudged" if broken is None else f"{name} broken at {broken} without a nudge"
     return None if broken or laps[-1]["last"] else f"{name} not broken"
 
 
-def _first(stages: list[Stage | None], stage: Stage) -> int | None:
-    return stages.index(stage) + 1 if stage in stages else None
+def find_stages(stages: list[Stage | None]) -> dict[str, int | None]:
+    """The answers at which a run is nudged and broken; None: never."""
+    words = {"nudged": Stage.WARN, "broken": Stage.BREAK}
+    return {word: stages.index(stage) + 1 if stage in stages else None for word, stage in words.items()}
 
 
 def _say(found: dict[str, int | None]) -> str:
@@ -210,8 +211,7 @@ def rows(runs: list[Run]) -> Iterator[Row]:
 def made_rows() -> Iterator[Row]:
     """The rows of made loops and honest repetitions: how agents hide the one, or look like the other."""
     for case in build_cases():
-        stages = stages_of(case.build_conversation())
-        found = {"nudged": _first(stages, Stage.WARN), "broken": _first(stages, Stage.BREAK)}
+        found = find_stages(stages_of(case.build_conversation()))
         must = f"nudged by {case.nudged_by}, broken by {case.broken_by}" if case.loops else "neither"
         yield Row(case.name, _say(found), must, case.is_met(found["nudged"], found["broken"]))
 
@@ -249,7 +249,12 @@ def found_in_answer(message: Message) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Prints the table; 1 where a row is below its floor."""
-    table = list(rows(load_runs(Path(arguments[0]) if arguments else None)))
+    return print_rows(rows(load_runs(Path(arguments[0]) if arguments else None)))
+
+
+def print_rows(table: Iterable[Row]) -> int:
+    """Print them; 1 where one is below its floor."""
+    table = list(table)
     for row in table:
         print(f"{'ok  ' if row.ok else 'FAIL'} | {row.on:<52} | {row.got:<36} | {row.must}")
     return 0 if all(row.ok for row in table) else 1

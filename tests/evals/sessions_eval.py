@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from reliability.loops import Stage
 from reliability.loops.comparison.findings import call_key
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import Conversations, describe_answer, read_trail
-from tests.evals.loops_eval import Row
+from tests.evals.loops_eval import Row, find_stages, print_rows
 from tests.support.made_agents import HABITS, MARK, SHAPES, MadeRun, make_answer, make_run
 from tests.support.shrunk_histories import SHAPES as SHAPES_SHRUNK
 from tests.support.shrunk_histories import run_laps
@@ -158,13 +157,9 @@ def shrunk_rows() -> Iterator[Row]:
     """The rows of loops whose clients show less and less of them."""
     for name, shape in SHAPES_SHRUNK.items():
         stages = run_laps(shape, ["the same"] * 6)
-        found = {"nudged": _first(stages, Stage.WARN), "broken": _first(stages, Stage.BREAK)}
+        found = find_stages(stages)
         ok = found == {"nudged": 3, "broken": 5}
         yield Row(f"loop, {name}", ", ".join(f"{word} at {at}" for word, at in found.items()), "at 3, at 5", ok)
-
-
-def _first(stages: list[Stage | None], stage: Stage) -> int | None:
-    return stages.index(stage) + 1 if stage in stages else None
 
 
 def _share_row(on: str, at: int, value: object, right: Right, total: Right) -> Row:
@@ -175,10 +170,7 @@ def _share_row(on: str, at: int, value: object, right: Right, total: Right) -> R
 
 def main() -> int:
     """Print the table; 1 where a row is below its floor."""
-    table = list(rows())
-    for row in table:
-        print(f"{'ok  ' if row.ok else 'FAIL'} | {row.on:<52} | {row.got:<36} | {row.must}")
-    return 0 if all(row.ok for row in table) else 1
+    return print_rows(rows())
 
 
 if __name__ == "__main__":

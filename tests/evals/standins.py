@@ -21,6 +21,11 @@ def declare(case: Case) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
+def fill(name: str, key: str, schema: dict[str, Any], said: str, values: tuple[str, ...]) -> list[Case]:
+    """A case for each of these values."""
+    return [(name, key, schema, value, said) for value in values]
+
+
 HONEST: list[Case] = [
     ("grep", "pattern", say("what to search for"), "TODO", "list every to-do comment"),
     ("grep", "pattern", TEXT, "FIXME", "what is left to repair?"),
@@ -103,74 +108,41 @@ HONEST: list[Case] = [
 
 CITY = say("The city to look in")
 STANDINS: list[Case] = [
-    ("search", "query", TEXT, "<your_query>", "find the tide tables"),
-    ("search", "query", TEXT, "<YOUR QUERY>", "find the tide tables"),
-    ("search", "query", TEXT, "<your-search-query>", "find the tide tables"),
-    ("search", "query", TEXT, "<query>", "find the tide tables"),
-    ("search", "query", TEXT, "<search_query>", "find the tide tables"),
+    *fill("search", "query", TEXT, "find the tide tables", (
+        "<your_query>", "<YOUR QUERY>", "<your-search-query>", "<query>", "<search_query>",
+    )),
     ("search", "query", say("The search query"), "<search query>", "find the tide tables"),
-    ("search", "query", TEXT, "{query}", "find the tide tables"),
-    ("search", "query", TEXT, "{{query}}", "find the tide tables"),
-    ("search", "query", TEXT, "${QUERY}", "find the tide tables"),
-    ("search", "query", TEXT, "[query]", "find the tide tables"),
-    ("search", "query", TEXT, "[your query]", "find the tide tables"),
-    ("search", "query", TEXT, "[insert query here]", "find the tide tables"),
-    ("search", "query", TEXT, "query", "find the tide tables"),
-    ("search", "query", TEXT, "Query", "find the tide tables"),
-    ("search", "query", TEXT, "your query", "find the tide tables"),
-    ("search", "query", TEXT, "your_query_here", "find the tide tables"),
-    ("search", "query", TEXT, "YOUR_QUERY", "find the tide tables"),
-    ("search", "query", TEXT, "string", "find the tide tables"),
-    ("search", "query", TEXT, "<string>", "find the tide tables"),
-    ("search", "query", TEXT, "example query", "find the tide tables"),
-    ("search", "query", TEXT, "...", "find the tide tables"),
-    ("weather", "city", CITY, "The city to look in", "is it raining?"),
-    ("weather", "city", CITY, "the city to look in.", "is it raining?"),
-    ("weather", "city", CITY, "<The city to look in>", "is it raining?"),
-    ("weather", "city", CITY, "city to look in", "is it raining?"),
-    ("weather", "city", CITY, "<city>", "is it raining?"),
-    ("weather", "city", CITY, "<CITY_NAME>", "is it raining?"),
-    ("weather", "city", CITY, "<the city>", "is it raining?"),
-    ("weather", "city", CITY, "[City]", "is it raining?"),
-    ("weather", "city", CITY, "city_name", "is it raining?"),
-    ("weather", "city", CITY, "CITY", "is it raining?"),
-    ("weather", "city", CITY, "[insert city here]", "is it raining?"),
-    ("weather", "city", CITY, "insert city here", "is it raining?"),
-    ("weather", "city", CITY, "INSERT_CITY_HERE", "is it raining?"),
-    ("weather", "city", CITY, "<enter your location>", "is it raining?"),
-    ("weather", "city", CITY, "Enter your city", "is it raining?"),
-    ("weather", "city", CITY, "[your location]", "is it raining?"),
-    ("weather", "city", CITY, "{your_city}", "is it raining?"),
-    ("weather", "city", CITY, "placeholder_city", "is it raining?"),
-    ("weather", "city", CITY, "<placeholder>", "is it raining?"),
-    ("weather", "city", CITY, "string", "is it raining?"),
-    ("connect", "api_key", TEXT, "<your api key>", "show my balance"),
-    ("connect", "api_key", TEXT, "<api_key>", "show my balance"),
-    ("connect", "api_key", TEXT, "YOUR_API_KEY", "show my balance"),
-    ("connect", "api_key", TEXT, "your-api-key", "show my balance"),
-    ("connect", "api_key", TEXT, "your_api_key_here", "show my balance"),
-    ("connect", "api_key", TEXT, "API_KEY", "show my balance"),
-    ("connect", "token", TEXT, "<INSERT TOKEN HERE>", "show my balance"),
-    ("connect", "token", TEXT, "[REPLACE WITH TOKEN]", "show my balance"),
-    ("connect", "token", TEXT, "%TOKEN%", "show my balance"),
-    ("connect", "url", TEXT, "https://<your-domain>/api", "show my balance"),
-    ("connect", "url", TEXT, "https://your-domain.com/api", "show my balance"),
-    ("user", "user_id", TEXT, "<user_id>", "who am I?"),
-    ("user", "user_id", TEXT, "user_id", "who am I?"),
-    ("user", "userId", TEXT, "<userId>", "who am I?"),
-    ("user", "userId", TEXT, "{user_id}", "who am I?"),
-    ("user", "email", TEXT, "<user's email>", "who am I?"),
-    ("user", "email", TEXT, "your_email@example.com", "who am I?"),
-    ("read_file", "path", TEXT, "/path/to/file", "what does the readme say?"),
-    ("read_file", "path", TEXT, "path/to/your/file.txt", "what does the readme say?"),
-    ("read_file", "path", TEXT, "C:\\path\\to\\file.txt", "what does the readme say?"),
-    ("read_file", "file_path", TEXT, "<file path>", "what does the readme say?"),
-    ("read_file", "file_path", TEXT, "/home/<your_username>/notes.txt", "what does the readme say?"),
-    ("write_file", "content", TEXT, "<content>", "write a poem"),
-    ("write_file", "content", TEXT, "<your content here>", "write a poem"),
+    *fill("search", "query", TEXT, "find the tide tables", (
+        "{query}", "{{query}}", "${QUERY}", "[query]", "[your query]", "[insert query here]", "query", "Query",
+        "your query", "your_query_here", "YOUR_QUERY", "string", "<string>", "example query", "...",
+    )),
+    *fill("weather", "city", CITY, "is it raining?", (
+        "The city to look in", "the city to look in.", "<The city to look in>", "city to look in", "<city>",
+        "<CITY_NAME>", "<the city>", "[City]", "city_name", "CITY", "[insert city here]", "insert city here",
+        "INSERT_CITY_HERE", "<enter your location>", "Enter your city", "[your location]", "{your_city}",
+        "placeholder_city", "<placeholder>", "string",
+    )),
+    *fill("connect", "api_key", TEXT, "show my balance", (
+        "<your api key>", "<api_key>", "YOUR_API_KEY", "your-api-key", "your_api_key_here", "API_KEY",
+    )),
+    *fill("connect", "token", TEXT, "show my balance", (
+        "<INSERT TOKEN HERE>", "[REPLACE WITH TOKEN]", "%TOKEN%",
+    )),
+    *fill("connect", "url", TEXT, "show my balance", (
+        "https://<your-domain>/api", "https://your-domain.com/api",
+    )),
+    *fill("user", "user_id", TEXT, "who am I?", ("<user_id>", "user_id")),
+    *fill("user", "userId", TEXT, "who am I?", ("<userId>", "{user_id}")),
+    *fill("user", "email", TEXT, "who am I?", ("<user's email>", "your_email@example.com")),
+    *fill("read_file", "path", TEXT, "what does the readme say?", (
+        "/path/to/file", "path/to/your/file.txt", "C:\\path\\to\\file.txt",
+    )),
+    *fill("read_file", "file_path", TEXT, "what does the readme say?", (
+        "<file path>", "/home/<your_username>/notes.txt",
+    )),
+    *fill("write_file", "content", TEXT, "write a poem", ("<content>", "<your content here>")),
     ("send", "message", TEXT, "<message>", "say hello to Ann"),
     ("send", "recipients", {"type": "array", "items": TEXT}, ["<your_recipient>"], "say hello to Ann"),
     ("send", "recipient", {"type": "object", "properties": {"address": TEXT}}, {"address": "[your address]"}, "hello"),
-    ("run", "command", TEXT, "<command>", "which files are here?"),
-    ("run", "command", TEXT, "your_command_here", "which files are here?"),
-]
+    *fill("run", "command", TEXT, "which files are here?", ("<command>", "your_command_here")),
+]  # fmt: skip

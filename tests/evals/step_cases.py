@@ -2,7 +2,8 @@
 
 A row of `WORK` is a tool, its arguments and what its n-th call answers; `%n` counts on from a start, and each is asked
 for with and without a number. A row of `STUCK` is the same for a loop: `%n` is noise in the result, `%a` a figure in
-the arguments. The rows marked `held` were written in other words after the rules were tuned on the rest.
+the arguments. The rows from `tap_button`, `inspect_page` and `get_entries` on were written in other words after the
+rules were tuned on those before them.
 """
 
 import random
@@ -23,7 +24,6 @@ class StepCase:
     arguments: str
     result: str
     figures: str = "even"
-    held: bool = False
     empty: bool = False
 
     @property
@@ -68,10 +68,10 @@ def _figure(kind: str, lap: int) -> str:
     return ""
 
 
-def _read(table: str, held: bool = False, empty: bool = False) -> Iterator[StepCase]:
+def _read(table: str, *, empty: bool = False) -> Iterator[StepCase]:
     for line in table.strip().splitlines():
         tool, arguments, result, *figures = (part.strip() for part in line.split(" | "))
-        yield StepCase(tool, arguments, result.removeprefix("-"), *(figures or ["even"]), held=held, empty=empty)
+        yield StepCase(tool, arguments, result.removeprefix("-"), *(figures or ["even"]), empty=empty)
 
 
 WORK = """
@@ -111,8 +111,6 @@ draw_card | {} | You drew a card, %n cards are still in the deck | down
 cursor_down | {} | the cursor is at line %n of notes
 duplicate_line | {} | the document has %n lines now
 get_price | {"symbol": "AAPL"} | {"symbol": "AAPL", "price": %n, "currency": "USD"} | price
-"""
-WORK_HELD = """
 tap_button | {"label": "Plus"} | counter on the display reads %n
 hotkey | {"keys": "ArrowRight"} | {"focus": {"cell": "B%n", "sheet": "Plan"}}
 send_remote_key | {"key": "CH_UP"} | Channel is %n now
@@ -162,15 +160,6 @@ read_lines | {"path": "a.py", "start": %a, "count": 50} | there is nothing at li
 fetch_rows | {"table": "t", "page": %a} | {"error": "page %a is out of range for table t"}
 delete_file | {"path": "f%a.py"} | Error: the disk that holds f%a.py is read-only
 get_stock | {"sku": "apple"} | stock of apple in the warehouse: %n pieces reserved | turns
-"""
-STUCK_EMPTY = """
-read_file | {"path": "a.py", "offset": %a} | -
-read_file | {"path": "a.py", "offset": %a, "limit": 100} | {"lines": [], "offset": %a}
-list_orders | {"page": %a} | []
-list_orders | {"cursor": "%a"} | {"orders": []}
-view | {"path": "a.py", "view_range": [%a, 9999]} | (empty)
-"""
-STUCK_HELD = """
 inspect_page | {"url": "https://shop"} | Page title: Shop. Loaded at %n | clock
 describe_table | {"table": "visits"} | {"columns": ["day", "who"], "execution_time_ms": %n} | jumps
 lookup_word | {"word": "lamp"} | lamp: a thing that gives light [trace-id: %n] | uuid
@@ -191,7 +180,12 @@ get_chunk | {"doc": "d1", "start": %a, "end": 99999} | the document d1 ends befo
 show_page | {"book": "b1", "page_number": %a} | Error: b1 has no page with the number %a
 upload | {"file": "p%a.png"} | Error: the server takes no uploads today, p%a.png was turned away
 """
-STUCK_EMPTY_HELD = """
+STUCK_EMPTY = """
+read_file | {"path": "a.py", "offset": %a} | -
+read_file | {"path": "a.py", "offset": %a, "limit": 100} | {"lines": [], "offset": %a}
+list_orders | {"page": %a} | []
+list_orders | {"cursor": "%a"} | {"orders": []}
+view | {"path": "a.py", "view_range": [%a, 9999]} | (empty)
 get_entries | {"channel": "c", "skip": %a} | {"items": []}
 read_rows | {"sheet": "s", "first": %a, "last": 99999} | none
 get_slice | {"doc": "d", "begin": %a} | {"text": "", "begin": %a}
@@ -200,14 +194,9 @@ get_slice | {"doc": "d", "begin": %a} | {"text": "", "begin": %a}
 
 def list_work() -> list[StepCase]:
     """List the cases of work."""
-    return [*_read(WORK), *_read(WORK_HELD, held=True)]
+    return list(_read(WORK))
 
 
 def list_stuck() -> list[StepCase]:
     """List the cases of loops."""
-    return [
-        *_read(STUCK),
-        *_read(STUCK_EMPTY, empty=True),
-        *_read(STUCK_HELD, held=True),
-        *_read(STUCK_EMPTY_HELD, held=True, empty=True),
-    ]
+    return [*_read(STUCK), *_read(STUCK_EMPTY, empty=True)]

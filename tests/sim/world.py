@@ -377,7 +377,7 @@ class World:
         return f"{end} [{walk}]"
 
 
-def law(holds: bool, words: str) -> None:
+def law(holds: object, words: str) -> None:
     """A checker's one statement."""
     if not holds:
         raise Broken(words)

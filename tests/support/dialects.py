@@ -14,8 +14,8 @@ from typing import Any
 
 import anthropic
 import openai
-from openai.lib.streaming.chat import ChatCompletionStreamState
 
+from tests.support.http_asking import ask
 from tests.support.serving import Server, until
 
 Messages = list[dict[str, Any]]
@@ -71,31 +71,13 @@ def _read_error(error: openai.APIError | anthropic.APIError, told: Told) -> None
 def _ask_chat(
     server: Server, messages: Messages, stream: bool, headers: dict[str, str], options: dict[str, Any]
 ) -> Told:
-    told, usage = Told(), {"stream_options": {"include_usage": True}} if stream else {}
-    fields = {"model": "auto", "messages": messages, "stream": stream, "extra_headers": headers} | usage | options
-    with server.client() as client:
-        try:
-            made: Any = client.chat.completions.create(**fields)
-            completion = _gather_chat(made, told) if stream else made
-        except openai.APIError as error:
-            told.status = error.status_code if isinstance(error, openai.APIStatusError) else 200
-            _read_error(error, told)
-            return told
-    choice = completion.choices[0]
-    told.text, told.finish = choice.message.content or "", choice.finish_reason
-    told.calls = [(c.function.name, json.loads(c.function.arguments)) for c in choice.message.tool_calls or ()]
-    used = completion.usage
-    told.tokens = (used.prompt_tokens, used.completion_tokens, used.prompt_tokens_details.cached_tokens)
+    usage = {"stream_options": {"include_usage": True}} if stream else {}
+    got = ask(server, messages, stream=stream, headers=headers, **usage, **options)
+    told = Told(status=got.status, code=got.code, late=bool(got.error) and got.status == 200, text=got.text)
+    if got.completion is not None:
+        told.calls, told.finish, used = got.calls, got.choice.finish_reason, got.completion.usage
+        told.tokens = (used.prompt_tokens, used.completion_tokens, used.prompt_tokens_details.cached_tokens)
     return told
-
-
-def _gather_chat(chunks: Any, told: Told) -> Any:
-    state = ChatCompletionStreamState()
-    for chunk in chunks:
-        if chunk.choices:
-            told.text += chunk.choices[0].delta.content or ""
-        state.handle_chunk(chunk)
-    return state.current_completion_snapshot
 
 
 # -- Anthropic's Messages --------------------------------------------------------------------------------------------

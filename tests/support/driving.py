@@ -17,10 +17,11 @@ from reliability.answer.judgement import expect
 from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
-from reliability.types import CallDelta, ChatRequest, Event, Hold, Reason, Text, Usage, Verdict
+from reliability.types import CallDelta, ChatRequest, Event, Hold, Reason, Usage, Verdict
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
 from tests.sim.world import SimAdmission
+from tests.support.tier_asking import text_of as text_of
 
 CHAIN = ("fast", "standard", "premium")
 QUICK = Timeouts(connect_s=1, first_token_s=0.05, idle_s=0.05, total_s=5)
@@ -87,10 +88,6 @@ def make_ports(tiers: dict[str, ScriptedTier], clock: MonotonicClock) -> Ports:
         clock=clock,
         jitter=lambda: 0.0,
     )
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(e.text for e in events if isinstance(e, Text))
 
 
 def calls_of(events: list[Event]) -> list[tuple[str | None, str]]:

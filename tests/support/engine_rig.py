@@ -14,7 +14,8 @@ from deployments.tiers.mlx.loading import Loaded, load
 from deployments.tiers.mlx.memory_budget import Layout
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
-from reliability.types import Event, Failed, Fault, Finish, Text, TierState
+from reliability.types import Event, Failed, Fault, Finish, TierState
+from tests.support.tier_asking import text_of as text_of
 
 PATIENCE_S = 60.0
 PROMPT = list(range(40, 90))
@@ -92,10 +93,6 @@ def whole(out: queue.SimpleQueue[list[Event]]) -> list[Event]:
     while not events or not isinstance(events[-1], Finish | Failed):
         events += out.get(timeout=PATIENCE_S)
     return events
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Text))
 
 
 def fault_of(events: list[Event]) -> Fault:

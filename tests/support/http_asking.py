@@ -59,15 +59,20 @@ class _Tap(httpx.HTTPTransport):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came back. `choice` is None where there was an error; `error` is empty where there was none."""
+    """What came back. `completion` is None where there was an error; `error` is empty where there was none."""
 
     status: int
     headers: httpx.Headers
     wire: str
     elapsed_s: float
     stream: bool
-    choice: Any = None
+    completion: Any = None
     error: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def choice(self) -> Any:
+        """The one choice; None where there was an error."""
+        return None if self.completion is None else self.completion.choices[0]
 
     def header(self, name: str) -> str | None:
         """One of ours."""
@@ -136,7 +141,7 @@ def ask(
     tap, started = _Tap(), time.monotonic()
     with httpx.Client(transport=tap, timeout=60.0) as http, server.client(http_client=http, **key) as client:
         fields = {"model": "auto", "messages": messages, "stream": stream, "extra_headers": dict(headers or {})}
-        choice, error = None, {}
+        completion, error = None, {}
         try:
             raw = client.chat.completions.with_raw_response.create(**(fields | options))
         except openai.APIStatusError as refused:
@@ -144,7 +149,7 @@ def ask(
         else:
             got = raw.http_response
             try:
-                choice = _streamed(raw.parse()) if stream else raw.parse().choices[0]
+                completion = _streamed(raw.parse()) if stream else raw.parse()
             except openai.APIError as broken:
                 error = dict(broken.body or {})  # type: ignore[call-overload]
     return Outcome(
@@ -153,7 +158,7 @@ def ask(
         wire=tap.wire.decode(),
         elapsed_s=time.monotonic() - started,
         stream=stream,
-        choice=choice,
+        completion=completion,
         error=error,
     )
 
@@ -164,7 +169,7 @@ def _streamed(chunks: Any) -> Any:
         for chunk in chunks:
             state.handle_chunk(chunk)
     # The final completion would be an exception where a length or a filter has ended it.
-    return state.current_completion_snapshot.choices[0]
+    return state.current_completion_snapshot
 
 
 def report_of(server: Server, outcome: Outcome, **options: Any) -> dict[str, Any]:

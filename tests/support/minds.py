@@ -11,6 +11,7 @@ from deployments.tiers.mlx.grammar.masker import Masker
 from reliability.types import ChatRequest
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PROMPT
+from tests.support.renderings import tool as tool
 from tests.support.tier_asking import ask
 
 WIDTH = len(tiny.TOKENS) + 10  # models have more outputs than tokens
@@ -18,10 +19,6 @@ END = tiny.SPECIAL.index("<|im_end|>")
 TOKENS_MAX = 1500
 CITY: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TWICE = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}}}
-
-
-def tool(name: str, parameters: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
 def json_answer(schema: Any, **fields: Any) -> ChatRequest:

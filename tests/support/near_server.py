@@ -159,21 +159,17 @@ class _NearHandle:
     def options(self, *, stream: bool = False, **_: Any) -> Any:
         """Choose how to call; what else Serve would be told is for several replicas."""
         return SimpleNamespace(
-            stream=_NearMethod(lambda request: _NearStream(self._tier.stream(_carry(request)))),
-            status=_NearMethod(lambda: _NearAnswer(self._tier.status())),
-            count_tokens=_NearMethod(lambda request: _NearAnswer(self._tier.count_tokens(_carry(request)))),
+            stream=_make_method(lambda request: _NearStream(self._tier.stream(_carry(request)))),
+            status=_make_method(lambda: _NearAnswer(self._tier.status())),
+            count_tokens=_make_method(lambda request: _NearAnswer(self._tier.count_tokens(_carry(request)))),
         )
 
 
-class _NearMethod:
-    """A method of a handle."""
-
-    def __init__(self, remote: Callable[..., Any]) -> None:
-        self.remote = remote
-
-    def options(self, **_: Any) -> _NearMethod:
-        """Choose nothing."""
-        return self
+def _make_method(remote: Callable[..., Any]) -> Any:
+    """A method of a handle, to which options mean nothing."""
+    method = SimpleNamespace(remote=remote)
+    method.options = lambda **_: method
+    return method
 
 
 class _NearAnswer:

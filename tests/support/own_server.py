@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import psutil
+import pytest
 import yaml
 
 from deployments.config.free_port import free_port
@@ -46,6 +47,24 @@ class Started:
     def get(self, path: str) -> httpx.Response:
         """One GET."""
         return httpx.get(f"{self.url}{path}", timeout=30)
+
+    def leave(
+        self, name: str, body: dict[str, Any], patience_s: float, *, stream: bool, within_s: float
+    ) -> dict[str, Any]:
+        """Ask, and go: at a stream's first bytes, or in vain after so long. Return the request's report."""
+        read_s, sent = 60.0 if stream else patience_s, {"json": body | {"stream": stream}}
+        with httpx.Client(timeout=httpx.Timeout(60.0, read=read_s)) as http:
+            request = http.build_request(
+                "POST", f"{self.url}/v1/chat/completions", headers={"x-request-id": name}, **sent
+            )
+            if stream:
+                next(http.send(request, stream=True).iter_bytes())
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    http.send(request)
+        path = f"/v1/reliability/requests/{name}"
+        until(lambda: self.get(path).status_code == 200, "its report", within_s)
+        return dict(self.get(path).json())
 
     def states(self) -> dict[str, str]:
         """The state of each tier; empty while nobody answers."""

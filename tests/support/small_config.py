@@ -30,12 +30,15 @@ def config_of(path: str = "", value: Any = None) -> AppConfig:
     """The base configuration with one key changed."""
     raw = copy.deepcopy(BASE)
     if path:
-        *sections, key = path.split(".")
-        here = raw
-        for section in sections:
-            here = here.setdefault(section, {})
-        here[key] = value
+        _put(raw, path, value)
     return load(raw)
+
+
+def _put(raw: dict[str, Any], path: str, value: Any) -> None:
+    *sections, key = path.split(".")
+    for section in sections:
+        raw = raw.setdefault(section, {})
+    raw[key] = value
 
 
 def with_tier(name: str, **keys: Any) -> AppConfig:
@@ -100,11 +103,7 @@ def with_broken_fast(step: dict[str, Any], path: str, value: Any, *, first: str 
     """`first`: what it says before it breaks."""
     raw = copy.deepcopy(BASE)
     raw["tiers"]["fast"] = broken(*([{"text": first}] if first else []), step)
-    *sections, key = path.split(".")
-    here = raw
-    for section in sections:
-        here = here.setdefault(section, {})
-    here[key] = value
+    _put(raw, path, value)
     return load(raw)
 
 

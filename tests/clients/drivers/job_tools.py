@@ -52,6 +52,20 @@ def call(name: str, arguments: str | dict[str, Any]) -> str:
     return FUNCTIONS[name](**given)
 
 
+def chat(task: str, ask: Callable[[list[Any]], Any]) -> str:
+    """Work over chat completions until there is an answer without a call; `ask` returns the message of one answer."""
+    messages: list[Any] = [{"role": "user", "content": task}]
+    for _ in range(TURNS_MAX):
+        message = ask(messages)
+        messages.append(message.model_dump(exclude_none=True, exclude={"parsed"}))
+        if not message.tool_calls:
+            return str(message.content)
+        for one in message.tool_calls:
+            result = call(one.function.name, one.function.arguments)
+            messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
+    return "no end"
+
+
 def run(main: Callable[..., Any]) -> None:
     """Run a driver with the arguments of its command line; an error is shown as its client words it."""
     try:

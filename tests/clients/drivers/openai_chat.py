@@ -3,7 +3,7 @@
 # mypy: ignore-errors
 import os
 
-from job_tools import SCHEMAS, TURNS_MAX, call, run
+from job_tools import SCHEMAS, chat, run
 from openai import OpenAI
 
 TOOLS = [{"type": "function", "function": schema} for schema in SCHEMAS]
@@ -12,16 +12,8 @@ MODEL = os.environ.get("OPENAI_MODEL", "fast")
 
 def main(task: str, stream: str = "") -> str:
     """Work until there is an answer without a call."""
-    client, messages = OpenAI(), [{"role": "user", "content": task}]
-    for _ in range(TURNS_MAX):
-        message = ask(client, messages, bool(stream))
-        messages.append(message.model_dump(exclude_none=True, exclude={"parsed"}))
-        if not message.tool_calls:
-            return message.content
-        for one in message.tool_calls:
-            result = call(one.function.name, one.function.arguments)
-            messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
-    return "no end"
+    client = OpenAI()
+    return chat(task, lambda messages: ask(client, messages, bool(stream)))
 
 
 def ask(client, messages, stream):

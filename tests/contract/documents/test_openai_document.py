@@ -14,7 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from tests.contract.documents.openai_document import find_faults
-from tests.support.serving import Server
+from tests.support import scripts
+from tests.support.named_plays import play_named
+from tests.support.serving import Deploy, Server
+from tests.support.upstream import Upstream
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": PARAMETERS}}
@@ -120,6 +123,14 @@ RESPONSES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def server(deploy: Deploy, upstream: Upstream) -> Server:
+    """A hosted tier, whose upstream plays what the last user message names."""
+    upstream.plays("some/model", play_named)
+    aliases = {"aliases": {"openai/gpt-4o": "premium"}}
+    return deploy(scripts.graph({"premium": scripts.hosted(upstream)}, retries=0, server=aliases), "documents")
+
+
 def post(server: Server, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
     """Send one request."""
     return httpx.post(f"{server.url}{path}", json={"model": "auto"} | body, headers=headers, timeout=60.0)
@@ -213,10 +224,11 @@ def test_a_refusal_is_a_refusal(server, stream):
 
 
 def test_models(server):
-    """The list is a `ListModelsResponse`, and each of it is a `Model`."""
+    """The list is a `ListModelsResponse`, and each of it is a `Model`, also where its name has a slash."""
     listed = server.get("/v1/models").json()
 
     assert find_faults("ListModelsResponse", listed) == []
+    assert "openai/gpt-4o" in [model["id"] for model in listed["data"]]
     for model in listed["data"]:
         assert find_faults("Model", server.get(f"/v1/models/{model['id']}").json()) == []
 

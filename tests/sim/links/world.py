@@ -12,12 +12,10 @@ import logging
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
 from deployments.state.link import _CALL_S, Link, StateUnavailable
 from deployments.state.records import Query, StateLimits
@@ -29,7 +27,8 @@ from reliability.admission.request import Grant
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.types import Verdict
 from tests.sim.clock import VirtualClock, run
-from tests.support.incarnations import ROOM, S, ask, done, limits, settled
+from tests.sim.world import Broken, law
+from tests.support.incarnations import ROOM, S, ask, done, life, limits, settled
 
 CLIENTS = 5
 REQUESTS = 5
@@ -37,16 +36,6 @@ HANG_MAX_S = 20.0
 LOCAL_S = 0.5
 WORLD_S = 2000.0
 FATES = ("lost", "unanswered", "late", "slow", "killed before", "killed after")
-
-
-class Broken(AssertionError):
-    """A law that doesn't hold in this world."""
-
-
-def held(law: object, words: str) -> None:
-    """A law."""
-    if not law:
-        raise Broken(words)
 
 
 class Wire:
@@ -61,12 +50,7 @@ class Wire:
         self.actor = self.born()
 
     def born(self) -> SessionState:
-        return SessionState(
-            folder=str(self.folder),
-            bounds=StateConfig(),
-            idle_exit_s=None,
-            clock_ns=VirtualClock().now_ns,
-        )
+        return life(self.folder, VirtualClock())  # type: ignore[arg-type]
 
     def kill(self) -> None:
         self.actor._journal.close()
@@ -84,10 +68,7 @@ class Wire:
     def close(self) -> None:
         pass
 
-    def call(self, method: str, *args: Any) -> Coroutine[Any, Any, Any]:
-        return self._call(method, *args)
-
-    async def _call(self, method: str, *args: Any) -> Any:
+    async def call(self, method: str, *args: Any) -> Any:
         """What is on its way goes on, whether somebody still waits for it or not."""
         task = asyncio.create_task(self._carried(method, *args))
         self.running.add(task)
@@ -164,7 +145,7 @@ class World:
         self._judge(wire)
         for link in links:
             await link.close()
-            held(link.waiting_items == 0, "a healthy link closes with items left")
+            law(link.waiting_items == 0, "a healthy link closes with items left")
         wire.actor._journal.close()
         return wire.seen
 
@@ -216,9 +197,9 @@ class World:
             async with asyncio.timeout(patience_s):
                 answer = await link.admit(ask("fast" if local else "cloud", session, local=local))
         took_s = loop.time() - began_s
-        held(not local or was_up or took_s == 0, f"a local ask waited {took_s} s for a link that was down")
-        held(not local or took_s < 3 * _CALL_S + 1, f"a local ask waited {took_s} s")
-        held(local or patience_s or answer, "a patient ask of a paid tier was turned away")
+        law(not local or was_up or took_s == 0, f"a local ask waited {took_s} s for a link that was down")
+        law(not local or took_s < 3 * _CALL_S + 1, f"a local ask waited {took_s} s")
+        law(local or patience_s or answer, "a patient ask of a paid tier was turned away")
         self.waited += not local and answer is not None and took_s > 1
         return answer.decision if answer and isinstance(answer.decision, Grant) else None
 
@@ -227,20 +208,20 @@ class World:
         began_s = asyncio.get_running_loop().time()
         while any(link.waiting_items or not link.up for link in links) or wire.running:
             await asyncio.sleep(0.5)
-            held(asyncio.get_running_loop().time() - began_s < 6 * HANG_MAX_S, "a healed world doesn't settle down")
+            law(asyncio.get_running_loop().time() - began_s < 6 * HANG_MAX_S, "a healed world doesn't settle down")
 
     def _judge(self, wire: Wire) -> None:
         for _ in range(2):
             actor = wire.actor
             stats = actor.stats()
-            held(stats["grants"] == 0, f"{stats['grants']} grants are open")
-            held(stats["reserved_tokens"] == 0, f"{stats['reserved_tokens']} tokens are reserved")
+            law(stats["grants"] == 0, f"{stats['grants']} grants are open")
+            law(stats["reserved_tokens"] == 0, f"{stats['reserved_tokens']} tokens are reserved")
             for session, tokens in self.spent.items():
                 books = actor.budget("k", session)["spent_tokens"]
-                held(books == tokens, f"{session} has spent {tokens} tokens, the books say {books}")
+                law(books == tokens, f"{session} has spent {tokens} tokens, the books say {books}")
             found = len(actor.browse(Query(kind="flaw", limit=10**6)))
-            held(found == self.ended, f"{self.ended} requests have ended, {found} incidents are written")
+            law(found == self.ended, f"{self.ended} requests have ended, {found} incidents are written")
             totals = [actor.books("k", session)[0] for session in self.spent]
             count = sum(each["requests"] for each in totals if each)
-            held(count == self.ended, f"{self.ended} requests have ended, {count} are counted")
+            law(count == self.ended, f"{self.ended} requests have ended, {count} are counted")
             wire.kill()

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from deployments.config.free_port import free_port
+from tests.support.loopback import LoopbackHandler, LoopbackServer
 from tests.support.repository import ROOT
 
 PIECE = {"choices": [{"delta": {"content": "hello"}, "finish_reason": None}]}
@@ -44,42 +44,32 @@ ENOUGH = 16
 WAIT_S = 60.0
 
 
-@contextmanager
-def serve_answers(how: str) -> Iterator[tuple[str, threading.Event]]:
-    """Serve wrong answers to each request, and report two upstream calls; `silent`: not at all. The event is
-    that there were `ENOUGH` requests."""
-    over, enough, numbers = threading.Event(), threading.Event(), count(1)
+class WrongServer(LoopbackServer):
+    """Answers each request wrongly, and reports two upstream calls; `silent`: not at all. `enough`: there were `ENOUGH`
+    requests."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            if next(numbers) >= ENOUGH:
-                enough.set()
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if how == "silent":
-                over.wait(WAIT_S)
-                return
-            data = b"".join(STREAMS[how]) if body["stream"] else WHOLE[how]
-            self.send_response(502 if how == "refused" else 200)
-            self.send_header("content-length", str(len(data)))
-            if "report" not in how:
-                self.send_header("x-mlx-stack-attempts", "2")
-            self.end_headers()
-            self.wfile.write(data)
+    def __init__(self, how: str) -> None:
+        super().__init__(_Wrong)
+        self.how, self.numbers = how, count(1)
+        self.over, self.enough = threading.Event(), threading.Event()
 
-        def log_message(self, *_: Any) -> None:
-            """Nothing to tell."""
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        super().__exit__()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", enough
-    finally:
-        over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+
+class _Wrong(LoopbackHandler):
+    def post(self) -> None:
+        how = self.server.how
+        if next(self.server.numbers) >= ENOUGH:
+            self.server.enough.set()
+        body = json.loads(self.read_body())
+        if how == "silent":
+            self.server.over.wait(WAIT_S)
+            return
+        headers = {} if "report" in how else {"x-mlx-stack-attempts": "2"}
+        data = b"".join(STREAMS[how]) if body["stream"] else WHOLE[how]
+        self.reply(data, 502 if how == "refused" else 200, headers)
 
 
 def load(url: str, path: Path, *users: str, until: threading.Event | None = None) -> tuple[int, dict[str, Any], str]:
@@ -125,8 +115,8 @@ def test_a_server_that_is_not_there(tmp_path):
 
 def test_a_server_that_says_nothing(tmp_path):
     """What is open at the end is counted, and a run in which nothing was answered is no success."""
-    with serve_answers("silent") as (url, _):
-        code, figures, errors = load(url, tmp_path / "f.json", "Agent", "Leaver")
+    with WrongServer("silent") as server:
+        code, figures, errors = load(server.url, tmp_path / "f.json", "Agent", "Leaver")
 
     assert code == 1
     assert figures["counts"]["open_at_end"] > 0
@@ -140,8 +130,8 @@ HOWS = [how if how in EACH_TIME else pytest.param(how, marks=pytest.mark.further
 @pytest.mark.parametrize("how", HOWS)
 def test_what_is_no_answer_is_a_failure(tmp_path, how):
     """Streamed or not: each is a failure and an outcome, none counts as answered, its upstream calls are counted."""
-    with serve_answers(how) as (url, enough):
-        code, figures, _ = load(url, tmp_path / "f.json", "Agent", until=enough)
+    with WrongServer(how) as server:
+        code, figures, _ = load(server.url, tmp_path / "f.json", "Agent", until=server.enough)
     found = totals(figures)
 
     assert code == 1
@@ -154,8 +144,8 @@ def test_what_is_no_answer_is_a_failure(tmp_path, how):
 
 def test_who_leaves_has_an_outcome(tmp_path):
     """A stream that was left at its first text is a row and no failure, and its upstream calls are counted."""
-    with serve_answers("just stops") as (url, enough):
-        code, figures, _ = load(url, tmp_path / "f.json", "Leaver", until=enough)
+    with WrongServer("just stops") as server:
+        code, figures, _ = load(server.url, tmp_path / "f.json", "Leaver", until=server.enough)
 
     assert code == 0
     assert totals(figures) == {("left", "stream"): figures["counts"]["left"]}

@@ -3,10 +3,8 @@
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -24,6 +22,7 @@ from loadtests.real_agents.tap import Exchange, Tap, listen, read_answer
 from loadtests.real_agents.trials import KINDS, TRIALS, build_rules, build_server_args
 from loadtests.real_agents.verdicts import LAPS_MAX, Verdict, judge_trial
 from tests.evals.loops_eval import load_runs
+from tests.support.loopback import LoopbackHandler, LoopbackServer
 from tests.support.tier_asking import ask
 
 HERMES = next(trial for trial in TRIALS if trial.name == "hermes-same")
@@ -179,28 +178,15 @@ def test_an_agent_gets_its_typing_and_no_keys(tmp_path, monkeypatch):
 def upstream() -> Iterator[str]:
     """A server that answers a stream of two chunks, and echoes the key."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(200)
-            self.send_header("x-mlx-stack-session", self.headers["authorization"])
-            self.end_headers()
-            for chunk in (
-                {"choices": [{"delta": {"content": "So"}}]},
-                {"choices": [], "mlx_stack": {"loop": "nudged"}},
-            ):
-                self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+    class Handler(LoopbackHandler):
+        def post(self) -> None:
+            self.read_body()
+            chunks = ({"choices": [{"delta": {"content": "So"}}]}, {"choices": [], "mlx_stack": {"loop": "nudged"}})
+            data = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+            self.reply(data.encode(), headers={"x-mlx-stack-session": self.headers["authorization"]})
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Write nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with LoopbackServer(Handler) as server:
+        yield server.url
 
 
 def test_the_tap_passes_on_what_it_keeps(upstream):

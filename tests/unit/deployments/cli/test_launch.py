@@ -15,7 +15,7 @@ from deployments.cli.agents import AGENTS, SDKS
 from deployments.cli.launch import _find_context, _find_server
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
-from tests.support.json_server import Answer, JsonServer
+from tests.support.loopback import Answer, JsonServer
 from tests.support.repository import ROOT
 from tests.unit.deployments.test_main import SCRIPTED
 

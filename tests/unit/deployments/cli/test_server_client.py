@@ -23,7 +23,7 @@ from deployments.config.free_port import find_owners, find_peer_owners, free_por
 from deployments.running.folder import RunFolder, base_folder
 from tests.support.certificates import write_certificate
 from tests.support.hostile_folder import fill_folder, find_run
-from tests.support.json_server import JsonServer
+from tests.support.loopback import JsonServer
 from tests.support.reach import listening_as_nobody
 from tests.unit.deployments.test_main import SCRIPTED
 

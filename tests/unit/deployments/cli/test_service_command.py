@@ -14,7 +14,7 @@ from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from tests.support import config_files
 from tests.support.init_systems import RememberedInit
-from tests.support.json_server import JsonServer
+from tests.support.loopback import JsonServer
 
 RUNNING = ServiceState(running=True, words="active (running)", pid=7, restarts=2, at_login=True)
 

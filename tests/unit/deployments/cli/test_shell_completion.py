@@ -11,7 +11,7 @@ import pytest
 from deployments.cli.commands import cli
 from deployments.cli.shell_completion import SHELLS, _list_values, write_script
 from tests.support.config_files import write_config
-from tests.support.json_server import JsonServer
+from tests.support.loopback import JsonServer
 from tests.support.repository import ROOT
 from tests.support.shells import complete, need_shell
 

@@ -15,7 +15,7 @@ from deployments.models import hub
 from deployments.models.hub import _BrokenOff, _count_arrived, _fetch_files, _HubFile
 from deployments.models.sources import parse_source
 from tests.support import tiny_model
-from tests.support.fake_hub import COMMIT, NAME, FakeHub, hash_content, run_hub
+from tests.support.fake_hub import COMMIT, NAME, FakeHub, hash_content
 from tests.support.repository import ROOT
 
 IMPORTS = "from deployments.models.artifact import *\nfrom deployments.models.sources import *\n"
@@ -97,7 +97,7 @@ def test_a_fetch_that_is_ended_continues(tmp_path: Path, way: signal.Signals) ->
     sizes = {name: len(files[name]) for name in ("model.safetensors", "model-2.safetensors")}
     size_bytes = sum(sizes.values())
     start = f"CACHE = {str(tmp_path / 'own')!r}\nSOURCE = 'hf:org/name@{COMMIT}'\n"
-    with run_hub(files, set(sizes)) as served:
+    with FakeHub(files, set(sizes)) as served:
         env = {**os.environ, "HF_ENDPOINT": served.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
         command = [sys.executable, "-c", IMPORTS + start + FETCH]
         served.breaks_after, served.stalls = 2 << 20, True
@@ -140,7 +140,7 @@ def file_of(hub: FakeHub, name: str = "model.safetensors", sha256: str = hash_co
 
 def test_what_has_arrived_is_not_fetched_again(tmp_path: Path) -> None:
     """Law: over connections that break again and again, each byte is fetched once, and the whole is right."""
-    with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
+    with FakeHub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
         hub.breaks_after = 30_000
         _fetch_files([file_of(hub)], tmp_path, {})
         assert hub.served_bytes == len(CONTENT)
@@ -152,7 +152,7 @@ def test_what_has_arrived_is_not_fetched_again(tmp_path: Path) -> None:
 
 def test_a_fetch_without_progress_ends_and_keeps_what_it_has(tmp_path: Path) -> None:
     """Law: a hub that sends no more ends the fetch in bounded tries, with the figures, and loses nothing."""
-    with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
+    with FakeHub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
         part = tmp_path / f"{hash_content(CONTENT)}.mlx-stack-serve.incomplete"
         part.write_bytes(CONTENT[:50_000])
         hub.breaks_after = 0
@@ -166,7 +166,7 @@ def test_a_fetch_without_progress_ends_and_keeps_what_it_has(tmp_path: Path) -> 
 
 def test_a_wrong_content_is_never_used(tmp_path: Path) -> None:
     """Law: bytes whose sha256 isn't the hub's are deleted and not named as the file."""
-    with run_hub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
+    with FakeHub({"model.safetensors": CONTENT}, {"model.safetensors"}) as hub:
         with pytest.raises(_BrokenOff, match="isn't what the hub says"):
             _fetch_files([file_of(hub, sha256="0" * 64)], tmp_path, {})
         assert not list(tmp_path.iterdir())

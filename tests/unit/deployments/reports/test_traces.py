@@ -17,7 +17,7 @@ from deployments.reports import traces
 from deployments.reports.traces import _NS_PER_MS, Traces, _find_spans, _FinishedRequest, _Span, check_packages
 from deployments.telemetry import session_tag
 from reliability.types import Fault, Flaw, TierState, TierStatus
-from tests.support.otlp_collector import attributes_of, collecting
+from tests.support.otlp_collector import Collector, attributes_of
 from tests.support.room_rig import attempt, report
 
 ON = TelemetryConfig(traces=True)
@@ -39,7 +39,7 @@ def test_a_request_arrives_as_one_trace(monkeypatch):
     """Request, attempts and checks hang together, with their times, errors and figures; close sends what is left."""
     bad = attempt(tier="fast", at_ms=1, elapsed_ms=3, flaw="invalid_tool_call")
     good = attempt(tier="standard", at_ms=5, elapsed_ms=4)
-    with collecting() as collector:
+    with Collector() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-token=abc")
         sent = Traces(ON)
@@ -69,7 +69,7 @@ def test_a_clients_trace_is_gone_on_from(monkeypatch):
     of the environment name what is sent."""
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=home")
-    with collecting() as collector:
+    with Collector() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         sent = Traces(ON)
         add(sent, PARENT)
@@ -135,7 +135,7 @@ def test_a_collector_that_hangs_holds_up_nobody(monkeypatch):
 @pytest.mark.parametrize("status", [400, 503])
 def test_a_collector_that_refuses_is_no_ones_trouble(monkeypatch, status):
     """Its spans are lost; the end comes all the same."""
-    with collecting(status) as collector:
+    with Collector(status) as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         sent = Traces(ON)
         add(sent)
@@ -147,7 +147,7 @@ def test_a_report_that_no_span_can_be_made_of_is_logged(monkeypatch):
     """And the next one arrives."""
     logged: list[str] = []
     monkeypatch.setattr(traces, "log_error", lambda event, error, **_: logged.append(event))
-    with collecting() as collector:
+    with Collector() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         sent = Traces(ON)
         add(sent, total_ms=None)
