@@ -51,19 +51,14 @@ def test_what_was_not_seen_is_not_flat(name):
     assert wrong(without) == {name}
 
 
-def test_a_journal_that_only_grows_is_found():
-    """However small it is still: it has shown no bound."""
-    series = flat() | {"journal MiB": [(float(x), x / 100) for x in range(0, 600, 5)]}
+def test_a_journal_that_shows_no_bound_is_found():
+    """One that only grows, however small it is still, and one that was once too large: trimming it is too late."""
+    growing = [(float(x), x / 100) for x in range(0, 600, 5)]
+    large = flat()["journal MiB"]
+    large[60] = (300.0, JOURNAL_MIB_MAX + 1)
 
-    assert wrong(series) == {"journal MiB"}
-
-
-def test_a_journal_that_was_once_too_large_is_found():
-    """Trimming it in the end is too late."""
-    series = flat()
-    series["journal MiB"][60] = (300.0, JOURNAL_MIB_MAX + 1)
-
-    assert wrong(series) == {"journal MiB"}
+    for journal in (growing, large):
+        assert wrong(flat() | {"journal MiB": journal}) == {"journal MiB"}
 
 
 class Replies(ServerRecords):
