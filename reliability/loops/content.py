@@ -49,7 +49,7 @@ _UNIT = (
     r"(?:euros?|eur|dollars?|usd|bucks?|pounds?|gbp|yen|cents?|francs?|rupees?|pesos?|coins?|credits?"
     r"|(?:milli|micro)?seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|nights?|weeks?|months?|years?|o'clock|am|pm"
     r"|sekunden?|minuten?|stunden?|tagen?|wochen?|jahren?|words?|characters?|chars|tokens?|bits?|bytes?"
-    r"|[kmgt]i?b|percent|prozent|degrees?|grad)\b"
+    r"|[kmgt]i?b|[cmk]?m|[mk]?g|ml|px|fold|percent|prozent|degrees?|grad)\b"
 )
 _PLURAL = (
     r"(?:(?!(?:for|of|in|to|at|on|with|and|from|that|so|by)\b)[\w'-]{1,20} ){0,2}?"
