@@ -226,7 +226,7 @@ def test_a_server_that_went_away_says_nothing_of_its_model(tmp_path):
 
     def leave(body: Mapping[str, Any]) -> Any:
         if body.get("tools"):
-            server._server.socket.close()  # nobody is let in any more
+            server.socket.close()  # nobody is let in any more
             return 429, {"error": {"message": "too many"}}
         return say("one two three")
 

@@ -52,11 +52,8 @@ def build(kind: Any) -> st.SearchStrategy[Any]:
         return texts
     if kind is float:
         return st.floats(allow_nan=False)
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        return st.builds(kind, **{f.name: build(hints[f.name]) for f in dataclasses.fields(kind)})
-    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return st.builds(kind, *(texts for _ in kind._fields))
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+        return st.builds(kind, **{name: build(hint) for name, hint in typing.get_type_hints(kind).items()})
     if origin is tuple and args[1:] == (...,):
         return st.lists(build(args[0]), max_size=2).map(tuple)
     if origin is tuple:

@@ -214,7 +214,9 @@ def test_a_prompt_that_leaves_no_room_for_an_answer_is_too_long(tier: MlxTier) -
     assert isinstance(refused, Failed)
     assert "for an answer" in refused.message
 
-    assert isinstance(ask(tier, replace(long, max_tokens=4))[-1], Finish)
+    few, _ = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None).build(replace(long, max_tokens=4), print)
+    assert few.max_tokens == 4
+    assert len(few.prompt) + few.max_tokens <= loaded.context_tokens
 
 
 @pytest.mark.parametrize(
