@@ -1,7 +1,8 @@
 """Loop detection: an agent that does the same again, and gets the same again, is nudged, helped, and at last stopped.
 
 - History (`transcript`, `history`): the request's own messages are the state. `find_loop` judges them together with
-  the answer that is about to leave: WARN asks for a nudge, BREAK breaks the circuit.
+  the answer that is about to leave: WARN asks for a nudge, BREAK breaks the circuit. `copied_answers` looks at the
+  requests before this one.
 - Answer (`in_answer`, `long_cycles`, `written`): one answer while it decodes; native calls: `answer.call_scan`.
 - Session (`session`, `answer_history`): for clients that send no history, or less and less of it; and `LoopDetector`.
 - Judge (`judge`): what no rule detects is counted, and shown to another model. Off by default.

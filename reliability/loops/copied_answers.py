@@ -24,10 +24,10 @@ from reliability.loops.content import Who, classify_speaker, drop_elements, read
 from reliability.loops.thresholds import LoopConfig
 from reliability.tools.turns import HARNESS_TAGS
 
-MESSAGES_MAX = 64
+_MESSAGES_MAX = 64
 #: A shorter answer ("Done.", "Yes.") is right often.
-ANSWER_CHARS_MIN, ANSWER_CHARS_MAX = 24, 4_000
-REQUEST_CHARS_MAX = 4_000
+_ANSWER_CHARS_MIN, _ANSWER_CHARS_MAX = 24, 4_000
+_REQUEST_CHARS_MAX = 4_000
 _WORD = re.compile(r"[\w./-]*\w")
 _THING = re.compile(r"\d|\w[./_]\w")
 
@@ -45,7 +45,7 @@ def read_copied(messages: Sequence[Any], config: LoopConfig) -> str:
     answers = {answer for _, answer in older}
     answer = answers.pop()
     requests = [request for request, _ in older]
-    if answers or not ANSWER_CHARS_MIN <= len(answer) <= ANSWER_CHARS_MAX or len({newest, *requests}) < threshold:
+    if answers or not _ANSWER_CHARS_MIN <= len(answer) <= _ANSWER_CHARS_MAX or len({newest, *requests}) < threshold:
         return ""
     known = set().union(*map(_list_things, (answer, *requests)))
     return answer if _list_things(newest) - known else ""
@@ -72,7 +72,7 @@ def _walk_rounds(messages: Sequence[Any], most: int) -> Iterator[tuple[str, str]
     with a call ends it."""
     said: list[str] = []
     answer = ""
-    for message in reversed(messages[-MESSAGES_MAX:]):
+    for message in reversed(messages[-_MESSAGES_MAX:]):
         role = message.get("role")
         if role == "assistant":
             if said:
@@ -84,7 +84,7 @@ def _walk_rounds(messages: Sequence[Any], most: int) -> Iterator[tuple[str, str]
             if most == 0 or message.get("tool_calls") or not answer:
                 return
         elif role == "user" and classify_speaker(message) is Who.SPEAKS:
-            said.insert(0, drop_elements(read_own_text(message)).strip()[:REQUEST_CHARS_MAX])
+            said.insert(0, drop_elements(read_own_text(message)).strip()[:_REQUEST_CHARS_MAX])
         elif role == "tool":
             return
     if said:
