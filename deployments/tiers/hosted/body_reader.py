@@ -7,6 +7,7 @@ else is server-sent events. Invariant: what the frames of one read were cut into
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ _HEAD_BYTES_MAX = 64 * 1024  # white space before the first character
 _BOM = b"\xef\xbb\xbf"
 
 
-class BodyReader:
+class BodyReader(ABC):
     """Reads the body of one answer of one tier, of at most `bytes_max` where it is one JSON value. `parse` parses that,
     or the data of a frame; `clean` takes the secrets out of an upstream's words; `write_asked`: as of
     `translate_complaint`; `streams`: frames were asked for. `finishing`: the finish reason is here, so only usage and
@@ -65,17 +66,17 @@ class BodyReader:
         self.over = True
         return [self._build_failed(fault, words)]
 
+    @abstractmethod
     def _read_data(self, data: str, events: list[Event]) -> None:
         """Read the data of a frame."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read_json(self, value: dict[str, Any], events: list[Event]) -> None:
         """Read a complete body that is one JSON value, up to its end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _end_frames(self, events: list[Event], *, done: bool = False) -> None:
         """End a stream; `done`: by `[DONE]`."""
-        raise NotImplementedError
 
     def _collect(self, work: Callable[[list[Event]], None]) -> list[Event]:
         events: list[Event] = []
