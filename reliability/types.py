@@ -161,19 +161,20 @@ class ChatRequest:
     of the request; `max_tokens_named` is False where the client named none and it is the server's. `extra` holds every
     field that this server doesn't know; hosted tiers pass it on. `timeout_s` is what is left of the request's deadline;
     `body_bytes` the size of the body that it came in. `constrained` asks a tier that can to decode under the tools'
-    grammar; `calls_tried` says how many calls the model wrote when it was free, 0 where it didn't try. `top_logprobs`:
-    how many of the likeliest tokens to name at each place, beside the one taken; None where none are wanted.
-    `thinking`: whether a model that can is to reason first; None: as it does by itself; `thinking_tokens_max`: with how
-    many tokens at most, where the client says so. `route`: it is no chat, but for another route of a hosted tier's API
-    (`/completions`), which `extra` is the body for; `messages` is then only what a model reads of it, to be measured.
-    `keep`: what a tier computes for it may be kept beyond the process; no text is ever. `key`: the API key that the
-    session is kept under. `added`: how many messages at the end are this server's own. `must_speak`: the last attempt
-    said nothing, so a tier that can lets this one not end before a word. `begun`: how the answer begins that is to be
-    gone on with, and its reasoning. `streamed`: its client reads along; one that is wanted whole leaves in fewer
-    pieces. `parent`: the session that this one helps, whose budget it spends. `session_shared`: the session is
-    named by a user or a prompt, so that requests of many tasks may belong to it. `loader`: the name of the server's
-    tool behind which its tools are deferred; empty where they aren't. `searched`: the names of tools whose definitions
-    stand in the conversation, where the client's own search of tools has found them."""
+    grammar, and `must_look` that it calls a tool that only looks; `calls_tried` says how many calls the model wrote
+    when it was free, 0 where it didn't try. `top_logprobs`: how many of the likeliest tokens to name at each place,
+    beside the one taken; None where none are wanted. `thinking`: whether a model that can is to reason first; None: as
+    it does by itself; `thinking_tokens_max`: with how many tokens at most, where the client says so. `route`: it is no
+    chat, but for another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is
+    then only what a model reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the
+    process; no text is ever. `key`: the API key that the session is kept under. `added`: how many messages at the end
+    are this server's own. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end before
+    a word. `begun`: how the answer begins that is to be gone on with, and its reasoning. `streamed`: its client reads
+    along; one that is wanted whole leaves in fewer pieces. `parent`: the session that this one helps, whose budget it
+    spends. `session_shared`: the session is named by a user or a prompt, so that requests of many tasks may belong to
+    it. `loader`: the name of the server's tool behind which its tools are deferred; empty where they aren't.
+    `searched`: the names of tools whose definitions stand in the conversation, where the client's own search of tools
+    has found them."""
 
     request_id: str
     session_id: str
@@ -195,6 +196,7 @@ class ChatRequest:
     keep: bool = True
     body_bytes: int = 0
     constrained: bool = False
+    must_look: bool = False
     route: str = ""
     calls_tried: int = 0
     key: str = ""

@@ -43,6 +43,7 @@ from reliability.loops import (
     find_loop,
     join_turns,
     name_asked,
+    names_look,
     observe,
     read_copied,
     read_order,
@@ -185,7 +186,7 @@ def expect(
     toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
     name = "" if loops is None else name_request(messages).hex()
-    may_copy = bool(toolbox.tools) and tool_choice in (None, "auto")
+    may_copy = tool_choice in (None, "auto") and form is None and any(names_look(tool.name) for tool in toolbox.tools)
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,

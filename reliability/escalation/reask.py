@@ -44,7 +44,7 @@ def request_for(
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
         if loop.kind is Kind.COPIES:  # words alone are copied, too: see `reliability.loops.copied_answers`
-            request = replace(request, constrained=True)
+            request = replace(request, constrained=True, must_look=True)
     if call.reask is None:
         return request
     if call.reask.constrained:

@@ -22,6 +22,7 @@ from reliability.loops.copied_answers import find_copy, read_copied
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import JudgeRequest, StuckCase, find_case, injection, judge_request, read_suggestion
+from reliability.loops.revisits import names_look
 from reliability.loops.session import LoopDetector, LoopStatus, Window, keep_continued, name_asked, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_request, read_turns
@@ -57,6 +58,7 @@ __all__ = [
     "keep_answer",
     "keep_continued",
     "name_asked",
+    "names_look",
     "nudge",
     "observe",
     "open_scan",

@@ -332,6 +332,8 @@ def _describe(loop: Loop) -> str:
         return f"You have given the same answer {loop.repetitions} times without calling a tool."
     if loop.kind is Kind.COPIES:
         return "You have answered this request with the words of the requests before it."
+    if loop.kind is Kind.REVISITS:
+        return f"Your newest {loop.repetitions} calls ask for what you have seen before; none brought anything new."
     if loop.period > 1:
         return f"You repeat the same {loop.period} steps ({loop.tool}): round {loop.repetitions}, the same results."
     time = _write_ordinal(loop.repetitions)
@@ -358,7 +360,7 @@ def _advise(loop: Loop) -> str:
     if loop.kind is Kind.TEXTS:
         return "Do not say it again: take the next step, or say plainly what stops you."
     if loop.kind is Kind.COPIES:
-        return "It asks for something else: call the tool that it takes, and answer from the result."
+        return "If it asks for something else, look that up with a tool now, and answer from the result."
     return (
         "Do not repeat this call. Answer the user in words now, with what you know; or, if a step is missing, take it "
         "with another tool or other arguments."

@@ -6,11 +6,11 @@
 
 No rule of the history sees it, since each request of the user's re-arms them. A copy is no more than nudged, since the
 words may be right. A nudge in words is copied over, too (Qwen2.5-Coder 1.5B: seven answers of eight), so who is
-nudged must call a tool (four right calls of four).
+nudged must call a tool that only looks (four right calls of four), which harms nobody where the words were right.
 
-Invariants: the requests differ, and the newest names a thing (a file, a number, an id) that neither those before it
-nor the answer names: what is only thanked for or greeted is answered alike. The conversation is an agent's: it has
-called tools, or a harness has added its elements.
+Invariants: the requests differ, and the newest names a place (a file, an address) that neither those before it nor the
+answer names: what is thanked for, and what brings its own data (a price, a reading, a ticket), is answered alike. The
+conversation is an agent's: it has called tools, or a harness has added its elements. One of its tools only looks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MESSAGES_MAX = 64
 _ANSWER_CHARS_MIN, _ANSWER_CHARS_MAX = 24, 4_000
 _REQUEST_CHARS_MAX = 4_000
 _WORD = re.compile(r"[\w./-]*\w")
-_THING = re.compile(r"\d|\w[./_]\w")
+_PLACE = re.compile(r"(?=[\d./_-]*[^\W\d_]).*\w[./_]\w")
 
 
 def read_copied(messages: Sequence[Any], config: LoopConfig) -> str:
@@ -47,8 +47,8 @@ def read_copied(messages: Sequence[Any], config: LoopConfig) -> str:
     requests = [request for request, _ in older]
     if answers or not _ANSWER_CHARS_MIN <= len(answer) <= _ANSWER_CHARS_MAX or len({newest, *requests}) < threshold:
         return ""
-    known = set().union(*map(_list_things, (answer, *requests)))
-    return answer if _list_things(newest) - known else ""
+    known = set().union(*map(_list_places, (answer, *requests)))
+    return answer if _list_places(newest) - known else ""
 
 
 def find_copy(copied: str, candidate: Turn, config: LoopConfig) -> Loop | None:
@@ -91,8 +91,8 @@ def _walk_rounds(messages: Sequence[Any], most: int) -> Iterator[tuple[str, str]
         yield "\n".join(said), answer
 
 
-def _list_things(text: str) -> set[str]:
-    return {word for word in _WORD.findall(text) if _THING.search(word)}
+def _list_places(text: str) -> set[str]:
+    return {word for word in _WORD.findall(text) if _PLACE.match(word)}
 
 
 def _squeeze(text: str) -> str:

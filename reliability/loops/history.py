@@ -12,6 +12,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
             (other places, where there is nothing)        break_threshold - 1   poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
+    REVISITS  looks at what was seen, in any order        duplicate_threshold   2 * break_threshold
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
@@ -62,6 +63,7 @@ from reliability.loops.comparison.near import (
     mask_once,
 )
 from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
+from reliability.loops.revisits import find_revisits
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import is_folded
@@ -147,7 +149,12 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
         found.append(loop)
         if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
-    return [*found, _find_same_errors(row), _find_thoughts(row)]
+    streaks = [*found, _find_same_errors(row), _find_thoughts(row)]
+    known = choose_loop(streaks)
+    if known is not None and known.stage is Stage.BREAK:
+        return [known]
+    revisits = find_revisits(row)
+    return [revisits] if known is None or (revisits is not None and revisits.stage is Stage.BREAK) else [known]
 
 
 def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:

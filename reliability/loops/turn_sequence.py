@@ -94,9 +94,14 @@ class TurnSequence:
     def _blur(self, call: SeenCall) -> tuple[str, str]:
         return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
 
-    def _asks_the_same(self, older: int, newer: int) -> bool:
+    def asks_the_same(self, older: int, newer: int) -> bool:
         """Return whether the calls of the two turns are spelled alike."""
         return self.turns[older].calls == self.turns[newer].calls or self._keys(older)[0] == self._keys(newer)[0]
+
+    def asks_again(self, index: int) -> bool:
+        """Return whether the candidate asks what the turn asked."""
+        asked = self.candidate.calls if self.candidate is not None else ()
+        return asked == self.turns[index].calls or self._keys_of(asked)[0] == self._keys(index)[0]
 
     def count_repetitions(self, period: int, pairwise: _Pairwise, enough: int = 0) -> int:
         """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
@@ -135,7 +140,7 @@ class TurnSequence:
             return False
         if not _has_holes(key) or spelled == self._keys(first)[0]:
             return True
-        if first < period or self._asks_the_same(first - period, first):
+        if first < period or self.asks_the_same(first - period, first):
             return False
         return self._say_enough(first) or self._finds_nothing(first)
 
@@ -153,7 +158,7 @@ class TurnSequence:
         """Return whether the newest repetition asks for other places than the one before, equally empty."""
         return any(
             index >= period
-            and not self._asks_the_same(index - period, index)
+            and not self.asks_the_same(index - period, index)
             and self._finds_nothing(index)
             and not self._say_enough(index)
             for index in range(self.size - period, self.size)
@@ -225,7 +230,7 @@ class TurnSequence:
         exact = self.polls_at(older) and self.polls_at(newer)
         if not self._results_pass(older, newer, (lambda a, b: a.strip() == b.strip()) if exact else self.is_equal):
             return False
-        if not _has_holes(self.key(newer)) or self._asks_the_same(older, newer):
+        if not _has_holes(self.key(newer)) or self.asks_the_same(older, newer):
             return True
         return self._say_enough(newer) or self._finds_nothing(newer)
 
@@ -236,7 +241,7 @@ class TurnSequence:
     @_once
     def has_near_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have results that are nearly the same or the same, and neither polls."""
-        if self.polls_at(older) or self.polls_at(newer) or not self._asks_the_same(older, newer):
+        if self.polls_at(older) or self.polls_at(newer) or not self.asks_the_same(older, newer):
             return False
         threshold, memo = self.config.near_threshold, self.memo
         return self._results_pass(

@@ -98,14 +98,15 @@ def run_laps(
     session: ShrunkSession | None = None,
     head: list[Message] | None = None,
     text: str = "",
+    paths: str = "",
 ) -> list[Stage | None]:
-    """The stage at each answer of an agent that makes the same call again and gets these results; with `text` it says
-    that instead, and the results are nobody's."""
+    """The stage at each answer of an agent that makes the same call again and gets these results, or with `paths` reads
+    one of them after the other; with `text` it says that instead, and the results are nobody's."""
     session, head = session or ShrunkSession(), HEAD if head is None else head
     said: list[Message] = []
     stages: list[Stage | None] = []
     for number, result in enumerate(results):
-        lap = make_lap(number, result)
+        lap = make_lap(number, result, f'{{"path": "{paths[number]}"}}' if paths else '{"path": "a"}')
         function = lap[0]["tool_calls"][0]["function"]
         call = CallDelta(index=0, id=f"c{number}", name=function["name"], arguments=function["arguments"])
         judged = session.answer(shape(head, said, number), [Text(text)] if text else [call])

@@ -48,12 +48,13 @@ class Stage(StrEnum):
 
 
 class Kind(StrEnum):
-    """Which rule detected the loop. The first five read the history, the last three one answer while it decodes."""
+    """Which rule detected the loop. The first six read the history, the last three one answer while it decodes."""
 
     CALLS = "calls"  # the same calls with the same results, again and again
     NEAR = "near"  # the same calls with results that are nearly, and never quite, the same
     ERRORS = "errors"  # the same error of one tool, whatever the arguments
     TEXTS = "texts"  # the same text with no tool call between
+    REVISITS = "revisits"  # the same looks in any order, with the same results
     COPIES = "copies"  # the answer that the requests before this one got
     CYCLE = "cycle"  # one answer that repeats its own text
     WHITESPACE = "whitespace"  # one answer that prints nothing but white space

@@ -329,9 +329,13 @@ COPIED = "It has been done already, as it was for a1.txt."
 SAYS_IT = [{"text": COPIED}]
 
 
-@pytest.mark.parametrize(("nudged", "events"), [([CALL], [("f", '{"a": 1}')]), (SAYS_IT, [])], ids=["calls", "says it"])
+LOOK = [{"tool_call": {"name": "read", "arguments": {"a": 1}}}]
+READS = ({"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"a": {}}}}},)
+
+
+@pytest.mark.parametrize(("nudged", "events"), [(LOOK, [("read", '{"a": 1}')]), (SAYS_IT, [])], ids=["looks", "says"])
 def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
-    """Law: not a word of it leaves before the model was asked for a call instead, under a grammar; who says it again is
+    """Law: not a word of it leaves before the model was asked for a look instead, under a grammar; who says it again is
     delivered, marked."""
     messages = [*laps(1), {"role": "assistant", "content": "one"}]
     for name in ("a1.txt", "a2.txt"):
@@ -339,8 +343,8 @@ def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
     messages.append({"role": "user", "content": "read a3.txt"})
 
     def change(run: Run) -> None:
-        run.request = replace(run.request, messages=tuple(messages))
-        run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
+        run.request = replace(run.request, messages=tuple(messages), tools=READS)
+        run.expected = expect(messages, build_toolbox(READS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
         run.hold = hold_of(
             RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig()), run.expected, stream=True
         )
@@ -350,6 +354,6 @@ def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
 
     assert run.refusal is None
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.LOOP, None if events else Flaw.LOOP]
-    assert [request.constrained for request in asked] == [False, True]
+    assert [(request.constrained, request.must_look) for request in asked] == [(False, False), (True, True)]
     assert (calls_of(told), text_of(told)) == (events, "" if events else COPIED)
     assert report_of(run)["loop"] == "nudged"

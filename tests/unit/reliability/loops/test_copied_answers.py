@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 
 from reliability.answer.judgement import expect
+from reliability.answer.wanted_form import read_wanted_form
 from reliability.loops import Kind, LoopConfig, Stage, Turn, find_copy, find_loop, nudge, read_copied, read_turns
+from reliability.steps import Steps
 from reliability.tools import CheckConfig, build_toolbox
-from tests.support.driving import TOOLS
 
 ANSWER = "The file has already been updated. The owner's name is Mira-433."
 ASKS = (
     "Read the file part_{}.txt and say what its owner's name is.",
     "Run the tests of src/module{}.py, please.",
-    "Close ticket 10{} in the tracker",
+    "What does https://example.org/page{} say?",
     "请读取 part_{}.txt",
 )
 CALLED: list[dict[str, Any]] = [
@@ -29,6 +30,13 @@ REMINDED = [{"role": "user", "content": "<system-reminder>\nBe brief.\n</system-
 
 
 CONFIG = LoopConfig()
+
+
+def declare(*names: str) -> tuple[dict[str, Any], ...]:
+    return tuple({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names)
+
+
+LOOKS, ACTS = declare("send_alert", "read_file"), declare("send_alert", "place_order", "set_status")
 
 
 def ask_for(asks: list[str], answers: list[Any], before: list[dict[str, Any]] = CALLED) -> list[dict[str, Any]]:
@@ -60,6 +68,17 @@ def test_the_answer_of_the_requests_before_is_a_copy(ask, before, rounds):
     assert find_copy(copied, Turn(calls=read_turns(CALLED)[0].calls, text=ANSWER), CONFIG) is None
 
 
+#: What a request brings itself may be judged alike each time, and right.
+BRINGS_DATA = [
+    ([f"Tick 2026-11-28 14:0{m}: BTC/USD {67305.1 + m}. Decide." for m in range(3)], "No trade. Holding the position."),
+    ([f"Reading {n}: pump temperature 62.{n} C, limit 80 C." for n in range(3)], "It is within the limit: no alert."),
+    ([f"New ticket #88{n}: how do I log in?" for n in range(3)], "This needs nobody's help: it is answered."),
+    ([f"[Telegram Max 2026-11-2{n} 08:0{n}] thanks!" for n in range(3)], "You're welcome! Tell me if you need more."),
+    (
+        [f"Heartbeat. Current time: Sat Nov 28 2026 1{n}:00." for n in range(3)],
+        "HEARTBEAT_OK - all is well.",
+    ),
+]
 FILES = [ASKS[0].format(n) for n in range(3)]
 
 
@@ -78,8 +97,9 @@ FILES = [ASKS[0].format(n) for n in range(3)]
         (FILES[:2], [ANSWER], CALLED),
         (FILES, [ANSWER] * 2, [{"role": "user", "content": "Hello."}]),
         (["Is a.txt there?", "And b.txt?", "And c.txt?"], ["I have a.txt, b.txt and c.txt here."] * 2, CALLED),
+        *((asks, [answer] * 2, CALLED) for asks, answer in BRINGS_DATA),
     ],
-    ids=["thanks", "same", "back", "short", "others", "second", "chat", "named"],
+    ids=["thanks", "same", "back", "short", "others", "second", "chat", "named", *(asks[0] for asks, _ in BRINGS_DATA)],
 )
 def test_what_may_be_answered_alike_is_no_copy(asks, answers, before):
     """Law: thanks, a request that is said again, a short answer, answers that differ, the second one, a chat without
@@ -105,10 +125,24 @@ def test_the_threshold_is_that_of_nudges(threshold):
 
 @pytest.mark.parametrize(
     ("wanted", "tools", "copied"),
-    [(None, TOOLS, ANSWER), ("auto", TOOLS, ANSWER), ("none", TOOLS, ""), ("required", TOOLS, ""), (None, (), "")],
+    [
+        (None, LOOKS, ANSWER),
+        ("auto", LOOKS, ANSWER),
+        ("none", LOOKS, ""),
+        ("required", LOOKS, ""),
+        (None, ACTS, ""),
+        (None, (), ""),
+    ],
 )
 def test_words_that_are_ordered_are_no_copy(wanted, tools, copied):
-    """Law: it matters only where the model may choose between a call and words."""
+    """Law: it matters only where the model may choose between a look and words in no form."""
     toolbox = build_toolbox(tools)
     asked = {"id_seed": "r", "tool_choice": wanted, "checks": CheckConfig(), "loops": LoopConfig()}
     assert expect(ask_for(FILES, [ANSWER] * 2), toolbox, **asked).copied == copied
+
+
+def test_words_in_a_form_are_no_copy():
+    """Law: a verdict in the form that the client wants may be the same each time."""
+    form = read_wanted_form({"type": "json_object"}, Steps(1_000))
+    expected = expect(ask_for(FILES, [ANSWER] * 2), build_toolbox(LOOKS), id_seed="r", loops=CONFIG, form=form)
+    assert expected.copied == ""

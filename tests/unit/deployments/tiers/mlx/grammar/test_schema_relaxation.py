@@ -49,6 +49,13 @@ class TestDemands:
         assert ([one.name for one in demand.tools], demand.calls_max) == (names, calls_max)
         assert demand.schema is None
 
+    def test_a_look(self) -> None:
+        """Law: who must look may call none but the tools that only look."""
+        tools = (tool("place_order", CITY), tool("read_file", CITY), tool("f", CITY))
+        demand = _read_demand(ask(tools=tools, constrained=True, must_look=True))
+        assert demand is not None
+        assert [one.name for one in demand.tools] == ["read_file"]
+
     @pytest.mark.parametrize(
         "fields",
         [
