@@ -21,6 +21,7 @@ from deployments.api.forms.tool_forms import (
     nest_choice,
     nest_tool,
     read_kind,
+    refuse_kind,
     translate_choice,
 )
 from deployments.api.headers import find_session, may_keep, name_beginning, split_helper
@@ -51,6 +52,11 @@ _TOO_LARGE = "the schemas are larger than this server takes"
 Text = Annotated[str, Field(min_length=1)]
 # A token cap of this size is no cap; larger numbers are refused before they meet C code.
 TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
+ModelName = Annotated[
+    str,
+    Field(min_length=1, max_length=MODEL_CHARS_MAX),
+    BeforeValidator(lambda value: "auto" if value is None else value),
+]
 # LM Studio and llama.cpp call no cap -1, and so do the requests that people copy from their pages.
 TokenCap = Annotated[TokenCount | None, BeforeValidator(lambda value: None if value == -1 else value)]
 
@@ -78,13 +84,13 @@ class ChatMessage(Strict):
 class StreamOptions(Strict):
     """`include_usage` asks for a last chunk with the usage."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class ChatBody(Strict):
     """The fields that this server reads."""
 
-    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    model: ModelName = "auto"
     messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -266,6 +272,8 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
     for i, message in enumerate(fields["messages"]):
         for j, call in enumerate(message.get("tool_calls") or ()):
             function = call.get("function")
+            if call.get("type") == "custom":
+                raise refuse_kind("custom", f"messages.{i}.tool_calls.{j}")
             if not isinstance(function, dict) or not isinstance(function.get("name"), str):
                 raise refuse(f"messages.{i}.tool_calls.{j}.function.name", "a function with a name is needed")
         for j, part in enumerate(message["content"] if isinstance(message.get("content"), list) else ()):

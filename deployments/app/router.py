@@ -59,7 +59,7 @@ from deployments.request.idempotency import KeptRequest, find_kept
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.judge import advise
 from deployments.request.passthrough import forward, restrict_to_hosted
-from deployments.request.policy import build_expected, chain_for, chain_of, hold_of
+from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, note_unread
 from deployments.request.run_record import Run
 from deployments.state.client import RequestState, State, ray_finder
 from deployments.telemetry import flush_logs
@@ -307,10 +307,11 @@ class Router:
         expected = build_expected(self._live.now, request, call.toolbox, call.form)
         request, edited = apply_edits(request, call.edits or ())
         limits = self._live.limits
+        chain = chain_of(self._live.now, self._facts.tiers, call.model, request)
         run = Run(
             request=request,
             expected=expected,
-            chain=chain_of(self._live.now, self._facts.tiers, call.model, request),
+            chain=chain,
             limits=replace(limits, shorten=limits.shorten or call.shorten),
             edited=edited,
             compaction=call.compaction,
@@ -320,7 +321,7 @@ class Router:
             stays=stays,
             prompt_bytes=prompt_bytes(request.messages, request.tools),
             level=self._observe_memory(None)[0],
-            notes=call.notes,
+            notes=(*call.notes, *note_unread(request, chain, self._facts.kinds)),
         )
         return restrict_to_hosted(run, self._facts.kinds) if request.route else run
 

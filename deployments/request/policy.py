@@ -29,6 +29,15 @@ from reliability.types import ChatRequest, Hold, Reason
 ALWAYS = dict.fromkeys(
     ("claude-*", "anthropic/claude-*", "gpt-*", "openai/gpt-*", "o1*", "o3*", "o4*", "codex-*"), "auto"
 )
+# Fields beyond those of `ChatRequest` that an `mlx` tier or the Router reads, and those that change no words.
+READ_LOCALLY = frozenset({
+    "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "n", "best_of",
+    "audio", "modalities", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "max_thinking_tokens",
+    "thinking_budget", "conversation", "metadata", "prompt_cache_key", "user", "store", "prompt_cache_retention",
+    "cache_prompt",
+})  # fmt: skip
+WORDLESS = frozenset({"service_tier", "safety_identifier", "client_metadata", "prediction"})
+_UNREAD_MAX, _NAME_CHARS_MAX = 16, 60
 # A grant lives as long as its request may, and a little longer, so that its settle finds it open.
 _GRANT_GRACE_S = 30.0
 
@@ -59,6 +68,17 @@ def chain_of(config: RouterConfig, tiers: Collection[str], model: str, request: 
     features = {"tools": len(request.tools), "messages": len(request.messages), "prompt_bytes": size}
     start = next((rule.tier for rule in escalation.start_at if rule.fits(**features)), chain[0])
     return chain[chain.index(start) :]
+
+
+def note_unread(request: ChatRequest, chain: Collection[str], kinds: Mapping[str, str]) -> tuple[str, ...]:
+    """Note the fields that only hosted tiers can act on, where another kind of tier may answer."""
+    if request.route or all(kinds[tier] == "hosted" for tier in chain):
+        return ()
+    known = READ_LOCALLY | WORDLESS
+    unread = [
+        name[:_NAME_CHARS_MAX] for name, value in request.extra.items() if value is not None and name not in known
+    ]
+    return (f"only hosted tiers read: {', '.join(unread[:_UNREAD_MAX])}",) if unread else ()
 
 
 def _resolve(aliases: Mapping[str, str], tiers: Collection[str], model: str) -> str:

@@ -15,7 +15,7 @@ from tests.support.dialects import DIALECTS, ask_in, ask_in_all
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.many_tools import TOOLS, write_call
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Deploy, Server, until
 
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
 BAD: dict[str, Any] = {
@@ -195,6 +195,29 @@ def test_a_loop_is_nudged_and_then_broken(server, dialect, name, mark, code):
     told = ask_in(dialect, server, SCENARIOS[name], stream=False, tools=WEATHER_TOOLS)
 
     assert (told.report["loop"], told.code) == (mark, code)
+
+
+UNREAD = [
+    ("chat/completions", {"messages": user("hi")}, {"web_search_options": {"search_context_size": "high"}}),
+    ("responses", {"input": "hi"}, {"moderation": {"model": "omni"}}),
+    ("responses", {"input": "hi"}, {"context_management": [{"type": "compaction", "compact_threshold": 1000}]}),
+    ("responses", {"input": "hi"}, {"image": {"context_compression": "enabled"}}),
+    ("messages", {"messages": user("hi")}, {"speed": "fast"}),
+]
+
+
+@pytest.mark.parametrize(("route", "body", "unread"), UNREAD)
+def test_the_report_names_what_had_no_effect(server, route, body, unread):
+    """No field is ignored without a word, in whatever API it is known; a request without one has no note."""
+    for fields in ({}, unread):
+        sent = {"model": "fast", "max_tokens": 99, **body, **fields} if route == "messages" else {**body, **fields}
+        answer = httpx.post(f"{server.url}/v1/{route}", json=sent)
+        path = f"/v1/reliability/requests/{answer.headers['x-request-id']}"
+        report = until(lambda path=path: server.find(path), "the report is there")
+
+        assert answer.status_code == 200
+        assert [name for name in fields if not any(name in note for note in report["notes"])] == []
+        assert bool(report["notes"]) == bool(fields)
 
 
 def test_messages_are_counted_and_somebody_is_there(server):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from deployments.api.forms.message_blocks import KIND_CHARS_MAX
 from deployments.errors import refuse
@@ -32,7 +32,14 @@ _COMPACT_TOKENS = 150_000
 
 
 class _Part(BaseModel):
+    """A part of an edit; null is as good as absent."""
+
     model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, given: Any) -> Any:
+        return {name: one for name, one in given.items() if one is not None} if isinstance(given, dict) else given
 
 
 class _Tokens(_Part):

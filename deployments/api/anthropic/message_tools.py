@@ -18,6 +18,7 @@ from reliability.deferred_tools import read_name
 Definition = dict[str, Any]
 
 SEARCH = "tool_search_tool_"
+_NOTED = ("allowed_callers", "input_examples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ def read_message_tools(
     declared like any other. Raises `ApiError`: `invalid_tools` or `unsupported`, with the field in `param`."""
     tools = tools or ()
     own, notes = leave_out_served(tools)
+    unread = [name for name in _NOTED if any(tool.get(name) is not None for _, tool in own)]
     read = [(place, _translate_tool(tool, f"tools.{place}")) for place, tool in own]
     deferred = {str(tool.get("name")) for tool in tools if tool.get("defer_loading") is True}
     if any(str(tool.get("type")).startswith(SEARCH) for tool in tools) or len(deferred) == len(tools):
@@ -52,7 +54,7 @@ def read_message_tools(
         places=tuple(place for place, _ in shown),
         searched=frozenset(searched),
         messages=[_write_out(message, searched) for message in messages] if searched else messages,
-        notes=notes,
+        notes=(*notes, *(f"tools: {name} has no effect here" for name in unread)),
     )
 
 

@@ -21,10 +21,10 @@ from deployments.api.anthropic.messages_history import translate_history
 from deployments.api.forms.tool_forms import translate_choice
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
-    MODEL_CHARS_MAX,
     STOPS_MAX,
     TOOLS_MAX,
     ChatCall,
+    ModelName,
     ParseTerms,
     Strict,
     Text,
@@ -46,14 +46,16 @@ REFUSED = {
 }
 # What stands in every request of a client that has no say in it.
 _QUIET = frozenset({"metadata", "service_tier", "cache_control"})
+# What is read of these; the rest has no effect.
+_READ_WITHIN = {"output_config": ("effort", "format"), "thinking": ("type", "budget_tokens", "display")}
 
 
 def _read_thinking(setting: Mapping[str, Any] | None, effort: Any = None) -> tuple[ThinkingWish, bool]:
     """Read `thinking` and `output_config.effort`; return as well whether the client can read thoughts."""
     given = setting or {"type": "adaptive", "display": "omitted"}
     kind, budget = given.get("type"), given.get("budget_tokens")
-    if kind not in ("disabled", "enabled", "adaptive"):
-        raise refuse("thinking.type", "enabled, adaptive or disabled is needed")
+    if kind not in ("disabled", "enabled", "adaptive", "between_tools"):
+        raise refuse("thinking.type", "enabled, adaptive, between_tools or disabled is needed")
     if budget is not None and (type(budget) is not int or not 1 <= budget <= TOKENS_MAX):
         raise refuse("thinking.budget_tokens", f"a whole number from 1 to {TOKENS_MAX} is needed")
     wish = build_thinking_wish((effort,), (budget,), off=kind == "disabled")
@@ -64,9 +66,6 @@ def _read_thinking(setting: Mapping[str, Any] | None, effort: Any = None) -> tup
 
 def _read_format(config: Mapping[str, Any] | None, older: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Read the form of the answer, from `output_config.format` or the older `output_format`, as a `response_format`."""
-    for name in config or ():
-        if name not in ("effort", "format"):
-            raise refuse(f"output_config.{name[:_NAME_CHARS_MAX]}", "this server can't honour this", "unsupported")
     form, path = (config or {}).get("format"), "output_config.format"
     if form is None:
         form, path = older, "output_format"
@@ -92,7 +91,7 @@ class _MessagesWanted:
 class MessagesBody(Strict):
     """The fields that this server reads."""
 
-    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    model: ModelName = "auto"
     messages: list[Any] = Field(min_length=1, max_length=MESSAGES_MAX)
     max_tokens: TokenCount | None = None
     system: str | list[Any] | None = None
@@ -143,8 +142,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         compaction = read_compaction(body.compaction)
     translated = _translate(body, tools)
     thinking, shown = _read_thinking(body.thinking, (body.output_config or {}).get("effort"))
-    ignored = [name for name in fields if name not in _QUIET and name not in FIELDS][:NOTES_MAX]
-    notes = (*changed, *tools.notes, *(f"{name[:_NAME_CHARS_MAX]} has no effect here" for name in ignored))
+    notes = (*changed, *tools.notes, *_list_ignored(fields, body))
     try:
         call = build_call(
             translated,
@@ -160,6 +158,22 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         raise rename(error, tools.places) from None
     request = replace(call.request, searched=tools.searched)
     return replace(call, edits=edits, compaction=compaction, request=request)
+
+
+def _list_ignored(fields: Mapping[str, Any], body: MessagesBody) -> list[str]:
+    """List the fields without effect, as notes. Raises `ApiError`: `invalid_request`."""
+    config, thinking = body.output_config or {}, body.thinking or {}
+    budget = config.get("task_budget")
+    if budget is not None and not (isinstance(budget, dict) and type(budget.get("total")) is int):
+        raise refuse("output_config.task_budget", "an object with a type and a total is needed")
+    given = {name: value for name, value in fields.items() if name not in FIELDS and name not in _QUIET}
+    for outer, inner in (("output_config", config), ("thinking", thinking)):
+        given |= {f"{outer}.{name}": value for name, value in inner.items() if name not in _READ_WITHIN[outer]}
+    if any(isinstance(message, dict) and message.get("output_config") for message in body.messages):
+        given["messages.output_config"] = True
+    ignored = [name for name, value in given.items() if value is not None][:NOTES_MAX]
+    read_as = ["thinking.type: between_tools is read as adaptive"] if thinking.get("type") == "between_tools" else []
+    return [*(f"{name[:_NAME_CHARS_MAX]} has no effect here" for name in ignored), *read_as]
 
 
 def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:

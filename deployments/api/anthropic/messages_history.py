@@ -3,7 +3,8 @@
 The same history is the same messages each time, so that a prompt cache still fits: markers of `cache_control` change no
 text, and the line that Claude Code's system prompt changes with each request is dropped.
 Invariant: a block that can't be read is refused by type and path, but for redacted thoughts, which only their maker can
-read, and calls that Anthropic's servers have run, with their results: what came of them stands in the text.
+read, calls that Anthropic's servers have run, with their results: what came of them stands in the text, and marks such
+as `fallback`.
 """
 
 from __future__ import annotations
@@ -37,17 +38,27 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
     """Translate a system prompt and the messages behind it. Raises `ApiError`: `invalid_request` or `unsupported`, with
     the block's path."""
     out = list(_translate_system(system or (), "system", head=True))
+    user_last = max((at for at, message in enumerate(messages) if _is_of(message, "user")), default=-1)
     for at, message in enumerate(messages):
         path = f"messages.{at}"
         role = message.get("role") if isinstance(message, dict) else None
         if role not in _ROLES:
             raise refuse(f"{path}.role", "user, assistant or system is needed")
-        content = read_content(message.get("content"), f"{path}.content")
+        content = message.get("content")
+        if content is None and role == "system" and message.get("output_config"):
+            content = []  # settings alone
+        content = read_content(content, f"{path}.content")
+        if role == "system" and message.get("clear_at") == "next_user_message" and at < user_last:
+            continue
         out += _READERS[role](content, f"{path}.content")
     if messages[-1]["role"] == "assistant":
         words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
         raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")
     return out
+
+
+def _is_of(message: Any, role: str) -> bool:
+    return isinstance(message, dict) and message.get("role") == role
 
 
 def _drop_billing_line(text: str) -> str:

@@ -18,7 +18,10 @@ Message = dict[str, Any]
 
 BREAK = "\n\n"
 KIND_CHARS_MAX = 60
-_LEFT_OUT = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
+_LEFT_OUT = (
+    *("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing"),
+    *("fallback", "container_upload"),
+)
 
 
 def read_content(content: Any, path: str) -> Sequence[Block]:
@@ -51,8 +54,8 @@ def translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, A
 
 
 def is_left_out(block: Block) -> bool:
-    """Tell whether a block of an answer is left out: only its maker can read it, or what came of it stands in the
-    text."""
+    """Tell whether a block of an answer is left out: only its maker can read it, what came of it stands in the text,
+    or Anthropic shows it to no model either."""
     kind = block["type"]
     return kind in _LEFT_OUT or kind.endswith("_tool_result") or (kind == "compaction" and block.get("content") is None)
 

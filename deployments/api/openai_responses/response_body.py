@@ -19,9 +19,9 @@ from pydantic import Field
 from deployments.api.headers import may_keep
 from deployments.api.openai_chat import (
     MESSAGES_MAX,
-    MODEL_CHARS_MAX,
     TOOLS_MAX,
     ChatCall,
+    ModelName,
     ParseTerms,
     Strict,
     TokenCount,
@@ -47,6 +47,7 @@ from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
 
 _METADATA_MAX = 16
+_NAME_CHARS_MAX, _NAMES_MAX = 60, 16
 Short = Annotated[str, Field(max_length=1024)]
 
 
@@ -68,7 +69,7 @@ class TextField(Strict):
 class ResponseBody(Strict):
     """The fields of the API that this server reads."""
 
-    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    model: ModelName = "auto"
     input: str | list[Any] | None = None
     instructions: str | None = None
     stream: bool | None = None
@@ -113,6 +114,8 @@ REFUSED = {
     "prompt": "this server keeps no prompt templates: send the text itself",
     "conversation": "this server keeps no conversations: use previous_response_id, or send the whole history",
 }
+# Responses' own fields, which no tier can read: no other API has them.
+NO_EFFECT = ("access_programs", "background_options", "context_management", "image")
 # Fields of chat completions, for whoever mixes the two up: the names that they have here.
 _OF_CHAT = {
     "messages": "input",
@@ -178,7 +181,7 @@ def parse_response(
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
-    notes = [*changed, *_list_notes(body)]
+    notes = [*changed, *_list_notes(body, fields)]
     recalled = check_recalled(body.previous_response_id, body.input, recalled)
     given, triggered = split_trigger(resolve_items(body.input, recalled))
     history = _read_input(body, given, recalled)
@@ -224,9 +227,14 @@ def _validate(fields: dict[str, Any]) -> ResponseBody:
     return body
 
 
-def _list_notes(body: ResponseBody) -> list[str]:
-    include = body.include or ()
-    found = [f"include: {name} has no effect here" for name in include if name not in (LOGPROBS, _SEALED)]
+def _list_notes(body: ResponseBody, fields: Mapping[str, Any]) -> list[str]:
+    include, inner = body.include or (), (body.reasoning and body.reasoning.model_extra) or {}
+    ignored = [name for name in NO_EFFECT if fields.get(name) is not None]
+    ignored += [f"reasoning.{name[:_NAME_CHARS_MAX]}" for name, value in inner.items() if value is not None][
+        :_NAMES_MAX
+    ]
+    found = [f"{name} has no effect here" for name in ignored]
+    found += [f"include: {name} has no effect here" for name in include if name not in (LOGPROBS, _SEALED)]
     if body.top_logprobs and LOGPROBS not in include:
         found.append(f"top_logprobs has no effect without {LOGPROBS} in include")
     if body.truncation == "auto":
@@ -264,7 +272,8 @@ def _translate(
 ) -> dict[str, Any]:
     """Write the request as a chat completion's. What the API doesn't know comes first: nothing of it stays where the
     translation has a word of its own."""
-    chat = {name: value for name, value in fields.items() if name not in _READ_HERE and name not in _OF_CHAT}
+    own = (*_READ_HERE, *_OF_CHAT, *NO_EFFECT)
+    chat = {name: value for name, value in fields.items() if name not in own}
     chat |= {name: value for name in PASSED_ON if (value := getattr(body, name)) is not None}
     chat |= {"model": body.model, "messages": messages}
     if body.max_output_tokens is not None:

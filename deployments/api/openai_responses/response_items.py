@@ -25,12 +25,14 @@ from reliability.context_edits import SUMMARY_HEAD
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
+UPDATE = "items of type configuration_update were left out: send reasoning and text with the request"
 # Codex has sent the item by the other names, too.
 _COMPACTED = ("compaction", "compaction_summary", "context_compaction")
 # Calls that OpenAI's own server ran, in a conversation that began there: their results stand in none of these items.
 _HOSTED_CALLS = frozenset({
     "web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "tool_search_call",
-    "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
+    "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "program",
+    "program_output",
 })  # fmt: skip
 _CALL_ID_CHARS_MAX = 256
 
@@ -117,6 +119,8 @@ class ItemHistory:
                 self._add_summary(item)
             case str() if kind in _HOSTED_CALLS:
                 self.notes[f"items of tools that another server has run ({kind}) were left out"] = None
+            case "configuration_update":
+                self.notes[UPDATE] = None
             case str():
                 words = f"items of type {kind[:64]!r} can't be read here; known are message, reasoning, function_call, "
                 words += "function_call_output, custom_tool_call, custom_tool_call_output, compaction, item_reference"

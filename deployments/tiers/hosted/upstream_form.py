@@ -38,6 +38,7 @@ from reliability.types import ChatRequest
 _OURS = frozenset({"max_tokens", "stream_options"})  # this server sends them with each request
 _DISPENSABLE = frozenset({
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+    "prompt_cache_options",
     "client_metadata", "prediction", "parallel_tool_calls", "verbosity", "reasoning_effort", "reasoning", "thinking",
     "thinking_budget", "enable_thinking", "chat_template_kwargs", "temperature", "top_p", "top_k", "min_p",
     "frequency_penalty", "presence_penalty",

@@ -7,7 +7,18 @@ import pytest
 
 from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.errors import ApiError
-from deployments.request.policy import build_expected, chain_for, chain_of, hold_of, limits_of
+from deployments.request.policy import (
+    READ_LOCALLY,
+    WORDLESS,
+    build_expected,
+    chain_for,
+    chain_of,
+    hold_of,
+    limits_of,
+    note_unread,
+)
+from deployments.tiers.mlx.mlx_tier import _NEUTRAL
+from deployments.tiers.mlx.sampling import _BOUNDS
 from reliability.config import ReliabilityConfig, StreamingConfig
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold
@@ -142,3 +153,43 @@ def test_a_rule_needs_a_feature():
     """One that fits everything is a mistake: the chain says that."""
     with pytest.raises(ValueError, match="start_at: a rule needs"):
         start_config({"tier": "longctx"})
+
+
+KINDS = {"fast": "mlx", "standard": "scripted", "premium": "hosted"}
+
+
+@pytest.mark.parametrize("chain", [("fast",), ("standard",), ("fast", "premium"), ("premium",)])
+@pytest.mark.parametrize(
+    ("extra", "noted"),
+    [
+        ({}, ""),
+        (
+            {"web_search_options": {}, "moderation": {"model": "m"}, "made_up": 0},
+            "web_search_options, moderation, made_up",
+        ),
+        ({"web_search_options": None}, ""),
+        (dict.fromkeys(READ_LOCALLY | WORDLESS, 1), ""),
+    ],
+)
+def test_fields_that_only_hosted_tiers_read_are_noted(chain, extra, noted):
+    """Law: where a tier that isn't hosted may answer, a note names the fields that it can't act on. Those it reads,
+    those that change no words, and null leave none, and nothing does where all tiers are hosted."""
+    request = ChatRequest(
+        request_id="r",
+        session_id="s",
+        messages=({"role": "user", "content": "x"},),
+        max_tokens=9,
+        timeout_s=9.0,
+        extra=extra,
+    )
+    wanted = (f"only hosted tiers read: {noted}",) if noted and chain != ("premium",) else ()
+
+    assert note_unread(request, chain, KINDS) == wanted
+    assert note_unread(replace(request, route="/embeddings"), chain, KINDS) == ()
+
+
+def test_what_an_mlx_tier_reads_is_listed():
+    """Law: no field that an `mlx` tier acts on, or refuses, is called one of hosted tiers."""
+    own = {name for name, _, _ in _BOUNDS} - {"temperature", "top_p"}
+
+    assert own | _NEUTRAL.keys() <= READ_LOCALLY

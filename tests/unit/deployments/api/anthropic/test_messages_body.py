@@ -149,11 +149,30 @@ def test_what_has_no_effect_is_noted():
 
 
 @pytest.mark.parametrize(
+    ("config", "noted"),
+    [
+        ({"task_budget": {"type": "tokens", "total": 64_000}}, ["output_config.task_budget"]),
+        ({"task_budget": {"type": "tokens", "total": 64_000, "remaining": 5}}, ["output_config.task_budget"]),
+        ({"task_budget": None, "effort": None, "format": None}, []),
+        ({"effort": "high", "format": FORM}, []),
+        ({"made_up": 1}, ["output_config.made_up"]),
+        ({}, []),
+    ],
+)
+def test_advice_in_output_config_is_noted(config, noted):
+    """Law: what `output_config` asks for beyond effort and format is taken with a note; null asks for nothing."""
+    call = parse(message(output_config=config))
+
+    assert [note.partition(" ")[0] for note in call.notes] == noted
+
+
+@pytest.mark.parametrize(
     ("setting", "asked", "shown"),
     [
         (None, None, False),
         ({"type": "adaptive"}, None, True),
         ({"type": "adaptive", "display": "omitted"}, None, False),
+        ({"type": "between_tools"}, None, True),
         ({"type": "enabled", "budget_tokens": 1024}, True, True),
         ({"type": "disabled"}, False, False),
     ],

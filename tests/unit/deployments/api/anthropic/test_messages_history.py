@@ -217,3 +217,17 @@ def test_the_markers_stay_on_the_parts():
         {"type": "text", "text": "a\n\n"},
         {"type": "text", "text": "b", "cache_control": MARKER},
     ]
+
+
+@pytest.mark.parametrize("clear_at", [None, "never", "next_user_message"])
+@pytest.mark.parametrize("later", [[], ["assistant", "user"], ["system"], ["user"]])
+def test_a_system_message_leaves_with_the_next_of_the_user(clear_at, later):
+    """Law: a system message with `clear_at: next_user_message` is read until a later message is the user's. Any other
+    stays; one that holds settings alone says nothing."""
+    told = {"role": "system", "content": "now", "clear_at": clear_at}
+    settings = {"role": "system", "output_config": {"effort": "low"}}
+    behind = [{"role": role, "content": "x"} for role in later]
+    out = translate_history(None, [{"role": "user", "content": "hi"}, told, settings, *behind])
+
+    gone = clear_at == "next_user_message" and "user" in later
+    assert [one["content"] for one in out] == ["hi", *([] if gone else ["now"]), *("x" for _ in later)]
