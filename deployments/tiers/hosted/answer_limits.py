@@ -29,7 +29,8 @@ _ANSWER_TOKENS = re.compile(
     re.IGNORECASE,
 )
 _PROMPT_TOKENS = re.compile(
-    r"\binputs\b|\binput (tokens?|length)\b|prompt|\bmessages\b|\bcontext (length|size|window)", re.IGNORECASE
+    r"\binputs\b|\binput (tokens?|length)\b|prompt|\bmessages\b|\bcontext (length|size|window)|\btotal token length",
+    re.IGNORECASE,
 )
 _RENAMED = re.compile(r"\buse \W?max_completion_tokens", re.IGNORECASE)
 _TOO_FEW = re.compile(r"\bminimum\b|\bat least\b|\bgreater than\b|\btoo (small|low)\b|\bhigher\b", re.IGNORECASE)

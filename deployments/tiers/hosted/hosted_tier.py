@@ -191,7 +191,7 @@ class HostedTier:
             complaint, failed = await self._read_refusal(response, request, key)
             if request.route:
                 return [failed]
-            if answer := read_written(complaint):
+            if answer := read_written(complaint, tools=bool(request.tools)):
                 return answer
             limit = form.find_limit(request) if shortens else None
             room = None if limit is None else find_room(complaint.message, limit)
