@@ -17,11 +17,18 @@ _LABELLED = re.compile(
     r"\W{0,4}\d[\w.-]*|<\d{3}>|^\W*\d{3}\b(?! *\+)",
     re.IGNORECASE,
 )
-# Of the prompt and the answer together: vLLM, SGLang and OpenRouter; TGI and Together; Anthropic.
+# Of the prompt and the answer together: vLLM, SGLang and OpenRouter; TGI and Together; Anthropic; vLLM again.
 _CONTEXT_TOKENS = re.compile(
     rf"\bmaximum context length (?:is|of) {_NUMBER}|\+ \W?max_(?:new_)?tokens\W? must be <= ?{_NUMBER}"
-    rf"|\bcontext limit: {_NUMBER} \+ {_NUMBER} > {_NUMBER}",
+    rf"|\bcontext limit: {_NUMBER} \+ {_NUMBER} > {_NUMBER}|\bmax_model_len=(?:max_total_tokens=)?{_NUMBER}",
     re.IGNORECASE,
+)
+# vLLM reads a prompt no further than to where it doesn't fit, or not at all.
+_UNCOUNTED = re.compile(r"\bat least \d+ input tokens|\bcontains \d+ characters\b|\bmax_model_len=", re.IGNORECASE)
+_BYTES_PER_TOKEN = (3.6, 3.0)  # of a request's body: many have fewer tokens, and nearly all
+# SiliconFlow's sum, and its limit.
+_TOTAL = re.compile(
+    rf"\bmax_total_tokens \({_NUMBER}\) must be [a-z ]{{1,30}} max_seq_len \({_NUMBER}\)", re.IGNORECASE
 )
 _ANSWER_TOKENS = re.compile(
     r"max_?((completion|output|new)_?)?token(s|_?count)(?![a-z0-9_])|\bmax tokens (must|can|may|should|is|exceeds|too)"
@@ -29,7 +36,8 @@ _ANSWER_TOKENS = re.compile(
     re.IGNORECASE,
 )
 _PROMPT_TOKENS = re.compile(
-    r"\binputs\b|\binput (tokens?|length)\b|prompt|\bmessages\b|\bcontext (length|size|window)", re.IGNORECASE
+    r"\binputs\b|\binput (tokens?|length)\b|prompt|\bmessages\b|\bcontext (length|size|window)|\btotal token length",
+    re.IGNORECASE,
 )
 _RENAMED = re.compile(r"\buse \W?max_completion_tokens", re.IGNORECASE)
 _TOO_FEW = re.compile(r"\bminimum\b|\bat least\b|\bgreater than\b|\btoo (small|low)\b|\bhigher\b", re.IGNORECASE)
@@ -49,23 +57,46 @@ _EXCLUSIVE = re.compile(r"\bexclusive\b|\b(less|lower|smaller) than \W?\d|<\s*\d
 _AFFORDED = re.compile(rf"\bcan only afford {_NUMBER}", re.IGNORECASE)  # OpenRouter's
 
 
-def find_room(words: str, answer_tokens: int) -> int | None:
+def find_room(words: str, answer_tokens: int, *, named: bool = True, body_bytes: int = 0) -> int | None:
     """Return how many tokens of an answer fit behind this prompt, or can be paid for, where the upstream has refused
     the prompt because `answer_tokens` don't; None where it is about something else, or too little is left. The words
-    name the limit of both, the answer, and the prompt or the sum."""
+    name the limit of both, the answer, and the prompt or the sum. Where they don't count the prompt, its `body_bytes`
+    tell about how long it is; 0, for all that are left, where the client has `named` no number."""
     words, least = _LABELLED.sub("", words), min(answer_tokens, ROOM_TOKENS)
     if (afforded := _AFFORDED.search(words)) is not None:
         return room if least <= (room := _read(afforded[1])) < answer_tokens else None
+    if (sums := _TOTAL.search(words)) is not None:
+        room = answer_tokens + _read(sums[2]) - _read(sums[1])
+        return room if least <= room < answer_tokens else None
     limit = _CONTEXT_TOKENS.search(words)
     counts = [_read(found) for found in re.findall(_NUMBER, words)]
     if limit is None or answer_tokens not in counts:
         return None
     context = _read([found for found in limit.groups() if found][-1])
+    if leaves_uncounted(words):
+        return _guess_room(context, answer_tokens, body_bytes) if named else 0
     total = max(counts)
     prompts = [count for count in counts if count < context and count != answer_tokens]
     prompt = total - answer_tokens if total not in (context, answer_tokens) else max(prompts, default=context)
     room = context - prompt
     return room if least <= room < answer_tokens else None
+
+
+def leaves_uncounted(words: str) -> bool:
+    """Return whether a refusal of a prompt doesn't say how long it is."""
+    return bool(_UNCOUNTED.search(words))
+
+
+def _guess_room(context: int, answer_tokens: int, body_bytes: int) -> int | None:
+    """Guess fewer tokens than `answer_tokens`: what the request's size leaves of the context. Where it leaves none, or
+    more than was refused, or isn't known, a part of them."""
+    left = context
+    for bytes_per_token in _BYTES_PER_TOKEN:
+        left = context - int(body_bytes / bytes_per_token)
+        if body_bytes and ROOM_TOKENS <= left < answer_tokens:
+            return left
+    room = min(context, answer_tokens) // (2 if left >= ROOM_TOKENS else 4)
+    return room if room >= ROOM_TOKENS else None
 
 
 def limits_answer(words: str) -> bool:

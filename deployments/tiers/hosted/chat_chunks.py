@@ -75,7 +75,7 @@ class ChunkReader:
         self._others = False  # something else has come, so that only a finish reason says that the answer is complete
         self.unknown_reason = ""
         self.strange = 0  # chunks of an unknown kind, which held nothing of an answer
-        self._named = bool(names)
+        self.named = bool(names)
         self._answered = False  # something else than reasoning has come
         self._calls = CallDeltas(names)
         self._text = Halves()
@@ -140,6 +140,11 @@ class ChunkReader:
         """Whether what has come is an answer that nothing is missing of, as far as it shows."""
         return self.written > 0 and not self.damaged and not self._others and self._calls.complete
 
+    @property
+    def has_call(self) -> bool:
+        """Whether a call has begun."""
+        return self._calls.count > 0
+
     def end(self) -> list[Event]:
         """Return what was held and will get no other half."""
         events: list[Event] = [Reasoning(text)] if (text := self._reasoning.end()) else []
@@ -186,7 +191,7 @@ class ChunkReader:
         found = next((end for pattern, end in _ENDS if pattern.search(words)), _UNKNOWN)
         if found is None and not self._answered and _WROTE_NO_CALL.search(words):
             found = FinishReason.TOOL_CALLS
-            self._calls.read([{"function": {}}] if self._named else [])  # the check of calls says that it has no name
+            self._calls.read([{"function": {}}] if self.named else [])  # the check of calls says that it has no name
         if found is None and self.complaint is None:
             self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:_REASON_CHARS_MAX]}")
         if found is _UNKNOWN:

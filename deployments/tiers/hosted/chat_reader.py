@@ -90,9 +90,11 @@ class ChatReader(BodyReader):
             self._refuse(chunks.complaint, events)
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:
-        answer = [] if self.written_tokens else read_written(complaint.redact(self._clean), self.usage)
+        clean, begun = complaint.redact(self._clean), bool(self.written_tokens)
+        told = self._chunks.has_call  # by calls whose end is not known
+        answer = [] if told else read_written(clean, self.usage, begun=begun, tools=self._chunks.named)
         if answer:
-            events += answer
+            events += [*self._chunks.end(), *answer]
         else:
             super()._refuse(complaint, events)
 

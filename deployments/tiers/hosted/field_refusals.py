@@ -32,7 +32,11 @@ _CONDITION = re.compile(
     re.IGNORECASE,
 )
 _PLACE = re.compile(r"[\[(]['\"]body['\"], ['\"](\w+)['\"][^\])]{0,200}[\])]")  # FastAPI's and Mistral's
-_REQUEST = re.compile(r"^\W*(\w+\W+){0,5}request\W+(\w+\W+){0,2}because\b", re.IGNORECASE)  # Vertex's errors begin so
+# Vertex's errors, and Bedrock's, begin so.
+_REQUEST = re.compile(
+    r"^\W*(\w+\W+){0,5}request\W+(\w+\W+){0,2}because\b|\ban error occurred \(\w+\) when calling the \w+ operation\b",
+    re.IGNORECASE,
+)
 _CONDITION_FIRST = re.compile(r"^\W*(when|if|while|with|for)\b[^,]*,", re.IGNORECASE)
 _TOGETHER = re.compile(
     r"\bboth\b|\bonly one of\b|\bmutually exclusive\b|\btogether\b|\bat the same time\b|\bsimultaneously\b",

@@ -21,7 +21,7 @@ from functools import partial
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
-from deployments.tiers.hosted.answer_limits import find_room
+from deployments.tiers.hosted.answer_limits import find_room, leaves_uncounted
 from deployments.tiers.hosted.chat_body import chat_body
 from deployments.tiers.hosted.chat_reader import ChatReader
 from deployments.tiers.hosted.connection import CHAT, STREAMS_MAX, Endpoint, Inbox
@@ -45,6 +45,7 @@ TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is her
 _END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
 _ERROR_BODY_BYTES_MAX = 64 * 1024
 _ERROR_BODY_S = 5.0
+LOWERED_MAX = 2  # times that a request's tokens are
 FORM_S = 3600.0  # how long what was learned of an upstream is known: a gateway's next provider may take more
 
 
@@ -173,9 +174,9 @@ class HostedTier:
     ) -> aiohttp.ClientResponse | list[Event]:
         """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
         generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
-        taken, for an hour. So it is where the answer's tokens don't fit behind the prompt: with those that do. No form
-        is tried twice, and the tokens are lowered once. `again`: its thought was ended, so none is asked for."""
-        form, shortens = self._recall_form(request.key), True
+        taken, for an hour. So it is where the answer's tokens don't fit behind the prompt: with those that do, or by a
+        guess, at most twice. No form is tried twice. `again`: its thought was ended, so none is asked for."""
+        form, lowered = self._recall_form(request.key), 0
         tried = {form}
         while True:
             shaped = form.shape(request)
@@ -191,15 +192,14 @@ class HostedTier:
             complaint, failed = await self._read_refusal(response, request, key)
             if request.route:
                 return [failed]
-            if answer := read_written(complaint):
+            if answer := read_written(complaint, tools=bool(request.tools)):
                 return answer
-            limit = form.find_limit(request) if shortens else None
-            room = None if limit is None else find_room(complaint.message, limit)
+            room = _find_room(complaint.message, form.find_limit(request), request, lowered)
             if room is not None:
-                request, shortens = replace(request, max_tokens=room), False
+                request, lowered = replace(request, max_tokens=room), lowered + 1
                 continue
-            wanted = form.learn(response.status, complaint, shaped, lowers=shortens)
-            shortens = shortens and wanted.tokens_max == form.tokens_max
+            wanted = form.learn(response.status, complaint, shaped, lowers=not lowered)
+            lowered += wanted.tokens_max != form.tokens_max
             if wanted in tried or not await large(request.body_bytes, self._differs, request, form, wanted):
                 return [failed]
             form = wanted
@@ -325,6 +325,14 @@ class HostedTier:
     def _limit_wait(phase_s: float, deadline: float) -> float:
         left = deadline - asyncio.get_running_loop().time()
         return min(phase_s, left) if math.isfinite(left) else phase_s
+
+
+def _find_room(words: str, limit: int | None, request: ChatRequest, lowered: int) -> int | None:
+    """Return how many tokens to ask for in the place of `limit`, which was lowered so often; None where it isn't what
+    was refused, or was lowered to a number that the words gave."""
+    if limit is None or lowered >= LOWERED_MAX or (lowered and not leaves_uncounted(words)):
+        return None
+    return find_room(words, limit, named=request.max_tokens_named, body_bytes=request.body_bytes)
 
 
 def _explain_route(failed: Failed, request: ChatRequest) -> Failed:

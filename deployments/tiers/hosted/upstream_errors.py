@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import orjson
-
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.answer_limits import limits_answer
+from deployments.tiers.hosted.upstream_state import find_own_fault
+from deployments.tiers.hosted.written_calls import find_rest, read_rest
 from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, Usage
@@ -52,7 +52,7 @@ _CODES = {
     402: "insufficient_quota insufficient_credits billing_hard_limit_reached",
     403: "permission_error",
     404: "not_found_error model_not_found",
-    429: "rate_limit_exceeded rate_limit_error too_many_requests overloaded_error",
+    429: "rate_limit_exceeded rate_limit_error too_many_requests overloaded_error token_quota_exceeded",
     504: "timeout timeout_error",
     400: "invalid_request_error badrequesterror context_length_exceeded content_filter content_policy_violation",
 }
@@ -68,8 +68,9 @@ _CONTEXT = re.compile(
     r"(\bexceed|\bshould be \[| > \w|\bonly supports)"
     r"|(total|input|prompt) tokens?\b(?! per).{0,40}\bexceed|\bmax input (characters|tokens)"
     r"|exceeds? (the )?(context|model'?s|maximum token) limit|(prompt|messages|input|request) (is )?too (long|large)\b"
-    r"|超长|长度超[过限]|超[出过]最大长度|上下文长度|tokens_limit_reached|max_prompt_tokens"
-    r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d",
+    r"|超长|长度超[过限]|超[出过]最大长度|上下文长度|tokens_(limit_reached|too_long)|max_prompt_tokens"
+    r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d|prompt exceeds max length"
+    r"|prompt tokens too long|(than|equal to) max_seq_len\b|(total token|token total) length\b.{0,40}\bexceed",
     re.IGNORECASE,
 )
 # Limits of pictures, stop sequences, schemas and money, in words that mean the context's elsewhere.
@@ -85,19 +86,16 @@ _UNSUPPORTED = re.compile(
     r"|supports at most \d+ (completion|output) tokens|maximum allowed number of output tokens"
     r"|^unsupported parameter: |json schema conversion failed|failed to parse grammar|input is not supported - hint"
     r"|requires more credits, or fewer max_tokens|image_url|only .?text.? content|content\[\]\.type|part type: "
+    r"|prompt tokens limit exceeded: \d+ > \d+\. to increase"
     r"|\b(support|process|at most 0|not an?|required for) (image|multi-?modal|vision|file input)\b",
-    re.IGNORECASE,
-)
-_CREDENTIALS = re.compile(
-    r"\bapi key (is )?(not (valid|found)|invalid|expired)|\b(incorrect|invalid) api key|\bcredit balance is too low",
     re.IGNORECASE,
 )
 # What templates and the APIs in front of them say of roles, of calls and their results, and of themselves.
 _TEMPLATE = re.compile(
     r"\bjinja|chat[ _]?template(?!_kwargs)|(error|failed) (rendering|applying) (the )?(prompt|template)|raise_exception"
-    r"|roles? must alternate|roles .{0,40}alternat|system (message|prompt|role)s?\b.{0,60}\b(must|only|first|begin|not)"
+    r"|roles .{0,40}alternat|system (message|prompt|role)s?\b.{0,60}\b(must|only|first|begin|not)"
     r"|(only|multiple) (one )?(system|developer|user) (message|role)|only user(,| and) (assistant|model)"
-    r"|(unexpected|unknown|unsupported|invalid) (message )?role\b|expected last role"
+    r"|(unexpected|unknown|unsupported|invalid) (message )?role\b|expected last role|\b(must|should) alternate\b"
     r"|role ['\"]?(tool|system|developer)\b"
     r"|(no|last|first) (user )?(query|message).{0,40}(found|must|should)|must be a response to a prece"
     r"|must be followed by tool|same number of function calls|number of function response|function call turn comes"
@@ -110,7 +108,7 @@ _TEMPLATE = re.compile(
     r"|successive (user|assistant)|2 or more assistant messages|end with a user message"
     r"|valid role\b|role must be one of|no such role|\.role.{0,3} (does not|doesn't) support"
     r"|invalid value: .?(developer|system|tool|function)\b"
-    r"|conversation must (alternate|start)|\bcontent\b.{0,60}\bis (blank|empty|required|a required)|toolresult blocks"
+    r"|conversation must start|\bcontent\b.{0,60}\bis (blank|empty|required|a required)|toolresult blocks"
     r"|(messages|contents)\W{0,2}\d.{0,80}\b(function|function_call|tool_use)\.name\b.{0,80}(pattern|empty|length)"
     r"|function name was\b.{0,80}must be"
     r"|tool (call result|result's tool id).{0,20}not (follow|found)"
@@ -154,6 +152,7 @@ class UpstreamComplaint:
     param: str | None = None
     moderated: bool = False  # OpenRouter's 403 for a prompt that its filter refused
     written: str = ""  # what the model wrote: Groq's 400 where it can't read that as a call
+    rest: str | None = None  # what it wrote last, in the words of another error of that kind
 
     @property
     def said(self) -> str:
@@ -163,7 +162,8 @@ class UpstreamComplaint:
     def redact(self, clean: Callable[[str], str]) -> UpstreamComplaint:
         """Return the same complaint with every text passed through `clean`, and cut to what is read."""
         param = None if self.param is None else _shorten(clean(self.param))
-        return replace(self, message=_shorten(clean(self.message)), code=_shorten(clean(self.code)), param=param)
+        words, code = clean(self.message), _shorten(clean(self.code))
+        return replace(self, message=_shorten(words), code=code, param=param, rest=find_rest(words))
 
 
 def read_complaint(payload: Any) -> UpstreamComplaint:
@@ -206,9 +206,16 @@ def _shorten(words: str) -> str:
     return words if len(words) <= WORDS_CHARS_MAX else f"{words[:half]}\n…\n{words[-half:]}"
 
 
-def read_written(complaint: UpstreamComplaint, usage: Usage | None = None) -> list[Event]:
+def read_written(
+    complaint: UpstreamComplaint, usage: Usage | None = None, *, begun: bool = False, tools: bool = True
+) -> list[Event]:
     """Return the answer that an upstream refused since it could read no call in it, or since its tokens ran out; empty
-    where there is none. Without a bracket it is no call, but Groq's own words."""
+    where there is none. Without a bracket it is no call, but Groq's own words. `begun`: words of it have come; `tools`
+    are declared."""
+    if complaint.rest is not None:
+        return read_rest(complaint.rest, usage, tools=tools)
+    if begun:
+        return []
     if _RAN_OUT.search(complaint.message):
         return [Finish(reason=FinishReason.LENGTH, usage=usage)]
     if not _BRACKET.search(complaint.written):
@@ -268,35 +275,18 @@ def _resolve_status(status: int, complaint: UpstreamComplaint) -> int:
 
 
 def _find_by_words(status: int, complaint: UpstreamComplaint, write_asked: Callable[[], bytes]) -> Fault | None:
+    if (own := find_own_fault(status, complaint.message, write_asked)) is not None:
+        return own
     # llama.cpp says with a 500 that it can't read a schema, OpenRouter with a 402 that this answer may cost too much.
     if status in (400, 402, 404, 422, 500) and _UNSUPPORTED.search(complaint.message):
         return Fault.UNSUPPORTED
     if status in (400, 413, 422, 500) and _is_too_long(complaint):
         return Fault.CONTEXT_LENGTH
-    if status in (400, 422) and (found := _CREDENTIALS.search(complaint.message)):
-        # Quoted from the request it says nothing of this tier: no client may open its breaker for the others.
-        quoted = found[0].lower() in "".join(_list_texts(orjson.loads(write_asked() or b"null"))).lower()
-        return Fault.UNSUPPORTED if quoted else Fault.AUTH
     if status == 429 and complaint.code in _CREDIT_CODES:
         return Fault.AUTH
     if complaint.code.lower() in _CONTENT_CODES or (status == 403 and complaint.moderated):
         return Fault.BAD_REQUEST
     return None if wants_softer(status, complaint) is None else Fault.UNSUPPORTED
-
-
-def _list_texts(value: Any, *, whole: bool = True) -> Iterator[str]:
-    """List the texts of a request, with those that stand in a call's arguments, and the parts of a text joined."""
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list):
-        yield "".join([part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str)])
-        for inner in value:
-            yield from _list_texts(inner, whole=whole)
-    elif isinstance(value, str):
-        yield value
-        if whole and value[:1] in ("{", "["):
-            with suppress(orjson.JSONDecodeError):
-                yield from _list_texts(orjson.loads(value), whole=False)
 
 
 def translate_complaint(

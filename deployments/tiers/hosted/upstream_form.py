@@ -84,8 +84,8 @@ class UpstreamForm:
     strict: bool = True
 
     def find_limit(self, request: ChatRequest) -> int | None:
-        """Return how many tokens the answer may have; None where the upstream isn't told."""
-        if self.tokens_max == 0:
+        """Return how many tokens the answer may have; None where the upstream isn't told: all that are left."""
+        if self.tokens_max == 0 or request.max_tokens == 0:
             return request.max_tokens if request.max_tokens_named else None
         return min(request.max_tokens, self.tokens_max or request.max_tokens)
 

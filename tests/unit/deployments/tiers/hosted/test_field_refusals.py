@@ -100,6 +100,28 @@ def test_a_refused_value_is_found_in_all_words(words: str, name: str, how: str) 
     assert refused == (set(), {name: SENT[name]})
 
 
+BOTOCORE = "An error occurred (ValidationException) when calling the ConverseStream operation{}: {}"
+OTHERS_OWN = ("1 validation", "2 validation", "Unable to submit request")  # pydantic's and Vertex's: never in Bedrock's
+BEFORE = [
+    BOTOCORE.format("", ""),
+    BOTOCORE.format(" (reached max retries: 4)", ""),
+    BOTOCORE.format("", "The model returned the following errors: "),
+    "litellm.BadRequestError: BedrockException - " + BOTOCORE.format("", ""),
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("name", ["store", "top_p", "reasoning_effort"])
+@pytest.mark.parametrize("words", [one for one in OF_FIELDS + OF_VALUES if not one.startswith(OTHERS_OWN)])
+def test_a_gateway_s_own_words_hide_no_field(words: str, name: str, before: str) -> None:
+    """Law: what botocore says before its upstream's words changes nothing of what they refuse."""
+    said = words.replace("{}", f"`{name}`")
+    alone, behind = (find_refused(UpstreamComplaint(message=one), OURS, SENT) for one in (said, before + said))
+
+    assert behind == alone
+    assert name in alone[0] | alone[1].keys()
+
+
 @pytest.mark.parametrize("words", ["no", "Unsupported value: 'x'", "string too long", "is not a valid value"])
 @pytest.mark.parametrize("param", ["{}", "body.{}", "{}.inner"])
 @pytest.mark.parametrize("name", SENT)
@@ -125,6 +147,7 @@ def test_of_two_fields_that_exclude_each_other_one_stays() -> None:
         "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
         "Only one of temperature and top_p may be set",
         "temperature and topP are mutually exclusive",
+        BEFORE[2] + "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
     ):
         assert find_refused(UpstreamComplaint(message=words), OURS, SENT) == (set(), {"top_p": 0.95})
 
@@ -190,7 +213,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("words", OTHERS)
+@pytest.mark.parametrize("words", [*OTHERS, *(BEFORE[0] + one for one in OTHERS)])
 def test_what_refuses_something_else_refuses_no_field(words: str) -> None:
     """Law: a name in a path, a condition, a list of values, advice or another name refuses nothing, nor does a field
     that is missing."""

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.hosted import answer_limits, field_refusals, upstream_errors, upstream_form
+from deployments.tiers.hosted import (
+    answer_limits,
+    field_refusals,
+    upstream_errors,
+    upstream_form,
+    upstream_state,
+    written_calls,
+)
 from deployments.tiers.hosted.upstream_errors import WORDS_CHARS_MAX, read_complaint
 from tests.support.plays import whole
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, failed, hosted_tier
@@ -22,7 +29,7 @@ CHARS, NOISE_S = 4_000, 0.02
 
 def list_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     """List the patterns of the modules that read refusals, and those of a field's name."""
-    for module in (answer_limits, field_refusals, upstream_errors, upstream_form):
+    for module in (answer_limits, field_refusals, upstream_errors, upstream_form, upstream_state, written_calls):
         for name, value in vars(module).items():
             rows = value if isinstance(value, tuple) else [value]
             for found in [row[0] if isinstance(row, tuple) else row for row in rows]:

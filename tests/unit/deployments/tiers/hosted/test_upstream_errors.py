@@ -38,6 +38,14 @@ CONTEXT = [
     "messages token length exceeds the limit of 4096",
     "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000. Try a shorter prompt",
     "too many tokens: the text exceeds max tokens 4096",
+    # Zhipu, SiliconFlow, SiliconFlow of prompt and answer, Qianfan, TabbyAPI, Novita, iFlytek.
+    "Prompt exceeds max length",
+    "length of prompt_tokens (57535) must be less than max_seq_len (32768).",
+    "max_total_tokens (33802) must be less than or equal to max_seq_len (32768)",
+    "Prompt tokens too long",
+    "Prompt length 9500 is greater than max_seq_len 8192",
+    "total token length of 140000 exceeds max_tokens 131072",
+    "token total length exceeds the limit",
     "输入内容超出最大长度",
     "上下文长度超限",
 ]
@@ -73,6 +81,7 @@ UNSUPPORTED = [
     "Failed to deserialize the JSON body: messages[1]: unknown variant `image_url`, expected `text`",
     "Invalid content type. image_url is only supported by certain models.",
     "Could not process image",
+    "Prompt tokens limit exceeded: 36163 > 29652. To increase, visit https://openrouter.ai/settings/credits and",
 ]
 MISTAKES = [
     "Invalid value: 'robot'. Supported values are: 'system', 'assistant', 'user', and 'tool'.",
@@ -97,6 +106,9 @@ MISTAKES = [
     "Total tokens exceeded your monthly quota",
     "The prompt tokens quota has been exceeded for today",
     "Invalid schema: maximum model length of 'title' is 5",
+    "Unknown field max_seq_len",
+    "Prompt tokens must be a list",
+    "The token total is wrong",
 ]
 # What APIs and templates say of a conversation that another one takes, and the form that they are sent then.
 CONVERSATIONS = {
@@ -133,6 +145,7 @@ CONVERSATIONS = {
     HistoryForm.IN_TURN: [
         "This model does not support successive user or assistant messages (messages[1] and messages[2]).",
         "Unexpected role 'user' after role 'tool'",
+        "After the (optional) system message(s), user or tool message(s) should alternate with assistant message(s).",
         "This model only supports single tool-calls at once!",
         'messages: roles must alternate, but found multiple "user" roles in a row',
     ],
@@ -223,6 +236,7 @@ def test_a_clients_words_say_nothing_of_the_credentials(
         (400, "Failed to parse grammar"),
         (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
         (402, "This request requires more credits, or fewer max_tokens. You requested up to 32000 tokens."),
+        (402, "Prompt tokens limit exceeded: 36163 > 29652. To increase, visit https://openrouter.ai/settings/credits"),
     ],
 )
 def test_what_one_request_asks_is_not_the_tiers_health(status: int, said: str) -> None:
@@ -258,6 +272,9 @@ def test_codes_in_use() -> None:
     assert fault(400, "model 'foo' not found", "model_not_found") is Fault.UNAVAILABLE
     assert fault(400, "no", "invalid_api_key") is Fault.AUTH
     assert fault(400, "no", 400) is Fault.REFUSED
+    assert fault(400, "no", "tokens_too_long") is Fault.CONTEXT_LENGTH
+    assert fault(400, "Tokens per minute limit exceeded", "token_quota_exceeded") is Fault.OVERLOADED
+    assert fault(402, "Prompt tokens limit") is fault(402, "Insufficient credits") is Fault.AUTH
     assert fault(413, "Payload Too Large") is fault(413) is Fault.CONTEXT_LENGTH
 
 

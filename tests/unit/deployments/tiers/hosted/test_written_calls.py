@@ -1,0 +1,132 @@
+"""Answers that Ollama and llama.cpp can't read as calls, and send as errors."""
+
+import json
+from itertools import product
+
+import pytest
+
+from deployments.tiers.hosted.written_calls import find_rest, read_rest
+from reliability.types import Fault, Finish, FinishReason
+from tests.support.judgements import GOOD, ruled
+from tests.support.plays import SSE, Head, Send, chunk, frame
+from tests.support.refusal_places import BODIES, BROKEN, LATE
+from tests.support.tier_asking import WEATHER_TOOL, answers, ask, failed, hosted_tier, text_of
+from tests.support.upstream import Upstream
+
+CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+OLLAMA = "error parsing tool call: raw='{}', err=invalid character ']' after object key:value pair"
+LLAMA = "Failed to parse input at pos 395: {}"
+# What the model wrote, and what is made of it.
+SAID = {
+    OLLAMA.replace("{}", CALL): f"<tool_call>{CALL}</tool_call>",
+    OLLAMA.replace("{}", '{"city": "Paris"]}'): '<tool_call>{"city": "Paris"]}</tool_call>',
+    OLLAMA.replace("{}", "ls -R\n"): "<tool_call>ls -R\n</tool_call>",
+    OLLAMA.replace("{}", "it's', err=x {"): "<tool_call>it's', err=x {</tool_call>",
+    LLAMA.replace("{}", f"<tool_call>\n{CALL}\n</tool_call>"): f"<tool_call>\n{CALL}\n</tool_call>",
+    LLAMA.replace("{}", '<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>'): (
+        '<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>'
+    ),
+    LLAMA.replace("{}", "</tool_call>"): "</tool_call>",
+    LLAMA.replace("{}", "words without a call"): "",
+    LLAMA.removesuffix(" {}"): "",
+}
+BEFORE = ["", "500: ", "500 ", "litellm.InternalServerError: InternalServerError: OpenAIException - "]
+REQUEST = ask(tools=(WEATHER_TOOL,))
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(("said", "place"), list(product(SAID, BROKEN | LATE)))
+def test_what_a_server_can_t_read_as_a_call_is_the_answer(
+    upstream: Upstream, said: str, place: str, before: str
+) -> None:
+    """Law: what a model wrote is its answer, behind the words that have come, wherever the error stands: a call in it
+    is repaired or asked for again, and no breaker hears of it."""
+    upstream.plays("m", (BROKEN | LATE)[place](before + said))
+    (events,) = answers(hosted_tier(upstream), REQUEST)
+
+    assert text_of(events) == ("Let me look. " if place in LATE else "") + SAID[said]
+    assert events[-1] == Finish(reason=FinishReason.TOOL_CALLS)
+
+
+@pytest.mark.parametrize(("said", "place"), list(product(SAID, BROKEN | LATE)))
+def test_without_tools_no_words_of_a_call_reach_a_client(upstream: Upstream, said: str, place: str) -> None:
+    """Law: where no tool is declared the answer has no more than the words that have come, and is asked for again."""
+    upstream.plays("m", (BROKEN | LATE)[place](said))
+    (events,) = answers(hosted_tier(upstream), ask())
+
+    assert text_of(events) == ("Let me look. " if place in LATE else "")
+    assert events[-1] == Finish(reason=FinishReason.TOOL_CALLS)
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_a_call_that_has_begun_is_not_told_twice(upstream: Upstream, said: str) -> None:
+    """Law: where a call has left already, the error stays one: its end is not known."""
+    begun = chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "get_weather", "arguments": "{"}}]})
+    error = {"error": {"message": said, "type": "server_error"}}
+    upstream.plays("m", (Head(headers=SSE), Send(begun), Send(frame(error))))
+    (events,) = answers(hosted_tier(upstream), REQUEST)
+
+    assert failed(events).fault is Fault.SERVER_ERROR
+
+
+OTHERS = [
+    "Invalid value: 'error parsing tool call: raw='{}', err=invalid character'",
+    "Invalid value: 'Failed to parse input at pos 3: <tool_call>'",
+    "Failed to parse input at position 3: <tool_call>",
+    "error parsing tool call: invalid character 'c' looking for beginning of value",
+    "Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error at line 1, column 131",
+    "Failed to parse grammar",
+    "The server had an error while processing your request",
+    "",
+]
+
+
+@pytest.mark.parametrize("said", OTHERS)
+def test_another_error_holds_no_answer(said: str) -> None:
+    """Law: an error that quotes such words, or holds nothing that the model wrote, is one."""
+    assert find_rest(said) is None
+
+
+@pytest.mark.parametrize("place", BODIES | BROKEN)
+def test_a_quoted_error_is_a_refusal(upstream: Upstream, place: str) -> None:
+    """Law: nothing that a client wrote is the model's answer."""
+    upstream.plays("m", (BODIES | BROKEN)[place](OTHERS[1]))
+    (events,) = answers(hosted_tier(upstream), REQUEST)
+
+    assert text_of(events) == ""
+    assert failed(events).fault in (Fault.REFUSED, Fault.SERVER_ERROR)
+
+
+@pytest.mark.parametrize("length", [10, 20_000])
+def test_a_long_call_is_whole(upstream: Upstream, length: int) -> None:
+    """Law: of a call that stands in an error no piece is missing, though the words of errors are cut."""
+    call = f'<tool_call>{{"name": "get_weather", "arguments": {{"city": "{"x" * length}"}}}}</tool_call>'
+    body = {"error": {"code": 500, "message": LLAMA.replace("{}", call), "type": "server_error"}}
+    upstream.plays("m", (Head(500), Send(json.dumps(body).encode())))
+    (events,) = answers(hosted_tier(upstream), REQUEST)
+
+    assert text_of(events) == call
+
+
+@pytest.mark.parametrize("words", [OLLAMA, LLAMA])
+@pytest.mark.parametrize(
+    ("written", "flaw"),
+    [
+        (f'{{"name": "search", "arguments": {GOOD}}}', None),
+        (f'{{"name": "search", "parameters": {GOOD}}}', None),
+        ('{"q": "cats"]}', True),
+        ("We need to search. " + GOOD, True),
+        ("ls -R", True),
+        ("", True),
+    ],
+)
+def test_what_was_written_is_a_call_or_asked_for_again(words: str, written: str, flaw: bool | None) -> None:
+    """Law: a call is delivered; anything else is a flaw of the answer."""
+    rest = find_rest(words.replace("{}", written))
+    assert rest is not None
+    *held, end = read_rest(rest, None, tools=True)
+    assert isinstance(end, Finish)
+    judged = ruled(held, end)
+
+    assert (judged.flaw is not None) is bool(flaw)
+    assert [call.name for call in judged.calls] == ([] if flaw else ["search"])
