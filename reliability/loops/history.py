@@ -5,7 +5,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 
     rule    repeats                                       warns at              breaks at
     CALLS   same calls, same results, period 1..max       duplicate_threshold   break_threshold
-            (polls; steps that only say they were done)   poller_duplicate_...  poller_break_...
+            (polls, also laps that wait and look; steps)  poller_duplicate_...  poller_break_...
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
             (drifting figures, see `near`; steps)         poller_duplicate_...  poller_break_...
@@ -156,7 +156,7 @@ def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     warn, limit = config.duplicate_threshold, config.break_threshold
     if stage_of(count, warn, limit) is None:
         return None, False
-    patient = all(map(row.is_patient_at, newest)) or row.makes_new(period)
+    patient = all(map(row.is_patient_at, newest)) or row.waits_in(period) or row.makes_new(period)
     if patient:
         warn, limit = _poll_thresholds(config)
     elif row.is_beyond(period):
