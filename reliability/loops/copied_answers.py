@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, digest, summary
-from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text
+from reliability.loops.content import CLOCK, Who, classify_speaker, drop_elements, read_own_text
 from reliability.loops.thresholds import LoopConfig
 from reliability.tools.turns import HARNESS_TAGS
 
@@ -30,6 +30,11 @@ _ANSWER_CHARS_MIN, _ANSWER_CHARS_MAX = 24, 4_000
 _REQUEST_CHARS_MAX = 4_000
 _WORD = re.compile(r"[\w./-]*\w")
 _THING = re.compile(r"\d|\w[./_]\w")
+#: When it is asked is no thing that is asked about.
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_WHEN = re.compile(
+    rf"{CLOCK.pattern}|\b{_MONTH} \d\d?(?:st|nd|rd|th)?(?:,? \d{{4}})?\b|\b\d\d? {_MONTH}(?: \d{{4}})?\b", re.IGNORECASE
+)
 
 
 def read_copied(messages: Sequence[Any], config: LoopConfig) -> str:
@@ -92,7 +97,7 @@ def _walk_rounds(messages: Sequence[Any], most: int) -> Iterator[tuple[str, str]
 
 
 def _list_things(text: str) -> set[str]:
-    return {word for word in _WORD.findall(text) if _THING.search(word)}
+    return {word for word in _WORD.findall(_WHEN.sub(" ", text)) if _THING.search(word)}
 
 
 def _squeeze(text: str) -> str:

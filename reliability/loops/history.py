@@ -16,8 +16,9 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
 argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the
-text of an answer that holds nothing else. Every user message but a bare "go on" re-arms it, and so does a call with a
-result. Thoughts alone are notes, however they differ, whose results only repeat, count or confirm them.
+text of an answer that holds nothing else. A user message re-arms it, also one that asks the same again, unless it only
+urges the model on or counts; so does a call with a result. Thoughts alone are notes, however they differ, whose results
+only repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions;
@@ -347,6 +348,8 @@ def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn |
 
 def _walk_back(turns: Sequence[Turn]) -> Iterator[str]:
     for turn in reversed(turns):
+        if turn.asked:
+            return  # what was asked again may be answered alike
         if turn.calls and not (turn.written and all(result is None for result in turn.results)):
             return
         if turn.text.strip():
