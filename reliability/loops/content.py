@@ -30,10 +30,25 @@ _REPORTS = re.compile(
     r"|Observation ?\d{0,3}:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
 )
-#: How a harness urges on an agent that has answered without a call.
+#: A time of day or a date: the same words at another time ask the same.
+CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?|\b\d\d?:\d\d(?::\d\d)?(?: ?[ap]m)?\b", re.IGNORECASE
+)
+#: How a harness urges on an agent that has answered without a call, or can't read what it has answered.
 _URGES = re.compile(
-    r"\W*(?:please )?(?:continue|go on|keep (?:going|working)|proceed|carry on|error|no tool"
-    r"|you (?:did not|didn't|have not|haven't|must|need to))\b",
+    r"(?:\[[^\]\n]{0,60}\d:\d\d[^\]\n]{0,20}\]|[\W\d])*+(?:please |now )?(?:continue|go on|keep (?:going|working)"
+    r"|proceed|carry on|error|no tool|you (?:did not|didn't|have (?:not|sent|mis\w+)|haven't|must|need to|forgot)"
+    r"|(?:re)?try again|no (?:valid |executable )?(?:tool|function|action|command|code)(?: call| block)?s? "
+    r"(?:was|were|are|found|in your)"
+    r"|(?:remember to |always )?(?:use|call|invoke|provide|give|respond with|answer with|output) "
+    r"(?:(?:a|an|the|your|one|exactly|only|of|at least|valid|available|next) ){1,4}(?:tools?|functions?|actions?"
+    r"|commands?|json)"
+    r"|(?:invalid|malformed|unparsable|empty|missing) (?:tool|function|action|format|response|output|json|answer)"
+    r"|(?:format|pars(?:e|ing|er))(?:ting)? error|(?:i |we )?(?:could not|couldn't|cannot|can't|failed to) parse"
+    r"|(?:your|the) (?:last |previous |latest )(?:output|response|answer|reply|message)"
+    r"|your (?:output|response|answer|reply|message) (?:was|is|did|does|has|had|could|must|contains?|lacks?|isn't"
+    r"|wasn't)|if you (?:have|are) (?:completed|finished|done)|what is (?:the|your) next (?:step|action|command)"
+    r"|determine (?:exactly|the next|which))\b",
     re.IGNORECASE,
 )
 _GO_ON = phrase_set(
@@ -104,17 +119,21 @@ _COUNT = f"({_COUNT_FORM})"
 _START = r"(?<![\w.,:/#$€£-])"
 _TIMES = re.compile(
     rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
-    r"(?:(?:more|further|weitere|test) |\w{4,12}(?:ate|ive|ical) )?"
+    r"(?:(?:more|further|weitere|test|timed|warm-?up) |\w{4,12}(?:ate|ive|ical) )?"
     r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
     r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
     r"|measurements|readings|screenshots|photos)\b"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b|(twice|thrice)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
+    rf"|(?:take|run|do|make|collect|record|gather|perform|get|give \w+) {_COUNT}\)? (?:[\w-]{{2,12}} ){{0,2}}?"
+    r"(?:samples|trials|tries|data points|trial runs)\b"
     rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) "
     rf"(?P<made>{_COUNT_FORM}) (?!{_UNIT})(?={_PLURAL}))"
     r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
+#: Between two of them: the one comes to the other ("5 warmup runs and 10 timed runs").
+_JOINED = re.compile(r"\b(?:runs|rounds|trials|samples|times) (?:and|plus) (?:then )?$")
 #: Behind it: a comparison, a rate.
 _COMPARES = re.compile(r" (?:as|a|an|the|per|out|more|less|better|(?!over\b)\w{2,12}er)\b")
 #: Before it: a report of what has happened, a question why, a ban.
@@ -129,13 +148,23 @@ _REPORTS_TIMES = re.compile(
     r"|(?:the|my|our) [\w-]+ (?:[\w-]+ )?(?:is|are|was|were|has|have|gets?|runs?|calls?|fires?|loops?|does|do)\b)"
 )
 _SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
-_CLAUSE = re.compile(r"[.;:!?\n。！？]+|,\s")
 #: What is waited for, and not worked for.
-_COMES = r"(?!(?:i|we)\b|.*\b(?:pass|passes|works?|green|fixed|done|finished|completed?|correct|right|bugs?|solved)\b)"
+_COMES = (
+    r"(?!(?:i|we)\b|.*(?<!says )(?<!reads )\b(?:pass|passes|passing|works?|working|green|fixed|done|finished|completed?"
+    r"|correct|right|bugs?|solved|resolved|compiles|clean|no (?:more )?(?:errors?|failures?|warnings?|issues?))\b)"
+)
+_BEGINS = r"(?:^|\band |\bthen )\W{0,4}(?:(?:please|just|now|(?:can|could|would|will) you) ){0,3}"
 _ENDLESS = re.compile(
-    r"(?:^|\band |\bthen )\W{0,4}(?:please )?(?:(?:(?:re-?)?run|press|click|tap|swipe|scroll|skip|flip|roll|toss|spin"
-    r"|draw|poll|check|watch|monitor|ping|query|refresh|wait|move|walk|turn|raise|lower)\b(?:(?!\b(?:and|then)\b).){0,60}?"
-    rf"\buntil |(?:alert|notify|warn) me (?:when|if|once|as soon as) (?!you\b)){_COMES}.*|"
+    rf"{_BEGINS}(?:(?:keep (?:on )?)?(?:re-?)?(?:run(?:n?ing)?|(?:press|click|tap|swipe|scroll|skip|flip|roll|toss|spin"
+    r"|draw|poll|check|watch|monitor|ping|query|refresh|wait|move|walk|turn|raise|lower|loop|mash|hit|retry|try|repeat|test"
+    r"|play|call)(?:p?ing)?)\b(?:(?!\b(?:and|then)\b).){0,60}?\b(?:until|till|'til|til) "
+    r"|(?:alert|notify|warn) me (?:when|if|once|as soon as) (?!you\b)"
+    r"|(?:(?:tell|ping|message|text|remind) me|let me know) (?:when(?:ever)?|once(?! more\b| again\b)|as soon as) "
+    r"(?!you\b|(?:did|does|do|is|are|was|were|to)\b|(?:it|that|this|everything|all)(?:'s| is| are) (?:ready|over)\b"
+    rf"|.*(?:\b(?:was|were|did)\b|\b(?:is|are)\W*$))){_COMES}.*"
+    rf"|{_BEGINS}(?:answer|reply to|respond to|handle|process|greet|sort|label|triage|review|forward|take|serve"
+    r"|translate|summari[sz]e|archive|log|post|read|watch|pick up|work on|deal with)\b.{3,60}? "
+    r"as (?:soon as )?(?:they|it|new ones) (?:come|arrive|appear|show up|get (?:sent|here)|drop)s?\b|"
     r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
     r"|(?:every|each) (?:\d{1,3} |few |other )?(?:second|minute|hour|day|night|morning|tick)s?"
     r"|until (?:i|we) (?:stop|say|tell|interrupt|cancel|call)|until (?:further notice|(?:you're|you are|being) told"
@@ -260,7 +289,7 @@ def read_order(text: str) -> PersonsOrder:
     lower = drop_elements(text).lower()
     if len(lower) > _REQUEST_CHARS:
         return PersonsOrder()
-    endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
+    endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _SENTENCE.split(lower)))
     return PersonsOrder(_read_number(lower), _read_times(lower), endless)
 
 
@@ -295,10 +324,11 @@ def _read_times(lower: str) -> int:
             continue
         clause = _TENS.sub(_write_figures, part)
         for match in _TIMES.finditer(clause):
-            count = _read_count(next(filter(None, match.groups()))) + most * (" more " in match[0])
+            before = clause[max(0, match.start() - _CLAUSE_CHARS) : match.start()]
+            added = " more " in match[0] or _JOINED.search(before) is not None
+            count = _read_count(next(filter(None, match.groups()))) + most * added
             if match["made"] and count > NUMBER_MAX:
                 continue  # "make 404 pages look nicer"
-            before = clause[max(0, match.start() - _CLAUSE_CHARS) : match.start()]
             if count > most and not _COMPARES.match(clause, match.end()) and not _REPORTS_TIMES.search(before):
                 most = count
     return min(most, NUMBER_MAX)

@@ -5,7 +5,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 
     rule    repeats                                       warns at              breaks at
     CALLS   same calls, same results, period 1..max       duplicate_threshold   break_threshold
-            (polls; steps that only say they were done)   poller_duplicate_...  poller_break_...
+            (polls, also laps that wait and look; steps)  poller_duplicate_...  poller_break_...
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
             (drifting figures, see `near`; steps)         poller_duplicate_...  poller_break_...
@@ -17,8 +17,9 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
 argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the
-text of an answer that holds nothing else. Every user message but a bare "go on" re-arms it, and so does a call with a
-result. Thoughts alone are notes, however they differ, whose results only repeat, count or confirm them.
+text of an answer that holds nothing else. A user message re-arms it, also one that asks the same again, unless it only
+urges the model on or counts; so does a call with a result. Thoughts alone are notes, however they differ, whose results
+only repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions;
@@ -163,7 +164,7 @@ def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     warn, limit = config.duplicate_threshold, config.break_threshold
     if stage_of(count, warn, limit) is None:
         return None, False
-    patient = all(map(row.is_patient_at, newest)) or row.makes_new(period)
+    patient = all(map(row.is_patient_at, newest)) or row.waits_in(period) or row.makes_new(period)
     if patient:
         warn, limit = _poll_thresholds(config)
     elif row.is_beyond(period):
@@ -354,6 +355,8 @@ def _find_same_text(turns: Sequence[Turn], config: LoopConfig, candidate: Turn |
 
 def _walk_back(turns: Sequence[Turn]) -> Iterator[str]:
     for turn in reversed(turns):
+        if turn.asked:
+            return  # what was asked again may be answered alike
         if turn.calls and not (turn.written and all(result is None for result in turn.results)):
             return
         if turn.text.strip():

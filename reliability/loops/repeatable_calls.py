@@ -30,12 +30,12 @@ from reliability.loops.comparison.volatile_fields import (
     MARKED,
     NAMES_MAX,
     ONGOING_WORDS,
-    STATUS_KEYS,
     names_state,
     phrase_set,
     word_set,
     words_of,
 )
+from reliability.loops.ended_jobs import tells_end
 
 _GENERIC = word_set(
     "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
@@ -208,13 +208,17 @@ def find_entities(text: str) -> frozenset[str]:
 
 _LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
 _FIRST = word_set("poll wait await sleep watch scroll tail")
+#: Where a client writes the server's name before the tool's: `mcp__ci__watch_run`, `ci.watch_run`.
+_SERVER = re.compile(r"^(?:mcp_[^\W_]+_(?=[^\W_])|.*(?:__|[./:])(?=\w))")
 _PAIRS = phrase_set(
     "job status|task status|build status|run status|process status|command status|deployment status|deploy status"
     "|pipeline status|workflow status|read output|get output|bash output|task output|command output|process output"
     "|shell output|terminal output|get result|fetch result|await result|page down|page up|scroll down|scroll up"
-    "|next page|previous page|prev page|load more|read more|fetch more|show more|current time|write stdin"
+    "|next page|previous page|prev page|load more|read more|fetch more|show more|current time|write stdin|wait for"
 )
-_WAITS = frozenset({"poll", "wait", "await", "sleep", "watch", "tail"})
+_RESTS = frozenset({"wait", "await", "sleep"})
+_WAITS = _RESTS | {"poll", "watch", "tail"}
+_SIGHTS = _READS | word_set("screenshot snapshot observe see context")
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
 #: Tools that look whether something has come.
 _RECEIVERS = word_set(
@@ -260,30 +264,7 @@ _COME_AGAIN = re.compile(
     r"|quota exceeded|server is busy|overloaded|try again (?:later|in \d)",
     re.IGNORECASE,
 )
-#: What a poll asks for isn't there, or has ended: then nothing is waited for.
-_JOB = r"(?:process|session|shell|terminal|job|task|agent|command|run|build|deployment|execution|thread|p?id)"
-_ID = r"(?: (?:with )?(?:id )?| ?[:#=(] ?)?['\"]?(?:[\w.-]{1,40}['\"]?\)?)? ?:? ?"
-_HAS = rf"\b{_JOB}{_ID}(?:(?:is|was|has|have|been|already) ){{0,3}}"
-_GONE = re.compile(
-    rf"\b(?:unknown|invalid|no such) {_JOB}\b|\bno (?:running |active )?{_JOB}"
-    r"(?=\W*\Z| (?:found|with|named|is|id)\b| \w{1,20}\W*\Z)"
-    rf"|{_HAS}(?:not[ _]found|unknown|exited|terminated|killed|expired|cancell?ed|(?:does not|doesn't) exist"
-    r"|(?:no longer |not )(?:running|active|alive)|finished|ended|completed|succeeded|failed)\b"
-    r"|\bis required\b|\b(?:missing|invalid) (?:required )?(?:parameter|argument|field|property)\b",
-    re.IGNORECASE,
-)
-#: Beside it: it has only not begun, or some of it has ended.
-_NOT_YET = re.compile(
-    r"\b(?:yet|queued?|waiting|pending|still|starting|remaining|left|to go|going|not (?:completed?|finished|done|ready)"
-    r"|in progress|retry\w*|next)\b|>running<|\b\d+ ?(?:/|of) ?\d+\b",
-    re.IGNORECASE,
-)
 _ASKS_STATE = word_set("poll output result status stdin")
-_OVER = re.compile(
-    rf"(?:\A\W*|[\"'<, ])(?:{'|'.join(STATUS_KEYS)}|done|finished|completed)\W{{1,4}}"
-    r"(?:completed?|finished|done|success|succeeded|failed|cancell?ed|stopped|not[ _]found|true)\b",
-    re.IGNORECASE,
-)
 _THOUGHTS = word_set(
     "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
 )
@@ -294,10 +275,11 @@ _NOTES = phrase_set(
 )
 
 
+@lru_cache(NAMES_MAX)
 def _polls_by_name(name: str) -> bool:
     """Return whether the name itself says that the tool waits, pages or tells the time."""
-    words = words_of(name)
-    ends = bool(words) and (words[-1] in _LAST or words[0] in _FIRST)
+    words, own = words_of(name), words_of(_SERVER.sub("", name))
+    ends = bool(own) and (own[-1] in _LAST or own[0] in _FIRST)
     return ends or not _PAIRS.isdisjoint(map(" ".join, pairwise(words)))
 
 
@@ -324,15 +306,27 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
     return (goes_on and not _changes(call, texts)) or _says_later(call, result)
 
 
-def _is_over(call: SeenCall, texts: dict[str, str], result: str) -> bool:
+def rests(call: SeenCall) -> bool:
+    """Return whether the call lets time pass."""
+    waits = not _RESTS.isdisjoint(_name_actions(call, _read_texts(call))) or _SLEEPS.search(call.arguments)
+    return bool(waits) and is_poll(call, None)
+
+
+def looks(call: SeenCall, result: str | None) -> bool:
+    """Return whether the call only looks, and what it looks at is neither gone nor has ended."""
+    texts = _read_texts(call)
+    named = _name_actions(call, texts)
+    sees = is_generic_tool(call.name) or not named.isdisjoint(_SIGHTS)
+    if result is None or not sees or not named.isdisjoint(_EDITS | _STEPS | _POINTS) or _changes(call, texts):
+        return False
+    return not _is_over(call, texts, result, looked=True)
+
+
+def _is_over(call: SeenCall, texts: dict[str, str], result: str, *, looked: bool = False) -> bool:
     """Return whether a poll's result says that what it asks for isn't there, or has ended."""
     if is_ongoing(result) or _says_later(call, result):
         return False
-    said = result[:_COME_AGAIN_CHARS]
-    if _NOT_YET.search(said):
-        return False
-    asks = not _ASKS_STATE.isdisjoint(_name_actions(call, texts))
-    return (len(result) <= _COME_AGAIN_CHARS and _GONE.search(said) is not None) or (asks and bool(_OVER.search(said)))
+    return tells_end(result, by_state=looked or not _ASKS_STATE.isdisjoint(_name_actions(call, texts)))
 
 
 def _is_partway(call: SeenCall, result: str) -> bool:

@@ -30,6 +30,7 @@ from typing import Any
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
 from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.content import (
+    CLOCK,
     NUMBER_MAX,
     Message,
     Who,
@@ -69,7 +70,7 @@ _COUNTDOWN = re.compile(
     r"times?|tokens?|seconds?|minutes?|messages?|calls?|requests?|actions?)\b)"
     r"|(?:(?<=step )|(?<=turn )|(?<=iteration )|(?<=attempt )|(?<=round )|(?<=try ))#?\d+(?: ?(?:/|of) ?\d+)?"
     r"|(?<!\d)\d++(?=(?:st|nd|rd|th) (?:time|attempt|try|step|turn)\b)"
-    r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?|\b\d\d?:\d\d(?::\d\d)?\b",
+    rf"|{CLOCK.pattern}",
     re.IGNORECASE,
 )
 
@@ -156,6 +157,16 @@ class _ConversationTail:
         words."""
         same = (near for near in self._find_same_words(index) if self._parts_at(near) == self._parts_at(index))
         return not self._was_obeyed(index) and next(same, None) is not None
+
+    def asks_anew(self, index: int) -> bool:
+        """Return whether the message asks what one near it asks, but for the time, and neither urges on nor counts."""
+        asked = self._drop_clock(index)
+        same = (near for near in self._find_same_words(index) if self._drop_clock(near) == asked)
+        return not urges_on(self.messages[index]) and next(same, None) is not None
+
+    def _drop_clock(self, index: int) -> str:
+        text = read_own_text(self.messages[index])[:_ORDER_CHARS]
+        return self._memo.once(("asked", index), lambda: CLOCK.sub("", drop_elements(text)).strip())
 
     def _was_obeyed(self, index: int) -> bool:
         """Return whether the answer before the message is one that it names itself: "Reply OK or ALERT."."""
@@ -328,7 +339,10 @@ def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> N
         turns.append(_OpenTurn(continued=True))
     elif turns and who is Who.SPEAKS:
         turns[-1].pushed = True
-        if not turns[-1].calls and (acted := _find_acting(turns)) is not None:
+        if turns[-1].calls:
+            return
+        turns[-1].asked = turns[-1].asked or tail.asks_anew(index)
+        if (acted := _find_acting(turns)) is not None:
             # Else a harness reports on the call, or wants one.
             acted.asked = not acted.written and not urges_on(message)
 

@@ -22,7 +22,17 @@ from reliability.loops.comparison.findings import Memo, SeenCall, Turn
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.content import PersonsOrder, read_order
-from reliability.loops.repeatable_calls import acknowledges, acts, find_entities, is_poll, leads_on, takes_notes, walks
+from reliability.loops.repeatable_calls import (
+    acknowledges,
+    acts,
+    find_entities,
+    is_poll,
+    leads_on,
+    looks,
+    rests,
+    takes_notes,
+    walks,
+)
 from reliability.loops.thresholds import LoopConfig
 
 _Key = frozenset[str]
@@ -195,6 +205,14 @@ class TurnSequence:
             or (walks(call) and leads_on(result))
             or (result is not None and not takes_notes(call.name) and acknowledges(call, result))
             for call, result in self._distinct_pairs(index)
+        )
+
+    def waits_in(self, period: int) -> bool:
+        """Return whether the newest repetition waits and then looks, and does nothing else."""
+        pairs = {pair for index in range(self.size - period, self.size) for pair in self._distinct_pairs(index)}
+        acted = [(call, result) for call, result in pairs if not takes_notes(call.name)]
+        return any(rests(call) for call, _ in acted) and all(
+            is_poll(call, result, self.config.pollers) or looks(call, result) for call, result in acted
         )
 
     def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, str | None]]:

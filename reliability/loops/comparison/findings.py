@@ -72,10 +72,10 @@ class SeenCall:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One answer of the model. `results`: what the tools answered, in the order of `calls`; None: not known. A turn
-    with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand
-    in its text, and its results came as a user message. `pushed`: the user said something again behind it; `asked`:
-    behind the answer that it led to. `folded`: it came in one answer with the turn before it. `request`: what the user
-    said last."""
+    with `continued` set is no answer: it marks a user message that only says "go on". `written`: its calls stand in its
+    text, and its results came as a user message. `pushed`: the user said something again behind it; `asked`: behind the
+    answer that it led to, or asked for that text again. `folded`: it came in one answer with the turn before it.
+    `request`: what the user said last."""
 
     calls: tuple[SeenCall, ...] = ()
     results: tuple[str | None, ...] = ()

@@ -357,3 +357,26 @@ def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
     assert [(request.constrained, request.must_look) for request in asked] == [(False, False), (True, True)]
     assert (calls_of(told), text_of(told)) == (events, "" if events else COPIED)
     assert report_of(run)["loop"] == "nudged"
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        ("Read HEARTBEAT.md. If all is well, reply HEARTBEAT_OK.\nIt is {}", "HEARTBEAT_OK\n\nNothing is to be done."),
+        ("[cron {}] Is any task of the list due? Remind me if so.", "No task is due right now."),
+        ("[Telegram Max {}] thanks!", "You're welcome! Tell me if anything else comes up."),
+    ],
+)
+def test_a_quiet_monitor_is_answered_for_as_long_as_it_asks(ask, answer):
+    """Law: the same words to a question that comes at another time are delivered, without another attempt."""
+    messages = [*laps(1), {"role": "assistant", "content": "I am watching."}]
+    for n in range(12):
+        messages.append({"role": "user", "content": ask.format(f"{n // 2:02}:{30 * (n % 2):02}")})
+
+        def change(run: Run) -> None:
+            run.hold, run.request = Hold.ALL, replace(run.request, messages=tuple(messages), tools=TOOLS)
+            run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
+
+        run, events = drive_once(scripted({"fast": [{"answer": [{"text": answer}]}]}), change)
+        assert (run.refusal, len(run.attempts), text_of(events)) == (None, 1, answer)
+        messages.append({"role": "assistant", "content": answer})

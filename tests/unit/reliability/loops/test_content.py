@@ -1,6 +1,8 @@
 """What a message says, and who said it."""
 
 import pickle
+from collections.abc import Sequence
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -223,6 +225,8 @@ ENDLESS = (
     "Roll the dice until you see a six.",
     "Please watch the service until it is up, then go home.",
     "Notify me when the database is up.",
+    "Let me know as soon as db.local answers.",
+    "Keep rerunning tests/test_db.py till it fails.",
 )
 
 
@@ -255,6 +259,83 @@ def test_a_complaint_about_repetition_is_no_order(request_text: str) -> None:
     """Law: words of repetition that tell what happens, or that forbid it, spare no loop."""
     found = stages(StepCase("check_service", '{"name": "db"}', "all is well").build(6, request_text))
     assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
+
+
+THINGS = ("test_flaky", "tests/test_flaky.py", "./soak.sh", "build.log", "192.168.1.10", "v1.2 of the client", "it",
+          "example.com/tickets", "https://example.com:8080/a?b=c", "node.js")  # fmt: skip
+UNTIL = ("Run {} until {}.", "Rerun {} till {}", "Please run {} until {}!", "Keep rerunning {} until {}.",
+         "Loop {} till {}", "Retry {} until {}", "Can you refresh {} until {}?", "Open it, and ping {} until {}.",
+         "Keep trying {} until {}", "Then keep polling {} till {}.", "Watch {} until {}")  # fmt: skip
+COMES = ("it fails", "you see a failure", "it crashes", "it answers", "seats appear", "it returns 200", "it says done")
+WORKS = (
+    "it passes",
+    "they pass",
+    "it works",
+    "the bug is fixed",
+    "it looks right",
+    "it is done",
+    "it compiles",
+    "there are no more errors",
+    "all of it is passing",
+    "the lint is clean",
+)
+TELLS = ("Tell me {} {}.", "Let me know {} {}", "Please let me know {} {}.", "Ping me {} {}", "Message me {} {}!",
+        "Watch it, and tell me {} {}.", "Could you text me {} {}?")  # fmt: skip
+WHEN, EVENTS = ("when", "as soon as", "once"), (
+    "the price drops below 60k", "a new mail from Bob arrives", "report.pdf shows up in ~/Downloads",
+    "it goes above 230", "api.example.com answers", "the oven has reached its temperature",
+)  # fmt: skip
+OWN = ("you are done", "you have finished", "the bug is fixed", "it's ready", "everything is over", "the tests pass",
+       "the commit was made")  # fmt: skip
+STREAMS = ("Answer new mails as {}.", "Reply to the messages as {} and be kind", "Then handle new issues as {}.")
+ARRIVES = ("they come in", "they arrive", "they show up", "soon as they appear")
+
+
+def list_endless(forms: Sequence[str], *fillings: Sequence[str]) -> dict[str, bool]:
+    """Read each order that these forms and fillings make."""
+    texts = [form.format(*parts) for form in forms for parts in product(*fillings)]
+    return {text: read_order(text).endless for text in texts}
+
+
+def test_an_order_to_go_on_is_read_in_any_words() -> None:
+    """Law: over wordings and things with dots in their names: who orders to go on until something comes, to tell of it,
+    or to take things as they come, orders repetition."""
+    read = list_endless(UNTIL, THINGS, COMES) | list_endless(TELLS, WHEN, EVENTS) | list_endless(STREAMS, ARRIVES)
+    assert [text for text, endless in read.items() if not endless] == []
+
+
+def test_what_is_worked_for_or_only_told_of_is_no_order_to_go_on() -> None:
+    """Law: until it is right, when the work is done, a question, what something else does, and a program to write."""
+    read = list_endless(UNTIL, THINGS, WORKS) | list_endless(TELLS, WHEN, OWN)
+    made = ("Write a script that lets me know {} {}.", "Fix the bot: it tells me {} {}",
+            "Explain how it tells me {} {}", "The app should ping me {} {}.")  # fmt: skip
+    read |= list_endless(made, WHEN, EVENTS)
+    read |= list_endless(("Write a server that handles requests as {}.", "Explain how to read events as {}"), ARRIVES)
+    read |= list_endless(("Tell me {}.",), ("when to call", "when it was", "once more", "when the next meeting is"))
+    read |= list_endless(
+        ("{}",), ("Let me know if the file exists.", "Keep it as it is until I am back.", "Till now it ran.")
+    )
+    assert [text for text, endless in read.items() if endless] == []
+    found = stages(
+        StepCase("check_service", "{}", "all is well").build(6, "Write a script that lets me know when it drops.")
+    )
+    assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
+
+
+SAMPLES = ("Take {} samples of the sensor", "Run {} trials", "Please collect {} data points.", "Give it {} tries",
+          "Do {} soil moisture samples", "Record {} more samples", "Do {} timed runs of ./bench")  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [6, 10, 20])
+def test_a_series_is_ordered_by_its_number(number: int) -> None:
+    """Law: over wordings: samples, trials and timed runs are done so often, and what two of them come to; a number of
+    what is only there is none."""
+    assert [form for form in SAMPLES if read_order(form.format(number)).times != number] == []
+    both = ("Do {} warmup runs and {} timed runs", "Do {} runs plus {} more runs", "Run {} trials and run {} trials")
+    assert [form for form in both if read_order(form.format(5, number)).times != 5 + number] == []
+    assert read_order(f"Press A 5 times, then press B {number} times").times == number
+    there = ("Train on {} samples.", "The study had {} trials", "Read the file with {} data points", "Use {} samples")
+    assert [form for form in there if read_order(form.format(number)).times] == []
 
 
 FILES = "\n".join(f"src/file{number}.ts" for number in range(300))

@@ -107,6 +107,28 @@ def test_what_may_be_answered_alike_is_no_copy(asks, answers, before):
     assert read_copied(ask_for(asks, answers, before), CONFIG) == ""
 
 
+CLOCKS = (
+    "at 1{n}:0{n}",
+    "2026-11-2{n}",
+    "2026-11-2{n}T10:0{n}:0{n}Z",
+    "{n}:15 PM",
+    "on November {n}th, 2026",
+    "{n} May 2027",
+)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    "ask", ["[{}] Is any task of the list due?", "Anything unusual in the yard, {}?", "Read part_7.txt. {}"]
+)
+def test_another_time_is_no_other_thing(ask, clock):
+    """Law: over ways to write a time: the same question at another time may be answered alike, and with another thing
+    beside the time it is another question."""
+    asks = [ask.format(clock.format(n=n)) for n in range(1, 5)]
+    assert read_copied(ask_for(asks, [ANSWER] * 3), CONFIG) == ""
+    assert read_copied(ask_for([f"{one} File {n}7.txt." for n, one in enumerate(asks)], [ANSWER] * 3), CONFIG) == ANSWER
+
+
 def test_a_call_between_is_work():
     """Law: only answers without a call count, and only a request of the user's is answered with a copy."""
     messages = ask_for(FILES, [ANSWER] * 2)

@@ -9,7 +9,7 @@ from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.history import TEXT_PERIOD_MAX, TEXTS_MAX, _find_same_errors, _find_same_text
 from reliability.loops.turn_sequence import TurnSequence
 from tests.evals.step_cases import StepCase
-from tests.support.conversation import USER, acted, ask, loop_at, quiet, stages
+from tests.support.conversation import USER, Message, acted, ask, loop_at, quiet, said, stages
 
 
 def failed(error: str, number: int, tool: str = "edit") -> Turn:
@@ -98,3 +98,66 @@ def test_thoughts_that_lead_on_are_no_loop() -> None:
     words = ("doors", "roofs", "walls", "floors", "cellars", "gardens", "fences", "lamps", "pipes", "wires", "stairs")
     results = [f"The reviewer says: look at the {word}" for word in words]
     assert quiet([USER, *[m for result in results for m in acted("think", {"thought": result[-5:] + "?"}, result)]])
+
+
+ASKS = (
+    "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.\nCurrent time: %t",
+    "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.",
+    "[cron %t] Is any task of the list due? Remind me if so.",
+    "[Telegram Max %t] thanks!",
+    "Is the export done yet? (%t)",
+    "Is the export done yet?",
+    "Anything unusual in the yard at %t? Motion score 0.",
+    "%t: what do you see?",
+    "<system-reminder>It is %t.</system-reminder>\nAny news?",
+    "You are the night watch. Is all well? " * 60 + "%t",
+)
+SPELLED = ("2026-11-28 %h:%m", "%h:%m", "%h:%m:07", "2026-11-28T%h:%m:00Z", "%h:%m PM")
+URGES = (
+    "Continue.", "ok", "Please continue working on the task.", "You must call a tool.",
+    "[ERROR] You did not use a tool!",
+    "No tool was called. Call one.", "You have %n steps left.", "Step %n of 20.", "You did not call a tool at %t.",
+    "[%t] You haven't called a tool.", "Your output was not formatted correctly.", "Your last response has no action.",
+    "Invalid format: missing action.", "Could not parse the answer as JSON.", "Please use one of the tools.",
+    "Remember to use the tools.", "Always respond with exactly one action.", "Parsing error: no action.",
+    "Call a function.", "Try again.", "If you are done, call finish.", "What is the next step?",
+    "Determine exactly one command to use.", "No valid tool call was found.", "Retry again, it is %t.",
+    "No executable tool calls are found. Please call a tool instead.", "You have misformatted your message.",
+    "Please always provide EXACTLY ONE action in triple backticks, found 0 actions.",
+    "You have sent the same message again. You have to do something else!",
+)  # fmt: skip
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def tell(text: str, lap: int, spelled: str = "%h:%m") -> str:
+    """Write a message with a time and a count that go on from lap to lap."""
+    clock = spelled.replace("%h", f"{1 + lap // 2:02}").replace("%m", f"{30 * (lap % 2):02}")
+    return text.replace("%t", clock).replace("%n", str(19 - lap))
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+@pytest.mark.parametrize("before", [[], acted("exec", {"command": "uptime"}, "up 3 days")], ids=["chat", "calls"])
+def test_who_asks_again_may_be_answered_alike(spelled: str, before: list[Message]) -> None:
+    """Law: over questions and ways to write the time: a person or a clock that asks again, word for word or at another
+    time, gets the same right words for as long as it asks; "continue" behind them ends nothing at once."""
+    for request in ASKS:
+        laps = [m for n in range(24) for m in (user(tell(request, n, spelled)), said("No, nothing is to be done."))]
+        history = [USER, *before, said("I am watching."), *laps]
+        for size in range(1, len(laps), 2):
+            found = loop_at(history[: len(history) - len(laps) + size], laps[1])
+            assert found is None, (request, size)
+        assert loop_at([*history, user("continue")], laps[1]) is None
+
+
+@pytest.mark.parametrize("urge", URGES)
+@pytest.mark.parametrize("before", [[], acted("exec", {"command": "uptime"}, "up 3 days")], ids=["chat", "calls"])
+def test_who_is_only_pushed_on_is_in_a_loop(urge: str, before: list[Message]) -> None:
+    """Law: over the messages of frameworks that want a call, whatever they count and whenever they come: the same words
+    behind each are nudged at the third and broken at the latest at the seventh."""
+    laps = [m for n in range(8) for m in (said("I am still thinking."), user(tell(urge, n)))]
+    found = stages([USER, *before, *laps])[-8:]
+    assert found[2] is Stage.WARN
+    assert Stage.BREAK in found[:7]

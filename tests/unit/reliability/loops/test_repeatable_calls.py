@@ -35,6 +35,27 @@ def test_no_pollers_by_name(name: str) -> None:
     assert not _polls_by_name(name)
 
 
+#: How clients write the server before the tool.
+SERVERS = ("", "mcp__ci__", "mcp_ci_", "ci__", "ci.", "mcp.ci.", "ci/", "ci:", "mcp__my-ci_2__", "plugin:ci:")
+OWN_POLLS = (
+    "wait_for_job", "watch_run", "waitForSelector", "sleep", "scroll_page", "tail_log", "await_reply", "job_poll",
+    "browser_wait_for", "browser_wait", "page_wait_for_text", "job_status", "get_output", "next_page",
+)  # fmt: skip
+OWN_CALLS = (
+    "get_flight_status", "read_file", "run_tests", "waiter_info", "get_wait_times", "list_watchers", "create_issue",
+    "browser_snapshot", "browser_click", "set_sleep_timer", "edit_tail_light", "find_waits",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_servers_name_hides_no_poll(server: str) -> None:
+    """Law: over tools and prefixes: a tool polls by its own name, whatever server's name stands before it; a server
+    named like a poll makes none of what only looks."""
+    assert [name for name in OWN_POLLS if not _polls_by_name(server + name)] == []
+    assert [name for name in OWN_CALLS if _polls_by_name(server + name)] == []
+    assert [name for name in OWN_CALLS if server and _polls_by_name(server.replace("ci", "watch") + name)] == []
+
+
 def test_declared_pollers() -> None:
     """A declaration is a name, or a name with a star at one end; whatever the result says."""
     for declared, polls in ((("check_ci",), True), (("check_*",), True), (("*_ci",), True), (("check", "ci_*"), False)):

@@ -3,9 +3,13 @@
 import json
 from typing import Any
 
+import pytest
+
+from reliability.loops import Stage
 from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.turn_sequence import TurnSequence
+from tests.support.conversation import CONFIG, USER, acted, loop_at
 
 SAID = "the sky is grey, the wall is red, the door is green"
 
@@ -50,3 +54,62 @@ def test_a_thought_beside_a_call_is_none_of_it() -> None:
     assert count(first, second) == 2
     row = TurnSequence([Turn((thought,), ("",)) for thought in thoughts], LoopConfig(), None)
     assert row.key(0) != row.key(1)
+
+
+RESTS = (
+    ("sleep", {"seconds": 60}, "done"),
+    ("mcp__playwright__browser_wait_for", {"time": 30}, "### Result\nWaited for 30"),
+    ("bash", {"command": "sleep 60"}, ""),
+    ("computer", {"action": "wait", "duration": 10}, "Waited 10 s"),
+    ("wait", {"minutes": 5}, "ok"),
+)
+LOOKS = (
+    ("get_render", {"id": 7}, '{"id": 7, "frames": 0, "worker": "gpu-2"}'),
+    ("mcp__playwright__browser_snapshot", {}, "- text: Your export is being prepared."),
+    ("computer", {"action": "screenshot"}, "[screenshot taken]"),
+    ("GetLiveContext", {}, "- names: Washer\n  state: 'Run'"),
+    ("bash", {"command": "cat /tmp/render.json"}, '{"frames": 0}'),
+    ("list_unread", {}, "[]"),
+)
+DOES = (
+    ("edit_file", {"path": "a", "old": "x", "new": "y"}, "Error: `old` not found in a"),
+    ("browser_click", {"ref": "e5"}, "The page did not change."),
+    ("computer", {"action": "type", "text": "x"}, "The page did not change."),
+    ("bash", {"command": "git push"}, "everything is up-to-date"),
+    ("send_email", {"to": "bob"}, "The letter is in the outbox."),
+    ("bash_output", {"id": "b"}, "No shell found with ID: b"),
+    ("get_render", {"id": 7}, '{"id": 7, "state": "failed"}'),
+    ("get_render", {"id": 7}, "no such job: 7"),
+)
+
+
+#: Where any loop is nudged and broken, and where a poll is.
+LAPS = (
+    CONFIG.duplicate_threshold,
+    CONFIG.break_threshold,
+    CONFIG.poller_duplicate_threshold,
+    CONFIG.poller_break_threshold,
+)
+POLLED = (None, None, Stage.WARN, Stage.BREAK)
+
+
+@pytest.mark.parametrize("rest", RESTS, ids=[f"{rest[0]}" for rest in RESTS])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_lap_that_waits_and_then_looks_is_a_poll(rest: Any, first: int) -> None:
+    """Law: over tools that let time pass and tools that look, in either order: nudged at the tenth lap, broken at the
+    twentieth; a lap that does anything else, or looks at what is gone or over, breaks as any other, and so does a look
+    without a wait."""
+    for look in LOOKS:
+        lap = [rest, look]
+        assert find_stages(lap[first:] + lap[:first]) == POLLED, look
+    assert find_stages([rest, LOOKS[0], LOOKS[1]]) == POLLED
+    for deed in DOES:
+        assert find_stages([rest, deed][first:] + [rest, deed][:first])[1] is Stage.BREAK, deed
+    assert find_stages([LOOKS[0], LOOKS[1]])[1] is Stage.BREAK
+
+
+def find_stages(lap: list[Any]) -> tuple[Stage | None, ...]:
+    """Find the stages of equal laps: where any is nudged and broken, where a poll is."""
+    calls = [m for call in lap for m in acted(*call)]
+    at = [loop_at([USER, *calls * (count - 1)], calls[0]) for count in LAPS]
+    return tuple(loop and loop.stage for loop in at)
