@@ -116,13 +116,17 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
     growth.take_step()
     size = growth.saved[growth.cleared]
     edited = list(messages)
+    places: dict[int, list[int]] = {}  # of the calls whose arguments go, by their message
     for at in growth.clearable[: growth.cleared]:
         edited[at] = {**messages[at], "content": STUB}
         if at in growth.calls:
             made, place = growth.calls[at]
-            calls = list(edited[made]["tool_calls"])
+            places.setdefault(made, []).append(place)
+    for made, cleared in places.items():
+        calls = list(edited[made]["tool_calls"])
+        for place in cleared:
             calls[place] = {**calls[place], "function": {**calls[place]["function"], "arguments": NO_ARGUMENTS}}
-            edited[made] = {**edited[made], "tool_calls": calls}
+        edited[made] = {**edited[made], "tool_calls": calls}
     return Cleared(messages=tuple(edited), count=growth.cleared, size=size)
 
 
@@ -179,6 +183,12 @@ class _Growth:
     calls: dict[int, tuple[int, int]] = field(default_factory=dict)
     cleared: int = 0
     _made: dict[str, tuple[int, int, str, int]] = field(default_factory=dict)
+    _spared: frozenset[str] = field(init=False)
+    _inputs: frozenset[str] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._spared = frozenset(self.rule.spared)
+        self._inputs = None if self.rule.inputs is None else frozenset(self.rule.inputs)
 
     def add(self, at: int, message: Message) -> None:
         """Add the next message."""
@@ -195,11 +205,11 @@ class _Growth:
         made = self._made.get(str(message.get("tool_call_id")))
         name = message.get("name") if made is None else made[2]
         saves = size - prompt_bytes(({"content": STUB},))
-        inputs = self.rule.inputs
+        inputs = self._inputs
         if made is not None and made[3] > len(NO_ARGUMENTS) and (inputs is None or name in inputs):
             saves += made[3] - len(NO_ARGUMENTS)
             self.calls[at] = made[:2]
-        if saves > 0 and name not in self.rule.spared:
+        if saves > 0 and name not in self._spared:
             self.clearable.append(at)
             self.saved.append(self.saved[-1] + saves)
         self.clearable_among.append(len(self.clearable))

@@ -6,13 +6,40 @@ result that names no call belongs to its turn's next call without one. Pure; a c
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 Message = dict[str, Any]
 _RESULT = frozenset({"tool", "function"})
-Open = list[tuple[str, str, str]]  # of each call that has no result: the id that the client gave it, its id, its name
+Call = tuple[str, str, str]  # the id that the client gave it, its id, its name
+
+
+class _Waiting:
+    """The calls of a turn that have no result yet, in lines: of all, of those of an id that the client gave, and of
+    those of a name."""
+
+    def __init__(self, calls: Iterable[Call] = ()) -> None:
+        self._open = dict(enumerate(calls))
+        self._lines: dict[tuple[str, Any], deque[int]] = {}
+        for place, (given, _, name) in self._open.items():
+            for line in (("all", ""), ("id", given), ("name", name)):
+                self._lines.setdefault(line, deque()).append(place)
+
+    def find(self, line: tuple[str, Any]) -> int | None:
+        """Find the first call of a line."""
+        places = self._lines.get(line, deque())
+        while places and places[0] not in self._open:
+            places.popleft()
+        return places[0] if places else None
+
+    def read(self, place: int) -> Call:
+        """Return a call that waits."""
+        return self._open[place]
+
+    def close(self, place: int) -> None:
+        """Let a call wait no longer."""
+        del self._open[place]
 
 
 def name_past_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -20,7 +47,7 @@ def name_past_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     if not any(_is_loose(message) for message in messages):
         return messages
     out: list[Message] = []
-    waiting: Open = []
+    waiting = _Waiting()
     for at, message in enumerate(messages):
         named = message
         if message.get("role") in _RESULT:
@@ -47,7 +74,7 @@ def _list_ids(message: Message) -> Iterator[str]:
             yield call["id"]
 
 
-def _name_calls(message: Message, at: int) -> tuple[Message, Open]:
+def _name_calls(message: Message, at: int) -> tuple[Message, _Waiting]:
     calls = message.get("tool_calls") or []
     legacy = message.get("function_call")
     if not calls and isinstance(legacy, dict) and isinstance(legacy.get("name"), str):
@@ -63,15 +90,17 @@ def _name_calls(message: Message, at: int) -> tuple[Message, Open]:
             id += "_"
         waiting.append((str(given or ""), id, call["function"]["name"]))
         named.append(call if id == given else {**call, "id": id})
-    return ({**message, "tool_calls": named} if named else message), waiting
+    return ({**message, "tool_calls": named} if named else message), _Waiting(waiting)
 
 
-def _name_result(message: Message, waiting: Open) -> Message:
+def _name_result(message: Message, waiting: _Waiting) -> Message:
     """Return the result with the id of its call, which waits no longer; as it is where none waits for it."""
     id, name = message.get("tool_call_id") or "", message.get("name")
-    own = [call for call in waiting if call[0] == id] if id else waiting
-    found = next((call for call in own if not id and call[2] == name), own[0] if own else None)
-    if found is None or (message["role"] == "function" and found[2] != name):
+    place = waiting.find(("id", id) if id else ("name", name))
+    if place is None and not id:
+        place = waiting.find(("all", ""))
+    if place is None or (message["role"] == "function" and waiting.read(place)[2] != name):
         return message
-    waiting.remove(found)
-    return {**message, "role": "tool", "tool_call_id": found[1]}
+    _, own, _ = waiting.read(place)
+    waiting.close(place)
+    return {**message, "role": "tool", "tool_call_id": own}

@@ -261,7 +261,7 @@ class Router:
         caller = self._identify_caller(request)
         call = await self._read_call(spoken, request, await self._read_body(request, caller), caller)
         tier = self._facts.tiers[chain_for(self._live.now, self._facts.tiers, call.model)[0]]
-        counted_request, edited = apply_edits(call.request, call.edits or ())
+        counted_request, edited = await large(call.request.body_bytes, apply_edits, call.request, call.edits or ())
         counted = await count_prompt(tier, counted_request)
         if call.edits is not None:
             whole = counted["input_tokens"] + sum(cleared.tokens for cleared in edited)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import Any
@@ -38,25 +39,24 @@ class HistoryForm(IntEnum):
 def _join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Join the system messages at the head to one."""
     head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
-    out: list[dict[str, Any]] = []
-    for message in messages[:head]:
-        out[:] = [_join_turns(out[0], message) if out else {**message, "role": "system"}]
-    return out + [dict(message) for message in messages[head:]]
+    joined = [{**_join_turns(messages[:head]), "role": "system"}] if head else []
+    return joined + [dict(message) for message in messages[head:]]
 
 
 def _soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Join the head's system messages, and make later ones part of the user's words next to them."""
     joined = _join_systems(messages)
     head = 1 if joined and joined[0]["role"] == "system" else 0
-    out, soft = joined[:head], False
+    runs, soft = [[message] for message in joined[:head]], False
     for message in joined[head:]:
         system = message["role"] in _SYSTEM
-        if out and out[-1]["role"] == "user" and (system or (soft and message["role"] == "user")):
-            out[-1], soft = _join_turns(out[-1], message), True
+        if runs and runs[-1][0]["role"] == "user" and (system or (soft and message["role"] == "user")):
+            runs[-1].append(message)
+            soft = True
         else:
-            out.append({"role": "user", "content": message.get("content")} if system else message)
+            runs.append([{"role": "user", "content": message.get("content")} if system else message])
             soft = system
-    return out
+    return [_join_turns(run) for run in runs]
 
 
 def _move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -66,20 +66,20 @@ def _move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return joined
     first = {**joined[0], "role": "user"}
     if len(joined) > 1 and joined[1]["role"] == "user":
-        return [_join_turns(first, joined[1]), *joined[2:]]
+        return [_join_turns([first, joined[1]]), *joined[2:]]
     return [first, *joined[1:]]
 
 
 def _merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Join the user's messages in a row, and the model's that no call follows."""
-    out: list[dict[str, Any]] = []
-    for message in map(dict, messages):
-        same = bool(out) and out[-1]["role"] == message["role"] and message["role"] in ("user", "assistant")
-        if same and not out[-1].get("tool_calls"):
-            out[-1] = _join_turns(out[-1], message)
+    runs: list[list[Mapping[str, Any]]] = []
+    for message in messages:
+        same = bool(runs) and runs[-1][0]["role"] == message["role"] and message["role"] in ("user", "assistant")
+        if same and not runs[-1][-1].get("tool_calls"):
+            runs[-1].append(message)
         else:
-            out.append(message)
-    return out
+            runs.append([message])
+    return [_join_turns(run) for run in runs]
 
 
 def _say_result(message: dict[str, Any]) -> dict[str, Any]:
@@ -160,13 +160,13 @@ def _split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if len(calls) < 2:
             out += [message, *results]
             continue
-        left = results
+        left: dict[Any, list[dict[str, Any]]] = {}
+        for result in results:
+            left.setdefault(result.get("tool_call_id"), []).append(result)
         for n, call in enumerate(calls):
             out.append({**message, "content": message.get("content") if n == 0 else "", "tool_calls": [call]})
-            own = [result for result in left if result.get("tool_call_id") == call.get("id")]
-            out += own
-            left = [result for result in left if result not in own]
-        out += left
+            out += left.pop(call.get("id"), ())
+        out += (result for result in results if result.get("tool_call_id") in left)
     return out
 
 
@@ -221,12 +221,14 @@ def _take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Put a result behind each call that has none, and make a result without a call the user's words."""
     out: list[dict[str, Any]] = []
-    open_ids: list[str] = []
+    open_ids: dict[int, str] = {}  # of the calls without a result, by the place of each
+    places: dict[str, deque[int]] = {}
     later: list[dict[str, Any]] = []  # what stands between calls and their results
 
     def close() -> None:
-        out.extend({"role": "tool", "tool_call_id": id, "content": _NO_RESULT} for id in open_ids)
+        out.extend({"role": "tool", "tool_call_id": id, "content": _NO_RESULT} for id in open_ids.values())
         open_ids.clear()
+        places.clear()
         out.extend(later)
         later.clear()
 
@@ -235,8 +237,8 @@ def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         role = message["role"]
         if role in _RESULT:
             id = message.get("tool_call_id") or message.get("name") or ""
-            if id in open_ids:
-                open_ids.remove(id)
+            if places.get(id):
+                del open_ids[places[id].popleft()]
                 out.append({**message, "role": "tool", "tool_call_id": id})
             else:
                 (later if open_ids else out).append({"role": "user", "content": _describe_result(message)})
@@ -245,7 +247,9 @@ def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
         else:
             close()
             out.append(message)
-            open_ids += [str(call.get("id") or "") for call in message.get("tool_calls") or ()]
+            for place, call in enumerate(message.get("tool_calls") or ()):
+                open_ids[place] = str(call.get("id") or "")
+                places.setdefault(open_ids[place], deque()).append(place)
         if not open_ids:
             close()
     close()
@@ -264,21 +268,36 @@ def _find_awaited(messages: Sequence[Mapping[str, Any]]) -> set[int]:
 
 
 def _describe_result(message: Mapping[str, Any]) -> Any:
-    return _join_contents("Result of a tool call:", message.get("content"))
+    return _join_contents(["Result of a tool call:", message.get("content")])
 
 
-def _join_turns(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Join two messages, of which one at most has calls, to one with the role of the first."""
-    joined = {**other, **one, "content": _join_contents(one.get("content"), other.get("content"))}
-    joined |= {key: f"{one[key]}\n\n{other[key]}" for key in _THOUGHTS if one.get(key) and other.get(key)}
-    return joined | ({"tool_calls": other["tool_calls"]} if other.get("tool_calls") else {})
+def _join_turns(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join messages, of which one at most has calls, to one with the role of the first; a lone one stays as it is."""
+    joined: dict[str, Any] = {}
+    for message in run:
+        for key, value in message.items():
+            joined.setdefault(key, value)
+        if message.get("tool_calls"):
+            joined["tool_calls"] = message["tool_calls"]
+    if len(run) > 1:
+        joined["content"] = _join_contents([message.get("content") for message in run])
+        for key in _THOUGHTS:
+            if joined.get(key):
+                joined[key] = "\n\n".join(str(message[key]) for message in run if message.get(key))
+    return joined
 
 
-def _join_contents(one: Any, other: Any) -> Any:
-    if isinstance(one, list) or isinstance(other, list):
-        between = [{"type": "text", "text": "\n\n"}] if one and other else []
-        return [*_list_parts(one), *between, *_list_parts(other)]
-    return "\n\n".join(text for text in (one, other) if text)
+def _join_contents(contents: Sequence[Any]) -> Any:
+    """Join contents: to a text, or from the first list on to a list of parts."""
+    first = next((at for at, content in enumerate(contents) if isinstance(content, list)), len(contents))
+    text = "\n\n".join(filter(None, contents[:first]))
+    if first == len(contents):
+        return text
+    parts = _list_parts(text)
+    for content in contents[first:]:
+        parts += [{"type": "text", "text": "\n\n"}] if parts and content else []
+        parts += _list_parts(content)
+    return parts
 
 
 def _list_parts(content: Any) -> list[Any]:

@@ -109,7 +109,7 @@ def read_forced_call(tool: Tool | None, found: Extraction, text: str, finish: Fi
     if isinstance(read, str) or not isinstance(read.value, dict):
         return found
     keys, declared = read.value.keys(), tool.parameters.get("properties") or {}
-    if not keys <= declared.keys() or not keys >= set(tool.required):
+    if not keys <= declared.keys() or not all(key in keys for key in tool.required):
         return found
     kinds = dict.fromkeys((RepairKind.ENVELOPE, *read.repair_kinds))
     repairs = tuple(Repair(kind, "") for kind in kinds)

@@ -1,12 +1,20 @@
 """Anthropic's server-side compaction through the whole server, with their own client."""
 
+import json
+import threading
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import anthropic
+import httpx
 import pytest
 
+from deployments.app import router
+from deployments.work.large_work import QUIET_BYTES
 from reliability.context_edits import NEWEST_HEAD
 from tests.support import scripts
+from tests.support.near_server import run_near
 from tests.support.serving import Deploy, Server
 
 ORDER = "Summarize this conversation"
@@ -99,3 +107,23 @@ def test_counting_reads_a_summary_and_makes_none(server: Server) -> None:
         )
 
     assert whole.input_tokens > 1000 > 200 > short.input_tokens
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+@pytest.mark.parametrize("size", [100, 2 * QUIET_BYTES])
+def test_edits_of_a_large_history_are_made_beside_the_event_loop(tmp_path: Path, path: str, size: int) -> None:
+    """Law: while the history of a large request is edited, others are served; a small one is edited at once."""
+    threads: list[str] = []
+
+    def note(*args: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return edit(*args)
+
+    edit = router.apply_edits
+    body = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "w" * size}]}
+    body["context_management"] = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+    args = scripts.graph({"fast": scripts.scripted({"answer": "ok"})}) | {"state": {"path": str(tmp_path)}}
+    with mock.patch.object(router, "apply_edits", note), run_near(args, "edits") as near:
+        answer = httpx.post(near.url + path, content=json.dumps(body), timeout=60.0)
+    assert answer.status_code == 200, answer.text
+    assert [name.startswith("large-work") for name in threads] == [size > QUIET_BYTES]

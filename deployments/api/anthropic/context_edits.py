@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from deployments.api.forms.message_blocks import KIND_CHARS_MAX
+from deployments.api.openai_chat import TOOLS_MAX
 from deployments.errors import refuse
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL
 from reliability.context_edits import (
@@ -29,6 +30,9 @@ from reliability.context_edits import (
 BLOCK = "compaction"
 _EDITS_MAX = 16
 _COMPACT_TOKENS = 150_000
+
+
+_Names = Annotated[list[str], Field(max_length=TOOLS_MAX)]
 
 
 class _Part(BaseModel):
@@ -65,8 +69,8 @@ class _ClearToolUses(_Part):
     trigger: Annotated[_Tokens | _Uses, Field(discriminator="type")] = _Tokens(type="input_tokens", value=100_000)
     keep: _Uses = _Uses(type="tool_uses", value=3)
     clear_at_least: _Tokens | None = None
-    exclude_tools: list[str] | None = None
-    clear_tool_inputs: bool | list[str] | None = None
+    exclude_tools: _Names | None = None
+    clear_tool_inputs: bool | _Names | None = None
 
     def rule(self) -> ClearResults:
         inputs = self.clear_tool_inputs

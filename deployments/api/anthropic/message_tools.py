@@ -19,17 +19,20 @@ Definition = dict[str, Any]
 
 SEARCH = "tool_search_tool_"
 _NOTED = ("allowed_callers", "input_examples")
+WRITTEN_CHARS_MAX = 2_000_000  # of the definitions that stand in results, each as often as it stands there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTools:
     """The tools as chat completions have them. `places`: where each stood in the client's list; `searched`: the names
-    of those whose definitions stand in the `messages`, which are the client's with them written out."""
+    of those whose definitions stand in the `messages`, which are the client's with them written out, in `written_chars`
+    together."""
 
     tools: list[Definition]
     places: tuple[int, ...]
     searched: frozenset[str]
     messages: Sequence[Any]
+    written_chars: int
     notes: tuple[str, ...]
 
 
@@ -47,13 +50,17 @@ def read_message_tools(
         deferred = set()  # nothing here could load them
     deferred -= {str(block.get("tool_name")) for block in _list_references(dropped)}
     named = {str(block.get("tool_name")) for block in _list_references(messages)} if deferred else set()
-    searched = {name: tool for _, tool in read if (name := read_name(tool)) in deferred & named}
-    shown = [(place, tool) for place, tool in read if read_name(tool) not in deferred - named]
+    loaded, hidden = deferred & named, deferred - named
+    searched = {name: tool for _, tool in read if (name := read_name(tool)) in loaded}
+    shown = [(place, tool) for place, tool in read if read_name(tool) not in hidden]
+    texts = {name: json.dumps(tool, ensure_ascii=False) for name, tool in searched.items()}
+    written_chars = _measure_written(messages, texts)
     return MessageTools(
         tools=[tool for _, tool in shown],
         places=tuple(place for place, _ in shown),
         searched=frozenset(searched),
-        messages=[_write_out(message, searched) for message in messages] if searched else messages,
+        messages=[_write_out(message, texts) for message in messages] if searched else messages,
+        written_chars=written_chars,
         notes=(*notes, *(f"tools: {name} has no effect here" for name in unread)),
     )
 
@@ -88,19 +95,42 @@ def _list_references(messages: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
             yield from filter(_is_reference, result["content"])
 
 
-def _write_out(message: Any, searched: Mapping[str, Definition]) -> Any:
+def _measure_written(messages: Sequence[Any], texts: Mapping[str, str]) -> int:
+    """Return how long the definitions are together, before any is written out. Raises `ApiError`: too long."""
+    chars = 0
+    for message in messages if texts else ():
+        for _, result in _list_results(message):
+            names = {_find_named(block, texts) for block in result["content"]}
+            chars += sum(len(texts[name]) for name in names if name)
+    if chars > WRITTEN_CHARS_MAX:
+        words = f"the definitions of the tools that tool_reference blocks name have {chars:,} characters together"
+        raise refuse("messages", f"{words}, and may have {WRITTEN_CHARS_MAX:,}: leave out old results of searches")
+    return chars
+
+
+def _write_out(message: Any, texts: Mapping[str, str]) -> Any:
     """Return the message with the definition in each reference's place, once for each tool of a result."""
     changed = dict(_list_results(message))
     if not any(map(_is_reference, (block for result in changed.values() for block in result["content"]))):
         return message
     content = list(message["content"])
     for at, result in changed.items():
-        content[at] = {**result, "content": [_write_reference(block, searched) for block in result["content"]]}
+        content[at] = {**result, "content": list(_write_references(result["content"], texts))}
     return {**message, "content": content}
 
 
-def _write_reference(block: Any, searched: Mapping[str, Definition]) -> Any:
+def _write_references(blocks: Sequence[Any], texts: Mapping[str, str]) -> Iterator[Any]:
+    written: set[str] = set()
+    for block in blocks:
+        name = _find_named(block, texts)
+        if not name:
+            yield block
+        elif name not in written:
+            written.add(name)
+            yield {"type": "text", "text": texts[name]}
+
+
+def _find_named(block: Any, texts: Mapping[str, str]) -> str:
+    """Return the tool whose definition stands for this block; empty where there is none."""
     name = block.get("tool_name") if _is_reference(block) else None
-    if not isinstance(name, str) or name not in searched:
-        return block
-    return {"type": "text", "text": json.dumps(searched[name], ensure_ascii=False)}
+    return name if isinstance(name, str) and name in texts else ""

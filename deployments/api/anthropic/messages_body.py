@@ -147,7 +147,7 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         call = build_call(
             translated,
             headers,
-            body_bytes=len(raw),
+            body_bytes=len(raw) + tools.written_chars,
             thinking=thinking,
             names=fields,
             wanted=_MessagesWanted(thinking=shown),

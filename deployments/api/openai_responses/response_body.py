@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Annotated, Any, Unpack
 
 import orjson
@@ -186,7 +185,7 @@ def parse_response(
     given, triggered = split_trigger(resolve_items(body.input, recalled))
     history = _read_input(body, given, recalled)
     declared = [*(body.tools or ()), *history.declared.values()]
-    tools = reduce(ToolsRead.add, history.found, read_tools(declared, body.tool_choice))
+    tools = read_tools(declared, body.tool_choice).add(history.found)
     chat = _translate(fields, body, history.close(), tools)
     wanted = _build_wanted(body, tools, given, compacts=compacts or triggered)
     if wanted.compacts:

@@ -10,7 +10,7 @@ each tool that the model is shown can be read back; a choice forces no tool that
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,15 +44,23 @@ class ToolsRead:
     searches: bool = False
     searched: frozenset[str] = frozenset()
 
-    def add(self, found: ToolsRead) -> ToolsRead:
-        """Add what a search has found, but for names that are known."""
+    def add(self, searches: Iterable[ToolsRead]) -> ToolsRead:
+        """Add what searches have found, one after the other, but for names that are known."""
         known = {tool["function"]["name"] for tool in self.tools}
-        new = {tool["function"]["name"]: tool for tool in found.tools if tool["function"]["name"] not in known}
+        new: dict[str, dict[str, Any]] = {}
+        custom, namespaces = set(self.custom), dict(self.namespaces)
+        for found in searches:
+            own = {tool["function"]["name"]: tool for tool in found.tools}
+            own = {name: tool for name, tool in own.items() if name not in known and name not in new}
+            new.update(own)
+            custom |= found.custom & own.keys()
+            for name, place in found.namespaces.items():
+                namespaces.setdefault(name, place)
         return replace(
             self,
             tools=[*self.tools, *new.values()],
-            custom=self.custom | (found.custom & new.keys()),
-            namespaces={**found.namespaces, **self.namespaces},
+            custom=frozenset(custom),
+            namespaces=namespaces,
             searched=self.searched | new.keys(),
         )
 

@@ -287,13 +287,14 @@ def ids_in(messages: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 def assign(given: Sequence[str | None], used: Collection[str], new_id: Callable[[int], str]) -> list[str]:
     """Assign one id to each call: its own where that is fit and free, else a new one."""
     taken = {*used}
-    reserved = {id for id in given if id is not None}
+    barred = taken | {id for id in given if id is not None}
     found: list[str] = []
     n = 0
     for own in given:
         id = own
         if id is None or id in taken or not _ID.fullmatch(id):
-            id, n = _find_unused(taken | reserved, new_id, n)
+            id, n = _find_unused(barred, new_id, n)
+            barred.add(id)
         taken.add(id)
         found.append(id)
     return found
@@ -351,7 +352,7 @@ def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool
         if not isinstance(name, str) or name not in box.by_name:
             return BadTools(join("tool_choice", "function", "name"), "names no declared tool")
         names.append(name)
-    return Choice(must=must, may=tuple(names))
+    return Choice(must=must, may=tuple(dict.fromkeys(names)))
 
 
 def _find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from rapidfuzz import fuzz, process
@@ -81,7 +82,7 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
     within = [tool.name for tool in box.tools if parts.issuperset(fold(tool.name).split("_"))]
     shell = _find_shell(box) if not within and _SHELL_DEED.search(fold(shown)) else None
     hint = f"; to do that, call {shell!r} with a shell command" if shell else _suggest(within or _list_near(shown, box))
-    through = (tool.name for tool in box.tools if set(tool.parameters.get("properties") or ()) == _PASSED_ON)
+    through = (tool.name for tool in box.tools if (tool.parameters.get("properties") or {}).keys() == _PASSED_ON)
     hint += "".join(f"; if you were shown it elsewhere, call {name!r} with its name and arguments" for name in through)
     words = f"there is no tool named {shown!r}{hint}"
     return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), words[:MESSAGE_CHARS_MAX], shown)
@@ -209,12 +210,14 @@ def _join_parts(parts: Sequence[str], separator: str, chars: int) -> str:
 
 def _write_signature(tool: Tool) -> str:
     """Write `search(query: string, limit?: integer)`."""
-    properties = tool.parameters.get("properties", {})
-    names = [*tool.required, *(key for key in properties if key not in tool.required)]
-    parts = [
-        f"{key}{'' if key in tool.required else '?'}: {_write_type(properties.get(key))}"
-        for key in dict.fromkeys(names)
-    ]
+    properties, required = tool.parameters.get("properties", {}), dict.fromkeys(tool.required)
+    parts: list[str] = []
+    chars = 0
+    for key in chain(required, (key for key in properties if key not in required)):
+        parts.append(f"{key}{'' if key in required else '?'}: {_write_type(properties.get(key))}")
+        chars += len(parts[-1])
+        if chars > _SIGNATURE_CHARS_MAX:
+            break
     return f"{tool.name}({', '.join(parts)})"[:_SIGNATURE_CHARS_MAX]
 
 

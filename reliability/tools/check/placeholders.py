@@ -86,7 +86,7 @@ def find_implausible(
 ) -> list[tuple[Flaws, Path, str]]:
     """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
     unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
-    blanks = _find_blank(arguments, tool)
+    blanks = _find_blank(arguments, tool, steps)
     found: list[tuple[Flaws, Path, str]] = [
         (Flaws.EMPTY, (key,), "is empty, and nothing else is given") for key in blanks
     ]
@@ -94,7 +94,10 @@ def find_implausible(
         return found
     matcher = build_matcher(tuple(placeholders))
     conversation_chars = sum(map(len, conversation or ()))
+    looked = tool.places.looked
     for path, text in _list_strings(arguments):
+        _spend(tool.places.looked - looked, steps)
+        looked = tool.places.looked
         if (steps.final and steps.left < _STEPS_A_WORD + conversation_chars // CHARS_A_STEP) or len(
             found
         ) >= _FOUND_MAX:
@@ -106,15 +109,20 @@ def find_implausible(
         standin, argument, schema = _find_standin(text, path, tool, matcher)
         if standin is None:
             continue
-        steps.spend(conversation_chars // CHARS_A_STEP)
+        _spend(conversation_chars // CHARS_A_STEP, steps)
         if not standin.framed and (
             conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)
         ):
             continue
-        honest = _belongs_there(text, standin, argument, tool) or _is_named(text, standin, schema)
+        honest = _belongs_there(text, standin, argument, tool) or _is_named(text, standin, schema, steps)
         if not honest and (conversation is None or not _is_said(text, standin, conversation)):
             found.append((Flaws.PLACEHOLDER, path, f"{text!r} only stands in for a value"))
     return found
+
+
+def _spend(wanted: int, steps: Steps) -> None:
+    """Spend steps; of final ones at most what is left."""
+    steps.spend(min(wanted, max(0, steps.left)) if steps.final else wanted)
 
 
 def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Argument, Any]:
@@ -132,7 +140,7 @@ def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[
     return matcher.match(text, argument), argument, schema
 
 
-def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
+def _find_blank(arguments: Mapping[str, Any], tool: Tool, steps: Steps) -> list[str]:
     """Find the required strings, where all of them are blank and nothing else is given. A tab and a line break say
     something; so does a space where characters are asked for."""
     if not tool.required:
@@ -144,7 +152,13 @@ def _find_blank(arguments: Mapping[str, Any], tool: Tool) -> list[str]:
         if value and (presses or _CHARACTERS.issuperset(split_words(key))):
             return []
     keys = [key for key in tool.required if isinstance(arguments.get(key), str)]
-    said = {key: json.dumps(_find_schema((key,), tool)) for key in keys}
+    said: dict[str, str] = {}
+    for key in keys:
+        if steps.final and steps.left <= 0:
+            return []
+        looked = tool.places.looked
+        said[key] = json.dumps(_find_schema((key,), tool))
+        _spend(tool.places.looked - looked + len(said[key]) // CHARS_A_STEP, steps)
     return [key for key in keys if json.dumps(arguments[key]) not in said[key] and "empty" not in said[key].casefold()]
 
 
@@ -170,7 +184,7 @@ def _find_schema(path: Path, tool: Tool) -> Any:
         if not isinstance(schema, Mapping):
             return None
         if isinstance(part, str):
-            schema = property_schema(schema, tool.parameters, part)
+            schema = property_schema(schema, tool.places, part)
         else:
             forms = (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ()))
             schema = next((one["items"] for one in forms if isinstance(one, Mapping) and "items" in one), None)
@@ -180,14 +194,13 @@ def _find_schema(path: Path, tool: Tool) -> Any:
 def _is_required(path: Path, tool: Tool) -> bool:
     while path and not isinstance(path[-1], str):
         path = path[:-1]
-    parent = _find_schema(path[:-1], tool)
-    return isinstance(parent, Mapping) and path[-1] in parent.get("required", ())
+    return path[-1] in tool.places.find_required(_find_schema(path[:-1], tool))
 
 
 def _is_free_text(schema: Any, tool: Tool) -> bool:
     if not isinstance(schema, Mapping) or any(key in schema for key in ("enum", "const", "format", "pattern")):
         return False
-    kinds = find_allowed_types(schema, tool.parameters)
+    kinds = find_allowed_types(schema, tool.places)
     return kinds is None or "string" in kinds
 
 
@@ -208,7 +221,7 @@ def _belongs_there(text: str, standin: Standin, argument: Argument, tool: Tool) 
     return not _TEXTS.isdisjoint(words)
 
 
-def _is_named(text: str, standin: Standin, schema: Any) -> bool:
+def _is_named(text: str, standin: Standin, schema: Any, steps: Steps) -> bool:
     plain = text.strip().casefold()
     stack, said = [schema], []
     while stack:
@@ -220,6 +233,7 @@ def _is_named(text: str, standin: Standin, schema: Any) -> bool:
             stack += [part for key in ("anyOf", "oneOf", "allOf") for part in node.get(key, ())]
             if standin.framed and plain in str(node.get("description", "")).casefold():
                 return True
+    _spend(len(said), steps)
     return any(isinstance(value, str) and value.strip().casefold() == plain for value in said)
 
 

@@ -171,7 +171,7 @@ def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> lis
     words = {word for word in _list_words(error, steps) if _fold(word) == _fold(text)}
     if len(words) == 1:
         found.append((words.pop(), (RepairKind.ENUM_CASE,)))
-    kinds = find_allowed_types({error.keyword: error.wanted}, tool.parameters)
+    kinds = find_allowed_types({error.keyword: error.wanted}, tool.places)
     if "null" in (kinds or ()) and text.strip().casefold() in ("null", "none"):
         found.append((None, (RepairKind.NULL,)))
     if kinds is None or "string" in kinds:

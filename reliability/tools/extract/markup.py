@@ -94,7 +94,7 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
         return _build_empty(tool, head.end(), setting)
     found, at = Arguments(tool), skip_space(text, head.end())
     while (child := _CHILD.match(text, at)) is not None:
-        if property_schema(tool.parameters, tool.parameters, child["key"]) is None:
+        if property_schema(tool.parameters, tool.places, child["key"]) is None:
             if not found.found:
                 return None
             raise HalfCall("a tag that is no parameter stands between the parameters", at)
@@ -124,15 +124,15 @@ def _read_m3_children(text: str, at: int, tool: Tool | None) -> tuple[Arguments,
     while (opened := _M3_OPEN.match(text, at)) is not None:
         if opened["key"] in found.found:
             raise Unreadable("a parameter is given twice", at)
-        schema = property_schema(tool.parameters, tool.parameters, opened["key"]) if tool else None
-        root = tool.parameters if tool else {}
+        schema = property_schema(tool.parameters, tool.places, opened["key"]) if tool else None
+        root: Any = tool.places if tool else {}
         found.found[opened["key"]], at = _read_m3_value(text, opened, schema, root, found.kinds)
         at = skip_space(text, at)
     return found, at
 
 
 def _read_m3_value(
-    text: str, opened: re.Match[str], schema: Any, root: Mapping[str, Any], kinds: list[RepairKind], depth: int = 0
+    text: str, opened: re.Match[str], schema: Any, root: Any, kinds: list[RepairKind], depth: int = 0
 ) -> tuple[Any, int]:
     """Read what stands in one tag, and the place behind its closing tag; add what was repaired to `kinds`."""
     if depth > DEPTH_MAX:
@@ -158,7 +158,7 @@ def _read_m3_value(
 
 
 def _read_m3_members(
-    text: str, at: int, closing: str, schema: Any, root: Mapping[str, Any], kinds: list[RepairKind], depth: int
+    text: str, at: int, closing: str, schema: Any, root: Any, kinds: list[RepairKind], depth: int
 ) -> tuple[Any, int]:
     """Read the members of an object, or the items of an array, up to the closing tag around them."""
     allowed = find_allowed_types(schema, root) if schema is not None else None

@@ -245,8 +245,9 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
         return {inner: _read_bare(one, tool, None, False, at) for inner, one in value.items()}
     if not isinstance(value, _Bare):
         return value
-    root = tool.parameters if tool is not None else {}
-    kinds = None if key is None else find_allowed_types(property_schema(root, root, key), root)
+    kinds = None
+    if key is not None and tool is not None:
+        kinds = find_allowed_types(property_schema(tool.parameters, tool.places, key), tool.places)
     literal = read(value).value if _PLAIN.fullmatch(value) else value
     if kinds is not None and "string" in kinds and may_be_text:
         return str(value) if not kinds & _TYPES_OF.get(type(literal), frozenset()) else literal

@@ -11,7 +11,7 @@ Without a name a value is a call only where nothing stands behind it: at the end
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -216,7 +216,11 @@ def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | 
 def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
     """Return whether these are arguments of a tool: parameters of it, and all that it requires."""
     known = tool.parameters.get("properties", {}).keys()
-    return given.keys() <= known and given.keys() >= set(tool.required) and (bool(given) or tool.takes_nothing)
+    return given.keys() <= known and _has_required(given, tool) and (bool(given) or tool.takes_nothing)
+
+
+def _has_required(given: Container[str], tool: Tool) -> bool:
+    return all(key in given for key in tool.required)
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
@@ -230,7 +234,7 @@ def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: li
         if tool is None or (setting.box.wants_json and not setting.explicit):
             continue
         rest = value.keys() - {key, *_SILENT}
-        flat = bool(rest) and rest <= tool.parameters.get("properties", {}).keys() and rest >= set(tool.required)
+        flat = bool(rest) and rest <= tool.parameters.get("properties", {}).keys() and _has_required(rest, tool)
         given = value[arguments[0]] if arguments else None
         if flat or (isinstance(given, dict) and not _is_definition(value, given, tool)):
             raise HalfCall("a call's arguments must stand together under one key, and nothing else beside them", 0)
@@ -256,8 +260,7 @@ def _is_definition(value: Mapping[str, Any], given: Any, tool: Tool | None) -> b
     """Return whether this is a tool's own declaration, written back instead of a call: it holds the schema of the
     arguments, a list of parameters, or beside a description the schema of each. None of them could be arguments of the
     tool, where that is known."""
-    root = tool.parameters if tool is not None else {}
-    known = root.get("properties", {})
+    known = tool.parameters.get("properties", {}) if tool is not None else {}
     if isinstance(given, dict) and given.get("type") == "object" and isinstance(given.get("properties"), dict):
         return "properties" not in known and all(isinstance(one, dict) for one in given["properties"].values())
     parts = given if isinstance(given, list) else list(given.values()) if isinstance(given, dict) else []
@@ -265,7 +268,7 @@ def _is_definition(value: Mapping[str, Any], given: Any, tool: Tool | None) -> b
         return False
     if isinstance(given, list):
         return all(isinstance(one.get("name"), str) and (tool is None or one["name"] in known) for one in parts)
-    taken = [find_allowed_types(known.get(key), root) for key in given]
+    taken = [find_allowed_types(known.get(key), tool.places if tool is not None else {}) for key in given]
     return (
         "description" in value and all("type" in one for one in parts) and all(k and "object" not in k for k in taken)
     )

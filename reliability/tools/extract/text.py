@@ -14,7 +14,7 @@ from typing import Any
 
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
-from reliability.tools.schema.references import find_allowed_types, property_schema
+from reliability.tools.schema.references import Places, find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
 TEXT_CHARS_MAX = 4_000
@@ -97,7 +97,7 @@ def read_document(text: str, schema: Any) -> Value | str:
     prose, whatever it holds but other values, and what may be a part of this one. `Answer: {` is a label; a property's
     name is a key. One reading that fails ends the search."""
     value = read_arguments(text)
-    start, at = -1, 0
+    start, at, places = -1, 0, Places(schema)
     while isinstance(value, str) and (bracket := _BRACKETS.search(text, at)) is not None:
         at = bracket.end()
         if bracket["prose"]:
@@ -113,7 +113,7 @@ def read_document(text: str, schema: Any) -> Value | str:
 
     def may_be_all(before: str, after: str, fenced: bool) -> bool:
         parts = _PART.finditer(before + ("\1" if fenced else "\0") + after)
-        return all(part["key"] and property_schema(schema, schema, part["key"]) is None for part in parts)
+        return all(part["key"] and property_schema(schema, places, part["key"]) is None for part in parts)
 
     return _read_surrounded(text, start, value, may_be_all) if isinstance(value, str) and start >= 0 else value
 
@@ -233,12 +233,12 @@ class Arguments:
         says nothing."""
         if key in self.found:
             raise Unreadable("a parameter is given twice", at)
-        root = self.tool.parameters if self.tool is not None else {}
-        schema = property_schema(root, root, key)
+        places = self.tool.places if self.tool is not None else Places({})
+        schema = property_schema(places.root, places, key)
         if schema is None and is_damaged_key(key):
             raise Unreadable("a parameter's name holds signs of its tag", at)
         literal = read_literal(text) if is_string is False else None
-        self.found[key], kinds = literal or type_text(text, schema, root)  # an unknown one is a string
+        self.found[key], kinds = literal or type_text(text, schema, places)  # an unknown one is a string
         self.kinds += kinds
 
     def add_framed(self, key: str, text: str, at: int, end: int, *, on_lines: bool) -> None:

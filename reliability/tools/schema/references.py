@@ -7,7 +7,7 @@ multiply, are the client's mistake. Invariant: types never leave one out; what c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reliability.tool_calls import join
@@ -19,7 +19,9 @@ WEIGHT_MAX = 10_000
 _ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 Path = tuple[object, ...]
-STEPS_MAX = 16
+_FORMS = ("allOf", "anyOf", "oneOf")
+_FORMS_MAX = 1_000  # that judge an object in one place; of more, nothing can be told
+_ANYTHING: Mapping[str, Any] = {}
 _ALL = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _OF: dict[type, str] = {
     str: "string",
@@ -120,36 +122,133 @@ def _resolve_target(reference: str, path: Path, root: Any, anchors: Mapping[str,
         raise BadSchema(join(*path), f"{reference[:80]!r} leads nowhere") from None
 
 
-def find_allowed_types(schema: Any, root: Any, steps: int = STEPS_MAX) -> frozenset[str] | None:
-    """Find the types that an instance of this schema may have; None where any may be."""
-    if not isinstance(schema, Mapping) or steps == 0:
-        return None
-    found = _find_own_types(schema)
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference[:2] in ("#", "#/"):
-        found = _intersect(found, find_allowed_types(resolve(root, reference, {}), root, steps - 1))
-    for part in schema.get("allOf", ()):
-        found = _intersect(found, find_allowed_types(part, root, steps - 1))
-    for either in ("anyOf", "oneOf"):
-        if schema.get(either):
-            parts = [find_allowed_types(part, root, steps - 1) for part in schema[either]]
-            found = _intersect(found, frozenset[str]().union(*(_ALL if part is None else part for part in parts)))
-    return None if found == _ALL else found
+class Places:
+    """What the schemas of one document say, each found out once: which types they allow, and what they say of a member.
+    `looked`: at how many schemas, so far."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.looked = 0
+        # With each schema, so that no other one takes its id.
+        self._types: dict[int, tuple[Any, frozenset[str] | None]] = {}
+        self._members: dict[int, tuple[Any, _Members]] = {}
+        self._required: dict[int, tuple[Any, frozenset[str]]] = {}
+
+    def find_types(self, schema: Any, depth: int = 0) -> frozenset[str] | None:
+        """Find the types that an instance of this schema may have; None where any may be."""
+        if not isinstance(schema, Mapping) or depth > _HEIGHT_MAX:
+            return None
+        if id(schema) not in self._types:
+            self.looked += 1
+            self._types[id(schema)] = schema, self._intersect_parts(schema, depth + 1)
+        return self._types[id(schema)][1]
+
+    def find_member(self, schema: Any, key: str) -> Any:
+        """Find what a schema says of one property, through references; None where it says nothing."""
+        if not isinstance(schema, Mapping):
+            return None
+        if id(schema) not in self._members:
+            members = _Members(schema, self.root)
+            self.looked += members.size
+            self._members[id(schema)] = schema, members
+        members = self._members[id(schema)][1]
+        if key not in members.found:
+            self.looked += members.size
+            members.found[key] = members.find(key)
+        return members.found[key]
+
+    def find_required(self, schema: Any) -> frozenset[str]:
+        """Find the properties that a schema itself requires."""
+        if not isinstance(schema, Mapping):
+            return frozenset()
+        if id(schema) not in self._required:
+            names = schema.get("required", ())
+            self.looked += len(names)
+            self._required[id(schema)] = schema, frozenset(names)
+        return self._required[id(schema)][1]
+
+    def _intersect_parts(self, schema: Mapping[str, Any], depth: int) -> frozenset[str] | None:
+        found = _find_own_types(schema)
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference[:2] in ("#", "#/"):
+            found = _intersect(found, self.find_types(resolve(self.root, reference, {}), depth))
+        for part in schema.get("allOf", ()):
+            found = _intersect(found, self.find_types(part, depth))
+        for either in ("anyOf", "oneOf"):
+            if schema.get(either):
+                parts = [self.find_types(part, depth) for part in schema[either]]
+                found = _intersect(found, frozenset[str]().union(*(_ALL if part is None else part for part in parts)))
+        return None if found == _ALL else found
 
 
-def property_schema(schema: Any, root: Any, key: str, steps: int = STEPS_MAX) -> Any:
-    """Return what a schema says of one property, through references; None where it says nothing."""
-    if not isinstance(schema, Mapping) or steps == 0:
-        return None
-    schemas = [schema["properties"][key]] if key in schema.get("properties", {}) else []
-    parts = list(schema.get("allOf", ())) + list(schema.get("anyOf", ())) + list(schema.get("oneOf", ()))
-    if isinstance(schema.get("$ref"), str) and schema["$ref"].startswith("#/"):
-        parts.append(resolve(root, schema["$ref"], {}))
-    schemas += [inner for part in parts if (inner := property_schema(part, root, key, steps - 1)) is not None]
-    if not schemas:
-        more = schema.get("additionalProperties")
-        return more if isinstance(more, Mapping) else None
-    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+class _Members:
+    """What the forms of one schema say of an object's members: the schema itself, and what judges an object in its
+    place. A form's `additionalProperties` count where neither it nor a form below it says anything of the member."""
+
+    def __init__(self, schema: Mapping[str, Any], root: Any) -> None:
+        self.found: dict[str, Any] = {}
+        self.size = 1
+        self._forms: dict[int, Mapping[str, Any]] = {}
+        self._above: dict[int, list[int]] = {}
+        stack: list[Any] = [schema]
+        while stack and self.size <= _FORMS_MAX:
+            form = stack.pop()
+            if not isinstance(form, Mapping) or id(form) in self._forms:
+                continue
+            self._forms[id(form)] = form
+            self.size += ("$ref" in form) + sum(len(form.get(name, ())) for name in _FORMS)
+            if self.size <= _FORMS_MAX:
+                parts = _list_forms(form, root)
+                for part in parts:
+                    self._above.setdefault(id(part), []).append(id(form))
+                stack += reversed(parts)
+        self._saying = [at for at, form in self._forms.items() if form.get("properties")]
+        others = [at for at, form in self._forms.items() if isinstance(form.get("additionalProperties"), Mapping)]
+        above = self._climb([over for at in others for over in self._above.get(at, ())])
+        self._open = [at for at in others if at not in above]
+
+    def find(self, key: str) -> Any:
+        """Find what they say of one member, together; None where they say nothing."""
+        if self.size > _FORMS_MAX:
+            return _ANYTHING
+        declaring = [at for at in self._saying if key in self._forms[at]["properties"]]
+        above = self._climb(declaring)
+        schemas = [self._forms[at]["properties"][key] for at in declaring]
+        schemas += [self._forms[at]["additionalProperties"] for at in self._open if at not in above]
+        if len(schemas) > 1:
+            return {"anyOf": schemas}
+        return schemas[0] if schemas else None
+
+    def _climb(self, forms: Sequence[int]) -> set[int]:
+        """Return these forms and all that stand above them."""
+        found, stack = set(forms), list(forms)
+        while stack:
+            above = [at for at in self._above.get(stack.pop(), ()) if at not in found]
+            found.update(above)
+            stack += above
+        return found
+
+
+def _list_forms(form: Mapping[str, Any], root: Any) -> list[Any]:
+    parts = [part for name in _FORMS for part in form.get(name, ())]
+    if isinstance(form.get("$ref"), str) and form["$ref"].startswith("#/"):
+        parts.append(resolve(root, form["$ref"], {}))
+    return parts
+
+
+def find_allowed_types(schema: Any, root: Any) -> frozenset[str] | None:
+    """Find the types that an instance of this schema may have; None where any may be. `root`: the document, or its
+    `Places`, which find each thing once."""
+    return _read_places(root).find_types(schema)
+
+
+def property_schema(schema: Any, root: Any, key: str) -> Any:
+    """Return what a schema says of one property, through references; None where it says nothing. `root`: as above."""
+    return _read_places(root).find_member(schema, key)
+
+
+def _read_places(root: Any) -> Places:
+    return root if isinstance(root, Places) else Places(root)
 
 
 def _find_own_types(schema: Mapping[str, Any]) -> frozenset[str] | None:

@@ -53,6 +53,12 @@ def _spell(name: str) -> str:
     return _BETWEEN.sub("_", name.strip()).casefold()
 
 
+def _list_inner(name: str) -> list[str]:
+    """List what is left of a name, spelled, without its first namespace, its first two, and so on."""
+    parts = [_spell(part) for part in _NAMESPACE_END.split(name)]
+    return ["_".join(parts[at:]) for at in range(1, len(parts))]
+
+
 def _strip_silent(name: str) -> list[str]:
     """Return the name as it is, then without the words before it that say nothing of the tool."""
     found = [name]
@@ -83,9 +89,7 @@ class ToolNames:
         self._exact = frozenset(names)
         self._folded = _group((fold(name), name) for name in names)
         self._spelled = _group((_spell(name), name) for name in names)
-        self._inner = _group(
-            (_spell(name[end.end() :]), name) for name in names for end in _NAMESPACE_END.finditer(name)
-        )
+        self._inner = _group((inner, name) for name in names for inner in _list_inner(name))
         self._in_order = sorted({*self._folded, *self._spelled, *self._inner})
         self.firsts = frozenset(key[0] for key in (*self._in_order, *_WORDS_BEFORE) if names and key)
 
@@ -147,10 +151,12 @@ class Lookup:
 
 
 def _group(pairs: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, dict[str, None]] = {}
     for key, name in pairs:
-        found[key] = (*(other for other in found.get(key, ()) if other != name), name)
-    return found
+        names = found.setdefault(key, {})
+        names.pop(name, None)
+        names[name] = None
+    return {key: tuple(names) for key, names in found.items()}
 
 
 @lru_cache(maxsize=_INDEXES_KEPT_MAX)

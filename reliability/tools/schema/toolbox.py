@@ -20,6 +20,7 @@ from reliability.steps import Steps
 from reliability.tool_calls import join
 from reliability.tools.schema.compiled import Compiled, compile_schema
 from reliability.tools.schema.dialects import BadSchema
+from reliability.tools.schema.references import Places
 from reliability.tools.schema.tool_names import prepare_tool_names
 from reliability.tools.schema.validator import UNBOUNDED, Validator
 
@@ -62,7 +63,12 @@ class Tool:
         """The schema, ready to judge."""
         return self.compiled.validator
 
-    @property
+    @cached_property
+    def places(self) -> Places:
+        """What the schema says of each place in the arguments."""
+        return Places(self.parameters)
+
+    @cached_property
     def required(self) -> tuple[str, ...]:
         """The names that the schema's top level requires."""
         return tuple(self.parameters.get("required", ()))

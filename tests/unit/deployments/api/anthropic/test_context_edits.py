@@ -50,6 +50,7 @@ def parse(edits: list[Any]) -> ChatCall:
             ClearResults(bytes_over=400_000, bytes_least=20_000),
         ),
         (USES | {"exclude_tools": ["web"]}, ClearResults(bytes_over=400_000, spared=("web",))),
+        (USES | {"exclude_tools": ["web"] * 512}, ClearResults(bytes_over=400_000, spared=("web",) * 512)),
         (USES | {"clear_tool_inputs": True}, ClearResults(bytes_over=400_000, inputs=None)),
         (USES | {"clear_tool_inputs": ["edit"]}, ClearResults(bytes_over=400_000, inputs=("edit",))),
         (THINKING, ClearThoughts(keep=1)),
@@ -78,6 +79,8 @@ def test_all_thoughts_can_be_kept(keep):
         (USES | {"trigger": {"type": "minutes", "value": 3}}, "invalid_request", "trigger"),
         (USES | {"keep": {"type": "tool_uses", "value": "3"}}, "invalid_request", "keep"),
         (USES | {"exclude_tools": "web"}, "invalid_request", "exclude_tools"),
+        (USES | {"exclude_tools": ["web"] * 513}, "invalid_request", "exclude_tools"),
+        (USES | {"clear_tool_inputs": ["web"] * 513}, "invalid_request", "clear_tool_inputs"),
         (THINKING | {"keep": {"type": "thinking_turns", "value": 0}}, "invalid_request", "keep"),
     ],
 )

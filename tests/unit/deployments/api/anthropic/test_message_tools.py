@@ -1,6 +1,7 @@
 """Tools of a message: which the model sees, and where the definitions stand that a client's own search has found."""
 
 import json
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.anthropic.message_tools import MessageTools, read_message_tools
+from deployments.api.anthropic.message_tools import WRITTEN_CHARS_MAX, MessageTools, read_message_tools
 from deployments.errors import ApiError
 from tests.unit.deployments.api.anthropic.test_messages_body import message, parse
 
@@ -39,7 +40,7 @@ def list_names(read_tools: MessageTools) -> list[str]:
 
 @given(st.lists(st.lists(st.sampled_from(HIDDEN), max_size=3), min_size=1, max_size=5))
 def test_what_a_search_finds_stands_in_its_result(found: list[list[str]]) -> None:
-    """Law: a deferred tool may be called once a result names it, its definition stands there, and no later search
+    """Law: a deferred tool may be called once a result names it, its definition stands there once, and no later search
     changes a message before."""
     turns: list[MessageTools] = []
     for count in range(len(found) + 1):
@@ -52,7 +53,7 @@ def test_what_a_search_finds_stands_in_its_result(found: list[list[str]]) -> Non
         assert list(after.messages[: len(before.messages)]) == list(before.messages)
     for number, names in enumerate(found, start=1):
         blocks = turns[-1].messages[number]["content"][0]["content"]
-        assert [json.loads(block["text"])["function"]["name"] for block in blocks] == names
+        assert [json.loads(block["text"])["function"]["name"] for block in blocks] == [*dict.fromkeys(names)]
 
 
 @pytest.mark.parametrize(
@@ -87,3 +88,44 @@ def test_no_reference_is_read_as_another(name: Any) -> None:
 
     assert list_names(given) == ["ToolSearch"]
     assert given.messages[1] == refer(0, [name])
+
+
+def make_big(chars: int) -> dict[str, Any]:
+    return hide("Monitor") | {"description": "x" * chars}
+
+
+@pytest.mark.parametrize("references", [1, 2, 300])
+def test_a_result_has_a_definition_once(references: int) -> None:
+    """Law: however often one result names a tool, its definition takes its bytes once; what stands beside the
+    references stays, as often as it does."""
+    beside = [{"type": "text", "text": "found"}, {"type": "tool_reference", "tool_name": "nobody's"}]
+    asked = refer(0, ["Monitor"] * references)
+    asked["content"][0]["content"] += beside * 2
+
+    given = read([SEARCH, make_big(5_000)], asked)
+
+    written, *rest = given.messages[1]["content"][0]["content"]
+    assert rest == beside * 2
+    assert len(written["text"]) == given.written_chars
+    assert 5_000 < given.written_chars < 6_000
+
+
+@pytest.mark.parametrize("results", [1, 7, 200])
+def test_a_definition_in_many_results_is_bounded(results: int) -> None:
+    """Law: the definitions in all results together have at most so many characters, and a request with more of them is
+    refused before one is written out. What a request takes counts them."""
+    chars = WRITTEN_CHARS_MAX // results - 500
+    asked = [refer(number, ["Monitor"] * 3) for number in range(results)]
+    given = read([SEARCH, make_big(chars)], *asked)
+    assert sum(len(one["content"][0]["content"][0]["text"]) for one in given.messages[1:]) == given.written_chars
+    body = message(tools=[SEARCH, make_big(chars)])
+    body["messages"] += asked
+    assert parse(body).request.body_bytes > given.written_chars
+
+    tracemalloc.start()
+    with pytest.raises(ApiError) as refused:
+        read([SEARCH, make_big(chars + 500)], *asked)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert refused.value.param == "messages"
+    assert taken < 4 * (chars + 500) + 1_000_000
