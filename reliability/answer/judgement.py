@@ -50,21 +50,12 @@ from reliability.loops import (
     read_shown,
     read_turns,
 )
+from reliability.loops.content import PersonsOrder
+from reliability.loops.ordered_calls import NO_ORDER
 from reliability.sessions import name_request
 from reliability.steps import Steps
-from reliability.tools import (
-    CheckConfig,
-    Checked,
-    Extraction,
-    Flaws,
-    RawCall,
-    Repair,
-    ToolBox,
-    Violation,
-    check_calls,
-    id_source,
-    ids_in,
-)
+from reliability.tools import CheckConfig, Checked, Extraction, Flaws, RawCall, Repair, ToolBox, Violation
+from reliability.tools.check.calls import check_calls, id_source, ids_in
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose, may_be_told
@@ -87,7 +78,7 @@ class Expected:
     `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
     it. `shown`: what the request shows of its session, to be joined with what the window has kept. `copied`: the answer
     that would be a copy (see `read_copied`). `memo` is what the
-    loop rules have found out about `turns`; `times` is how often the user orders a thing."""
+    loop rules have found out about `turns`; `order` is what the user orders."""
 
     toolbox: ToolBox
     id_seed: str
@@ -97,7 +88,7 @@ class Expected:
     form: WantedForm | None = None
     forced: Tool | None = None
     loops: LoopConfig | None = None
-    times: int = 0
+    order: PersonsOrder = NO_ORDER
     turns: tuple[Turn, ...] = ()
     window: Window | None = None
     asked: str = ""
@@ -195,7 +186,7 @@ def expect(
         form=None if checks is None else form,
         forced=None if checks is None else find_forced_tool(toolbox, tool_choice),
         loops=loops,
-        times=read_order(turns[-1].request if turns else read_request(messages)).times if toolbox.tools else 0,
+        order=read_order((turns[-1].request if turns else read_request(messages)) if toolbox.tools else ""),
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else replace(read_shown(messages, turns, name, loops), tools=bool(toolbox.tools)),
@@ -273,11 +264,11 @@ def _check_distinct(
 ) -> tuple[Sequence[RawCall], int, Checked]:
     """Check the calls, of equal ones the first, and the first alone where the client takes one at a time: the model can
     make the next one when it has seen the result. Return those, how many others there were, and the findings."""
-    raw, copies = collapse_calls(calls, expected.toolbox, expected.times)
+    raw, copies = collapse_calls(calls, expected.toolbox, expected.order)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
     checked = _check(expected, raw, found, attempt, steps)
-    distinct = drop_equal(raw, checked.calls, expected.times)
+    distinct = drop_equal(raw, checked.calls, expected.order)
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
