@@ -173,7 +173,7 @@ def _deliver(run: Run, number: int) -> list[Event]:
         note = f"{accepted.detail}, and no other tier's answer is likelier"
         run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
     elif accepted.leeway is not None:
-        note = f"{accepted.detail}: it was asked for again, and no better answer came"
+        note = f"tier {accepted.tier}: its answer was doubted and asked for again, and no better one came"
         run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]

@@ -67,7 +67,8 @@ def test_a_value_that_is_only_suspected_is_asked_about_once(case, tiers):
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.TOOL_CALL_INVALID] * 2
     assert run.refusal is None
     assert [called for called, _ in calls_of(events)] == [name]
-    assert "asked for again" in run.finish.notes[-1]
+    assert "was doubted and asked for again" in run.finish.notes[-1]
+    assert not any(value in run.finish.notes[-1] for value in arguments.values() if value.strip())
 
 
 PLAIN = [
@@ -138,6 +139,20 @@ def test_json_in_the_form_of_a_call_is_asked_about_and_then_words(hold_all, lead
     for tiers in (1, 2):
         run, events = ask("Resize it.", TOOLS, *[tell(lead + text)] * tiers, hold_all=hold_all)
         assert (run.refusal, len(run.attempts), text_of(events), calls_of(events)) == (None, tiers + 1, text, [])
+
+
+@pytest.mark.parametrize("tiers", [1, 2])
+@pytest.mark.parametrize("hold_all", [True, False])
+def test_behind_text_that_has_left_it_is_delivered_once(hold_all, tiers):
+    """Law: what stands before it leaves once, and the answer is of one attempt: words are those of the attempt whose
+    text stands there, and calls follow any."""
+    lead = "Sure, I will look it up for you now. Here it is:\n\n"
+    text = lead + '{"name": "look_up", "arguments": {"path": "a.txt"}}'
+    run, events = ask("Go.", TOOLS, *[tell(text)] * tiers, hold_all=hold_all)
+    assert (run.refusal, text_of(events), calls_of(events)) == (None, text, [])
+    script = [{"answer": [*say(lead), {"tool_call": {"name": "bash", "arguments": {"command": ""}}}]}]
+    run, events = ask("Go.", TOOLS, *[script] * tiers, hold_all=hold_all)
+    assert (run.refusal, text_of(events), len(calls_of(events))) == (None, lead, 1)
 
 
 @pytest.mark.parametrize(
