@@ -59,6 +59,13 @@ class Flaws(StrEnum):
     FORM = "form"  # the text isn't the JSON that `response_format` asks for
 
 
+class Doubt(StrEnum):
+    """How sure it is that a violation is one."""
+
+    SUSPECTED = "suspected"  # it may as well be right: the model is believed that says it again
+    PLAIN = "plain"  # it hardly is right: another model is believed, or one where there is no other
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """One lossless change."""
@@ -69,16 +76,15 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One reason to refuse, with its place. `message` is bounded and fit for a model. `suspected`: it may as well be
-    right, and the model is believed that says it again. What a model wrote as JSON may hold half a surrogate pair, and
-    its words are quoted here: no half stays, so that a violation can always be shown, in an answer, a re-ask or a
-    report."""
+    """One reason to refuse, with its place. `message` is bounded and fit for a model. `doubt`: None where it is
+    certain. What a model wrote as JSON may hold half a surrogate pair, and its words are quoted here: no half stays, so
+    that a violation can always be shown, in an answer, a re-ask or a report."""
 
     kind: Flaws
     path: str
     message: str
     tool: str | None = None
-    suspected: bool = field(default=False, compare=False)
+    doubt: Doubt | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("path", "message", "tool"):

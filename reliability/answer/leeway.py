@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from reliability.attempt import Leeway
 from reliability.loops.comparison.findings import digest
+from reliability.tool_calls import Doubt
 from reliability.tools import Extraction, ToolBox, extract_calls
 from reliability.types import Flaw, Text
 
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 def give_leeway(judged: Judged, found: Extraction, box: ToolBox, text: str, sent: int, told: str | None) -> Judged:
     """Return the judgement with what may leave of a flawed answer all the same, if anything may. `found`: what was read
     in its text; `text`, `sent`, `told`: as `extract_calls` has read them."""
-    if judged.flaw is not Flaw.TOOL_CALL_INVALID:
+    if judged.flaw is not Flaw.TOOL_CALL_INVALID or not all(one.doubt for one in judged.violations):
         return judged
-    suspected = all(one.suspected for one in judged.violations)
+    suspected = all(one.doubt is Doubt.SUSPECTED for one in judged.violations)
     if judged.calls:
         said = digest(*(f"{one.path} {one.message}" for one in judged.violations))
         return replace(judged, leeway=Leeway(said, suspected))
-    if not suspected or judged.native_calls or found.calls:
+    if judged.native_calls or found.calls:
         return judged
     words = extract_calls(text, replace(box, tools=()), sent, told=told).text
     events = [event for event in judged.events if not isinstance(event, Text)]
     said = digest(" ".join(words.split()))
-    return replace(judged, events=(*events, Text(words)), leeway=Leeway(said, suspected=False))
+    return replace(judged, events=(*events, Text(words)), leeway=Leeway(said, suspected))

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from reliability.steps import Steps
 from reliability.surrogates import join_all, join_surrogates, may_hold_halves
-from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
+from reliability.tool_calls import Checked, Doubt, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.complaints import describe, report_unknown_tool
 from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.check.placeholders import find_implausible
@@ -43,7 +43,6 @@ _Given = tuple[
     dict[str, Any], str, tuple[RepairKind, ...]
 ]  # the arguments, their JSON text, and what was repaired in it
 IDS_TRIED_MAX = 1_000
-_DOUBTS = frozenset({Flaws.EMPTY, Flaws.PLACEHOLDER})
 _IF_WORDS = " (if it is the answer itself and no call, write it again)"
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -98,7 +97,7 @@ def check_calls(
     calls = tuple(ToolCall(id=id, name=one.name, arguments=one.arguments) for id, one in zip(ids, judged, strict=True))
     return Checked(
         calls=() if violations else calls,
-        doubted=calls if violations and all(one.kind in _DOUBTS for one in violations) else (),
+        doubted=calls if violations and not malformed and all(one.doubt for one in violations) else (),
         repairs=tuple(dict.fromkeys(repairs)),
         violations=_limit(violations),
     )
@@ -148,7 +147,7 @@ def _check_schema(
         violations = describe(repaired.errors, i, tool)
     if not violations:
         violations = [
-            Violation(one.kind, join(i, "arguments", *one.path), one.message, tool.name, one.suspected)
+            Violation(one.kind, join(i, "arguments", *one.path), one.message, tool.name, one.doubt)
             for one in find_implausible(value, tool, config.placeholders, conversation, steps)
         ]
     return _Judged(call.name, text, repairs, tuple(violations))
@@ -261,8 +260,9 @@ def _name_kind(value: Any) -> str:
 def _describe_malformed(one: Malformed, i: int, *, must: bool) -> Violation:
     raw = re.sub(r"\s+", " ", one.raw[:_RAW_CHARS_MAX])
     message = f"{one.reason}, in: {raw}" if raw else one.reason
-    suspected = one.may_be_words and not must
-    return Violation(Flaws.MALFORMED, join(i), message + _IF_WORDS * suspected, suspected=suspected)
+    if must or not one.may_be_words:
+        return Violation(Flaws.MALFORMED, join(i), message)
+    return Violation(Flaws.MALFORMED, join(i), message + _IF_WORDS, doubt=Doubt.PLAIN)
 
 
 def _limit(violations: list[Violation]) -> tuple[Violation, ...]:

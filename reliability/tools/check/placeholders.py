@@ -12,7 +12,7 @@ convicted by its schema and its place, never by a word alone (`TODO` is what som
 Instructions and names in brackets count anywhere, the others only in a required free text of a known conversation.
 Honest is what the schema names, what occurs in the conversation, and what stands where such texts belong: in a
 template, a pattern, a file's content, a command, or the name of something. What may as well be a name (`your_song.txt`)
-is only suspected, and so is an empty call (`Implausible.suspected`).
+is only suspected, and so is an empty call; certain is what asks in brackets for this very argument (`<your_city>`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reliability.steps import Steps
-from reliability.tool_calls import Flaws
+from reliability.tool_calls import Doubt, Flaws
 from reliability.tools.check.placeholder_forms import (
     Argument,
     Matcher,
@@ -89,12 +89,12 @@ Path = tuple[str | int, ...]
 
 
 class Implausible(NamedTuple):
-    """What says nothing, and where. `suspected`: it may as well be meant."""
+    """What says nothing, and where."""
 
     kind: Flaws
     path: Path
     message: str
-    suspected: bool
+    doubt: Doubt | None
 
 
 def find_implausible(
@@ -107,7 +107,7 @@ def find_implausible(
     """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
     unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
     blanks = _find_blank(arguments, tool)
-    found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, True) for key in blanks]
+    found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, Doubt.SUSPECTED) for key in blanks]
     if not placeholders:
         return found
     matcher = build_matcher(tuple(placeholders))
@@ -130,10 +130,10 @@ def find_implausible(
         ):
             continue
         honest = _belongs_there(text, standin, argument, tool) or _is_named(text, standin, schema)
-        suspected = _is_suspected(text, standin, argument)
-        if not honest and (conversation is None or not _is_said(text, standin, conversation, suspected)):
-            words = _SUSPECTED if suspected else _PLAIN
-            found.append(Implausible(Flaws.PLACEHOLDER, path, words.format(text), suspected))
+        doubt = _find_doubt(text, standin, argument)
+        if not honest and (conversation is None or not _is_said(text, standin, conversation, doubt)):
+            words = _SUSPECTED if doubt is Doubt.SUSPECTED else _PLAIN
+            found.append(Implausible(Flaws.PLACEHOLDER, path, words.format(text), doubt))
     return found
 
 
@@ -245,20 +245,23 @@ def _is_named(text: str, standin: Standin, schema: Any) -> bool:
     return any(isinstance(value, str) and value.strip().casefold() == plain for value in said)
 
 
-def _is_suspected(text: str, standin: Standin, argument: Argument) -> bool:
-    """Return whether a text may be a name as well: it stands in no brackets, and doesn't ask for this argument."""
-    asks = standin.framed or standin.own
-    return not asks and set(split_words(text)).isdisjoint(split_words(argument.name))
+def _find_doubt(text: str, standin: Standin, argument: Argument) -> Doubt | None:
+    """Say how sure it is that a text stands in for a value: certain where it asks in brackets for this very argument,
+    suspected where it does neither and may be a name as well."""
+    if standin.framed and standin.own:
+        return None
+    asks = standin.framed or standin.own or not set(split_words(text)).isdisjoint(split_words(argument.name))
+    return Doubt.PLAIN if asks else Doubt.SUSPECTED
 
 
-def _is_said(text: str, standin: Standin, conversation: Sequence[str], suspected: bool) -> bool:
+def _is_said(text: str, standin: Standin, conversation: Sequence[str], doubt: Doubt | None) -> bool:
     if not standin.instructs_own and any(
         len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
     ):
         return True
     plain = text.strip().casefold()
     words = split_words(_ENDING.sub("", text.strip()))
-    if suspected and len(words) > 1:  # "Your Song" may become `your_song.txt`
+    if doubt is Doubt.SUSPECTED and len(words) > 1:  # "Your Song" may become `your_song.txt`
         spelled = re.compile(rf"(?<!\w){'[^a-z0-9]{0,8}'.join(map(re.escape, words))}(?!\w)")
         folded = (re.sub("['’]", "", message.casefold()) for message in conversation)
         return any(words[0] in message and spelled.search(message) for message in folded)

@@ -72,9 +72,8 @@ def test_a_value_that_is_only_suspected_is_asked_about_once(case, tiers):
 
 
 PLAIN = [
-    ("connect", {"api_key": "<your_api_key>"}), ("connect", {"api_key": "YOUR_API_KEY"}),
-    ("weather", {"city": "<city>"}), ("weather", {"city": "your_city"}),
-    ("read_file", {"path": "/path/to/file"}), ("replace", {"word": "[Your Name]"}),
+    ("connect", {"api_key": "YOUR_API_KEY"}), ("connect", {"key": "YOUR_API_KEY"}), ("weather", {"city": "your_city"}),
+    ("read_file", {"path": "/path/to/file"}), ("replace", {"word": "[Your Name]"}), ("go", {"to": "<your address>"}),
 ]  # fmt: skip
 
 
@@ -89,6 +88,13 @@ def test_what_plainly_stands_in_for_a_value_goes_to_the_next_tier(name, argument
     for tiers in (1, 2):
         run, events = ask("Go on.", tools, *[call(name, **arguments)] * tiers)
         assert (run.refusal, len(run.attempts), len(calls_of(events))) == (None, tiers + 1, 1)
+
+
+@pytest.mark.parametrize("text", ["<your_api_key>", "<api_key>", "[insert API key here]", "{api_key}"])
+def test_what_asks_for_the_argument_itself_is_never_delivered(text):
+    """Law: where no tier has anything but brackets that ask for this very argument, there is one clear error."""
+    run, events = ask("Go on.", (declare("connect", "api_key"),), *[call("connect", api_key=text)] * 2)
+    assert (run.refusal.code, calls_of(events)) == (RefuseCode.INVALID_ANSWER, [])
 
 
 def test_a_loop_of_doubted_calls_is_a_loop():

@@ -13,7 +13,7 @@ STRANGE = '{"name": "resize", "arguments": {"width": 10}}'
 def test_doubted_calls_may_leave_as_they_are(tail):
     """Law: where all that is said against calls is that a value may not be meant, they are what may leave, with the
     text; what is suspected is told from what is plain."""
-    for given, suspected in (('{"q": ""}', True), ('{"q": "your_song.txt"}', True), ('{"q": "<your q>"}', False)):
+    for given, suspected in (('{"q": ""}', True), ('{"q": "your_song.txt"}', True), ('{"q": "<your song>"}', False)):
         judged = ruled([Text(f"Well{tail}."), native(given)], CALLED)
         assert judged.flaw is Flaw.TOOL_CALL_INVALID
         assert judged.leeway.suspected is suspected
@@ -31,7 +31,7 @@ def test_the_same_doubt_is_known_again():
     assert one == same != other
 
 
-@pytest.mark.parametrize("given", ['{"q": 3}', "{}", '{"q": "x"', "[]"])
+@pytest.mark.parametrize("given", ['{"q": 3}', "{}", '{"q": "<your q>"}', '{"q": "x"', "[]"])
 def test_a_call_that_is_wrong_has_no_leeway(given):
     """Law: what the schema refuses, or can't be read, never leaves, also beside a doubted call."""
     for calls in ([native(given)], [native('{"q": ""}'), native(given, index=1)]):
