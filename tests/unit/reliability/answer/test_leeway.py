@@ -55,3 +55,15 @@ def test_words_need_the_whole_answer():
     beside = ruled([Text(STRANGE), native("{}")], CALLED)
     assert [one.leeway for one in (marked, required, beside)] == [None] * 3
     assert {one.flaw for one in (marked, required, beside)} == {Flaw.TOOL_CALL_INVALID}
+
+
+def test_a_doubted_call_is_held_against_the_history():
+    """Law: a call that repeats itself is a loop, though its value is doubted, and known as the answer's turn."""
+    call = {"id": "c", "type": "function", "function": {"name": "search", "arguments": '{"q": ""}'}}
+    lap = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "none"}]
+    fresh, looped = (
+        ruled([native('{"q": ""}')], CALLED, messages=[{"role": "user", "content": "find cats"}, *lap * laps])
+        for laps in (0, 8)
+    )
+    assert (fresh.flaw, fresh.loop, fresh.turn is None) == (Flaw.TOOL_CALL_INVALID, None, False)
+    assert (looped.flaw, looped.leeway) == (Flaw.CIRCUIT_BREAK, None)
