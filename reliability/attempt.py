@@ -23,6 +23,15 @@ class Confidence:
 UNMEASURED = Confidence({})
 
 
+@dataclass(frozen=True, slots=True)
+class Leeway:
+    """What is said against an answer that may be right all the same (`said`, its digest). `suspected`: the tier is
+    believed that says it again; else another one is."""
+
+    said: str
+    suspected: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """The record of one call to one tier: with neither fault nor flaw it is good. `ran` is False where nothing was
@@ -35,7 +44,7 @@ class Attempt:
     of its calls came as calls, and not in the text. `lost`: as of `Started`. `seam`: how many characters stood before
     the client where it went on with another attempt's text; None where it began anew. `thinking`: its thought; None
     where it had none. `loads`: the tools whose definitions it asks the server for; None where it is an answer for the
-    client."""
+    client. `leeway`: of a flawed answer that may still be delivered; None where it never is."""
 
     tier: str
     ran: bool
@@ -62,6 +71,7 @@ class Attempt:
     confidence: Confidence = UNMEASURED
     thinking: Thinking | None = None
     loads: tuple[str, ...] | None = None
+    leeway: Leeway | None = None
 
     @property
     def good(self) -> bool:

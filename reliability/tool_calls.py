@@ -10,12 +10,14 @@ with the index of the call: `/0/arguments/city`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from reliability.surrogates import join_surrogates
 from reliability.types import ToolCall
+
+UNDECLARED = "is no declared tool"
 
 
 class RepairKind(StrEnum):
@@ -57,6 +59,13 @@ class Flaws(StrEnum):
     FORM = "form"  # the text isn't the JSON that `response_format` asks for
 
 
+class Doubt(StrEnum):
+    """How sure it is that a violation is one."""
+
+    SUSPECTED = "suspected"  # it may as well be right: the model is believed that says it again
+    PLAIN = "plain"  # it hardly is right: another model is believed, or one where there is no other
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """One lossless change."""
@@ -67,14 +76,15 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One reason to refuse, with its place. `message` is bounded and fit for a model. What a model wrote as JSON may
-    hold half a surrogate pair, and its words are quoted here: no half stays, so that a violation can always be shown,
-    in an answer, a re-ask or a report."""
+    """One reason to refuse, with its place. `message` is bounded and fit for a model. `doubt`: None where it is
+    certain. What a model wrote as JSON may hold half a surrogate pair, and its words are quoted here: no half stays, so
+    that a violation can always be shown, in an answer, a re-ask or a report."""
 
     kind: Flaws
     path: str
     message: str
     tool: str | None = None
+    doubt: Doubt | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("path", "message", "tool"):
@@ -103,6 +113,11 @@ class Malformed:
     reason: str
     format: str
 
+    @property
+    def may_be_words(self) -> bool:
+        """Return whether it is JSON in the open that names no declared tool, and may be the answer itself."""
+        return self.reason.endswith(UNDECLARED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
@@ -129,9 +144,11 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or none."""
+    """The verdict on all calls of one answer. `calls` is empty while any violation stands: all of them or none.
+    `doubted`: the calls, where all that is said against them is that a value may not be meant."""
 
     calls: tuple[ToolCall, ...] = ()
+    doubted: tuple[ToolCall, ...] = ()
     repairs: tuple[Repair, ...] = ()
     violations: tuple[Violation, ...] = ()
 

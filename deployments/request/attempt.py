@@ -334,6 +334,7 @@ def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) ->
         confidence=state.confidence,
         thinking=state.scan.describe_thought(state.end, judged),
         loads=None if judged is None or flaw is not None else state.plan.expected.find_loads(judged),
+        leeway=judged.leeway if judged is not None and flaw is judged.flaw else None,
     )
 
 

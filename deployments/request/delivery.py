@@ -21,7 +21,7 @@ from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
 from reliability.loops.in_answer import BLOCK, PATIENCE_BYTES
-from reliability.loops.written import REPEATS
+from reliability.loops.ordered_calls import limit_copies
 from reliability.thinking import Thinking, ThoughtEnd
 from reliability.types import CallDelta, Event, Failed, Finish, FinishReason, Hold, Reasoning, Text
 
@@ -111,7 +111,7 @@ class AnswerScan:
 
     def __init__(self, expected: Expected) -> None:
         self._enabled, self._tools = expected.loops is not None, bool(expected.toolbox.tools)
-        copies = max(REPEATS, expected.times + 1)
+        copies = limit_copies(expected.order, [tool.name for tool in expected.toolbox.tools])
         self._open = partial(loops.open_scan, calls=self._tools, patient=True, copies=copies)
         self.text = self.reasoning = self._open()
         self.calls = CallScan(patience=PATIENCE_BYTES, copies=copies)

@@ -172,6 +172,9 @@ def _deliver(run: Run, number: int) -> list[Event]:
     if accepted.flaw is Flaw.DOUBT:
         note = f"{accepted.detail}, and no other tier's answer is likelier"
         run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
+    elif accepted.leeway is not None:
+        note = f"tier {accepted.tier}: its answer was doubted and asked for again, and no better one came"
+        run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
     events = list(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
     if accepted.seam is None and any(attempt.text_out and attempt.loads is None for attempt in others):

@@ -3,9 +3,9 @@
 Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
 or the whole text there: that is no call of its own; another call there is quoted, and stays prose. Two calls are equal
 when they mean the same tool and the same arguments; the first stands for all. Calls that are meant stay: as many as the
-user orders ("Press Tab 3 times"), and a pair of native ones, since a tool that draws or counts is called twice on
-purpose. An answer that was stopped for its repetition is read up to the end of a complete copy, wherever the text was
-cut into pieces.
+user orders ("Press Tab 3 times", "Buy 4 tickets"), and a pair of native ones, since a tool that draws or counts is
+called twice on purpose. An answer that was stopped for its repetition is read up to the end of a complete copy,
+wherever the text was cut into pieces.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dataclasses import replace
 from functools import partial
 
 from reliability.loops import Kind, Loop
+from reliability.loops.content import PersonsOrder
+from reliability.loops.ordered_calls import NO_ORDER, count_ordered
 from reliability.loops.written import cut_before_repeats
 from reliability.surrogates import join_surrogates
 from reliability.tools import Checked, Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
@@ -87,10 +89,12 @@ def _identify_call(raw: RawCall, box: ToolBox | None = None) -> tuple[str, str]:
     return raw.name if tool is None else tool.name, text
 
 
-def collapse_calls(calls: Sequence[RawCall], box: ToolBox, times: int = 0) -> tuple[tuple[RawCall, ...], int]:
-    """Collapse equal calls into the first of them, but for as many as the user orders ("3 times"); return the calls,
-    and how many were dropped."""
-    distinct = _keep_first([(_identify_call(call, box), call) for call in calls], times)
+def collapse_calls(
+    calls: Sequence[RawCall], box: ToolBox, order: PersonsOrder = NO_ORDER
+) -> tuple[tuple[RawCall, ...], int]:
+    """Collapse equal calls into the first of them, but for as many as the user orders; return the calls, and how many
+    were dropped."""
+    distinct = _keep_first([(_identify_call(call, box), call) for call in calls], order)
     return distinct, len(calls) - len(distinct)
 
 
@@ -115,26 +119,29 @@ def keep_few_counted(
     return (found, kept, dropped) if native else (replace(found, calls=kept, malformed=()), native, dropped)
 
 
-def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], times: int) -> tuple[RawCall, ...]:
+def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], order: PersonsOrder) -> tuple[RawCall, ...]:
     """Keep the first of equal calls, and as many as are ordered; and of native ones both of a pair, which may be
     meant."""
     groups: dict[tuple[str, str], list[RawCall]] = {}
     for key, call in calls:
         groups.setdefault(key, []).append(call)
     kept: set[int] = set()
-    for group in groups.values():
+    for key, group in groups.items():
         may_be_meant = _PAIR if all(one.format == "native" for one in group) else 1
-        kept.update(map(id, group if len(group) <= may_be_meant else group[: max(1, times)]))
+        ordered = max(1, count_ordered(order, *key))
+        kept.update(map(id, group if len(group) <= may_be_meant else group[:ordered]))
     return tuple(call for _, call in calls if id(call) in kept)
 
 
-def drop_equal(calls: Sequence[RawCall], delivered: Sequence[ToolCall], times: int = 0) -> tuple[RawCall, ...]:
+def drop_equal(
+    calls: Sequence[RawCall], delivered: Sequence[ToolCall], order: PersonsOrder = NO_ORDER
+) -> tuple[RawCall, ...]:
     """Drop the calls that a repair has made equal to one before them. `delivered`: what
     becomes of the calls, in order; nothing where they are refused."""
     if len(delivered) != len(calls):
         return tuple(calls)
     plain = [_identify_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
-    return _keep_first(list(zip(plain, calls, strict=True)), times)
+    return _keep_first(list(zip(plain, calls, strict=True)), order)
 
 
 def read_stopped(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
 from reliability.loops.in_answer import WHITE_CHARS, Doubt
 from reliability.loops.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend, is_runaway_argument
-from reliability.loops.written import REPEATS
+from reliability.loops.written import Copies
 
 TAIL_CHARS = 2 * PERIOD_MAX + 2 * STRIDE
 DEPTH_MAX = 128
@@ -70,7 +70,7 @@ class CallScan(NamedTuple):
     mixed: bool = False
     loop: Loop | None = None
     patience: int = 0
-    copies: int = REPEATS
+    copies: Copies = Copies()
 
     @property
     def doubtful(self) -> Loop | None:
@@ -105,7 +105,8 @@ def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> Ca
     times = counts[newest.key] = counts.get(newest.key, 0) + 1
     while len(counts) > COUNTED_MAX:
         del counts[next(iter(counts))]
-    loop = None if times < scan.copies else _build_loop(Kind.ANSWER_CALLS, times, 1, newest.name, newest.name)
+    repeats = times >= scan.copies.limit(newest.name)
+    loop = _build_loop(Kind.ANSWER_CALLS, times, 1, newest.name, newest.name) if repeats else None
     return scan._replace(counts=tuple(counts.items()), loop=loop)
 
 

@@ -23,9 +23,11 @@ from reliability.answer.answer_calls import (
     read_stopped,
     write_native_calls,
 )
-from reliability.answer.answer_head import drop_marks
+from reliability.answer.answer_head import read_held
 from reliability.answer.gate import TextKind
-from reliability.answer.wanted_form import WantedForm, find_forced_tool, judge_form, read_forced_call
+from reliability.answer.leeway import give_leeway
+from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
+from reliability.attempt import Leeway
 from reliability.deferred_tools import take_load
 from reliability.loops import (
     Loop,
@@ -51,21 +53,12 @@ from reliability.loops import (
     read_shown,
     read_turns,
 )
+from reliability.loops.content import PersonsOrder
+from reliability.loops.ordered_calls import NO_ORDER
 from reliability.sessions import name_request
 from reliability.steps import Steps
-from reliability.tools import (
-    CheckConfig,
-    Checked,
-    Extraction,
-    Flaws,
-    RawCall,
-    Repair,
-    ToolBox,
-    Violation,
-    check_calls,
-    id_source,
-    ids_in,
-)
+from reliability.tools import CheckConfig, Checked, Extraction, Flaws, RawCall, Repair, ToolBox, Violation
+from reliability.tools.check.calls import check_calls, id_source, ids_in
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose, may_be_told
@@ -88,7 +81,7 @@ class Expected:
     `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
     it. `shown`: what the request shows of its session, to be joined with what the window has kept. `copied`: the answer
     that would be a copy (see `read_copied`). `memo` is what the
-    loop rules have found out about `turns`; `times` is how often the user orders a thing."""
+    loop rules have found out about `turns`; `order` is what the user orders."""
 
     toolbox: ToolBox
     id_seed: str
@@ -98,7 +91,7 @@ class Expected:
     form: WantedForm | None = None
     forced: Tool | None = None
     loops: LoopConfig | None = None
-    times: int = 0
+    order: PersonsOrder = NO_ORDER
     turns: tuple[Turn, ...] = ()
     window: Window | None = None
     asked: str = ""
@@ -150,8 +143,8 @@ class Judged:
     """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer. `native_calls`
     is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written` the same with
     native calls as a model would have written them: what a re-ask may show to the model, and what never leaves for a
-    client. `loads`: the tools whose definitions it asks the server for, and nothing else; then `raw_text` is without
-    its calls."""
+    client. `leeway`: of a flawed answer whose events may leave. `loads`: the tools whose definitions it asks the server
+    for, and nothing else; then `raw_text` is without its calls."""
 
     events: tuple[Event, ...]
     finish: Finish
@@ -165,6 +158,7 @@ class Judged:
     dropped_calls: int = 0
     native_calls: int = 0
     loads: tuple[str, ...] | None = None
+    leeway: Leeway | None = None
     raw_text: str = field(default="", repr=False)
     written: str = field(default="", repr=False)
 
@@ -183,8 +177,11 @@ def expect(
 ) -> Expected:
     """Read the request once, for all attempts on it. `shared`: its session may hold many tasks."""
     wants_json = tool_choice == "none" or form is not None
-    toolbox = replace(toolbox, wants_json=True) if wants_json and toolbox.tools else toolbox
     turns = read_turns(messages, loops.turns_needed) if loops is not None else ()
+    request = (turns[-1].request if turns else read_request(messages)) if toolbox.tools else ""
+    asked_json = asks_for_json(request)
+    if toolbox.tools and (wants_json or asked_json):
+        toolbox = replace(toolbox, wants_json=wants_json, asked_json=asked_json)
     name = "" if loops is None else name_request(messages).hex()
     may_copy = tool_choice in (None, "auto") and form is None and any(names_look(tool.name) for tool in toolbox.tools)
     return Expected(
@@ -196,7 +193,7 @@ def expect(
         form=None if checks is None else form,
         forced=None if checks is None else find_forced_tool(toolbox, tool_choice),
         loops=loops,
-        times=read_order(turns[-1].request if turns else read_request(messages)).times if toolbox.tools else 0,
+        order=read_order(request),
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else replace(read_shown(messages, turns, name, loops), tools=bool(toolbox.tools)),
@@ -232,8 +229,7 @@ def judge(
 ) -> Judged:
     """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
     anew; `text_committed`: an earlier attempt's has; `stopped`: its loop. Raises `OutOfSteps` (more than `steps`)."""
-    held = held if told + sent else drop_marks(held)
-    text = "".join(event.text for event in held if isinstance(event, Text))
+    held, text = read_held(held, begun=bool(told + sent))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     cut = stopped is None and finish.reason is FinishReason.LENGTH
     found, dropped = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
@@ -252,7 +248,7 @@ def judge(
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
         flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
-    return Judged(
+    judged = Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
         flaw=flaw,
@@ -267,6 +263,7 @@ def judge(
         raw_text=told + sent + text,
         written=told + sent + text + write_native_calls(held),
     )
+    return give_leeway(judged, found, expected.toolbox, sent + text, len(sent), before)
 
 
 def _check_distinct(
@@ -274,15 +271,15 @@ def _check_distinct(
 ) -> tuple[Sequence[RawCall], int, Checked]:
     """Check the calls, of equal ones the first, and the first alone where the client takes one at a time: the model can
     make the next one when it has seen the result. Return those, how many others there were, and the findings."""
-    raw, copies = collapse_calls(calls, expected.toolbox, expected.times)
+    raw, copies = collapse_calls(calls, expected.toolbox, expected.order)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
     checked = _check(expected, raw, found, attempt, steps)
-    distinct = drop_equal(raw, checked.calls, expected.times)
+    distinct = drop_equal(raw, checked.calls, expected.order)
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
-    return raw, copies, checked
+    return raw, copies, replace(checked, calls=checked.calls or checked.doubted)
 
 
 def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:
@@ -329,8 +326,9 @@ def _check_loops(
 ) -> tuple[Turn | None, Loop | None]:
     """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition. Where it
     is neither a text nor a call, what it reasoned is all that it says. Such an answer is asked for again as it is, so a
-    loop matters only where it breaks the circuit; any other flaw comes first."""
+    loop matters only where it breaks the circuit; any other flaw comes first, but for a doubt about a value."""
     silent = not checked.calls and not text.strip()
+    flaw = None if flaw is Flaw.TOOL_CALL_INVALID and checked.calls else flaw
     if expected.loops is None or (flaw is not None and not (flaw is Flaw.EMPTY and silent and reasoned.strip())):
         return None, None
     turn, loop = _find_loop(expected, expected.loops, checked, reasoned if silent else text)

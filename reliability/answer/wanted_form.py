@@ -11,6 +11,7 @@ Without the client's `strict`, and for any JSON object, the form is a wish: the 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,24 @@ from reliability.types import Finish, FinishReason
 
 SCHEMA_CHARS_MAX = 4_000
 _ERRORS_CHARS_MAX = 2_000
+
+
+# "as JSON", "in JSON", "return a JSON list", "JSON: name and input"; not "read config.json" or "fix the JSON parser".
+_JSON = r"(?:(?:an?|one|valid|plain|pure|raw|compact|pretty|minified|single|me|it|them|only|just) ){0,4}json"
+_ENDS = r"(?=\W*(?:\Z|\n)|[.,:;!?]| ?[({\[]| (?:format|objects?|lists?|arrays?|with|and|of|only|please)\b)"
+_ORDERS = r"(?:\A|[.:,;!?\n]\s*|\b(?:and|then|please) )(?:return|give|output|answer|respond|reply|write|print)"
+_ASKS_JSON = re.compile(
+    rf"\b(?:as|in|to|into|als|en) {_JSON}{_ENDS}"
+    rf"|{_ORDERS} {_JSON}{_ENDS}"
+    r"|\A\W*json\b|\bjson only\b|(?<![.\w])json:?\s*[{\[]",
+    re.IGNORECASE,
+)
+_REQUEST_CHARS = 4_000
+
+
+def asks_for_json(request: str) -> bool:
+    """Return whether the user asks for an answer in JSON."""
+    return len(request) <= _REQUEST_CHARS and _ASKS_JSON.search(request) is not None
 
 
 @dataclass(frozen=True, slots=True)

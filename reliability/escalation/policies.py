@@ -7,7 +7,7 @@ retries: a *retry* follows a fault, a *re-ask* a flaw; an *escalation* is to the
 
 Invariants: no tier is called twice after it reported that it can't; no call after the call commit point; no way back
 down the chain but for a budget, or to a tier that was spared its re-asks, where none behind it has answered; at most
-`attempts_max` attempts; no invalid call is accepted.
+`attempts_max` attempts; no invalid call is accepted, but for one of which a value is only doubted (`Leeway`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,20 @@ def _take_lesser_answer(situation: Situation) -> Decision | None:
     if not _is_stuck(situation):
         return None
     loose = _find_loose_form(situation)
-    return _accept_doubted(situation) if loose is None else Accept(attempt=loose)
+    if loose is not None:
+        return Accept(attempt=loose)
+    return _accept_doubted(situation) or _accept_with_leeway(situation)
+
+
+def _believe(situation: Situation) -> Decision | None:
+    """Deliver what may be right all the same once it is said again: by any tier where it is only suspected, else by
+    another one. So a doubt is asked about, and is no reason to refuse for ever."""
+    last = situation.last
+    if last.leeway is None:
+        return None
+    before = [one for one in situation.attempts[:-1] if one.leeway == last.leeway]
+    believed = any(last.leeway.suspected or one.tier != last.tier for one in before)
+    return _accept_with_leeway(situation) if believed else None
 
 
 def _stop_for_all_tiers(situation: Situation) -> Decision | None:
@@ -230,6 +243,7 @@ def _conclude_exhausted(situation: Situation) -> Decision:
     A text that ran in circles is still a text: what came before it turned round is worth more than
     an error, unless another attempt's text stands before the client."""
     doubted = _ask_in_words(situation) or _accept_doubted(situation) or _come_back(situation)
+    doubted = doubted or _accept_with_leeway(situation)
     if doubted is not None:
         return doubted
     looped = _find_looped_call(situation)
@@ -263,6 +277,7 @@ POLICIES: tuple[_Policy, ...] = (
     _take_looped_call,
     _take_lesser_answer,
     _stop_for_all_tiers,
+    _believe,
     _stop_when_spent,
     _go_on_cheaper,
     _leave_loop,
@@ -306,6 +321,17 @@ def _accept_doubted(situation: Situation) -> Accept | None:
     """Accept the likeliest of the answers that were in doubt, of equally likely ones the last; None: there is none."""
     doubted = [(a.confidence.likely or 0.0, i) for i, a in enumerate(situation.attempts) if a.flaw is Flaw.DOUBT]
     return Accept(attempt=max(doubted)[1]) if doubted else None
+
+
+def _accept_with_leeway(situation: Situation) -> Accept | None:
+    """Accept the newest flawed answer that may be right all the same. One in words is none behind another's text."""
+    attempts = situation.attempts
+    fit = [
+        number
+        for number, one in enumerate(attempts)
+        if one.leeway is not None and (one.calls_held or not any(a.text_out for a in attempts if a is not one))
+    ]
+    return Accept(attempt=fit[-1]) if fit else None
 
 
 def _ask_in_words(situation: Situation) -> Call | None:

@@ -39,7 +39,7 @@ from reliability.loops.long_cycles import (
     is_runaway_argument,
     update_place,
 )
-from reliability.loops.written import REPEATS, Written, drop_repeats, feed
+from reliability.loops.written import FEW_COPIES, Copies, Written, drop_repeats, feed
 
 PATIENCE_BYTES = 8_192
 #: A repetition that isn't found again for so many characters has been left.
@@ -139,7 +139,7 @@ class Scan(NamedTuple):
         return self.doubt.loop if self.doubt.stands(self.seen.length + len(self.fill)) else None
 
 
-def open_scan(*, calls: bool, patient: bool = False, copies: int = REPEATS) -> Scan:
+def open_scan(*, calls: bool, patient: bool = False, copies: Copies = FEW_COPIES) -> Scan:
     """Begin the scan of a new answer. `calls`: whether what looks like a call may be one, and `copies`: how many equal
     ones are a loop; `patient`: whether it may repeat itself for a while."""
     seen = _SeenAnswer(written=Written(copies=copies)) if calls else _SeenAnswer(written=None)

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from reliability.loops.comparison.findings import Kind, Loop, Stage, canonical, digest, summary
 from reliability.tools.format_row import Format
@@ -123,6 +124,21 @@ def _build_end_pattern(row: Format) -> str:
 _ENDS = [re.compile(_build_end_pattern(row), re.IGNORECASE) for row in ROWS]
 
 
+class Copies(NamedTuple):
+    """How many equal calls of an answer are a loop: `most`, but `more` where a call names one of `tools`."""
+
+    most: int = REPEATS
+    more: int = REPEATS
+    tools: tuple[str, ...] = ()
+
+    def limit(self, call: str) -> int:
+        """Return how many calls are a loop that are written so, or whose tool is called so."""
+        return self.more if any(tool in call for tool in self.tools) else self.most
+
+
+FEW_COPIES = Copies()
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """What one answer has written so far. `counts`: how often each call came, and where its newest copy ended.
@@ -133,7 +149,7 @@ class Written:
     offset: int = 0
     counts: tuple[tuple[str, tuple[int, int]], ...] = ()
     loop: Loop | None = None
-    copies: int = REPEATS
+    copies: Copies = FEW_COPIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +176,12 @@ def feed(state: Written, text: str, final: bool = False) -> Written:
     return Written(rest, max(0, searched - at), base + at, tuple(counts.items()), loop, state.copies)
 
 
-def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int, copies: int) -> Loop | None:
+def _count_copy(counts: dict[str, tuple[int, int]], span: _Span, base: int, copies: Copies) -> Loop | None:
     if _UNNAMED.match(span.body):
         return None
     times, kept = counts.get(span.key, (0, 0))
     times += 1
-    if times >= copies:
+    if times >= copies.limit(span.body):
         said, rule = summary(span.body), Kind.ANSWER_CALLS
         return Loop(kind=rule, stage=Stage.BREAK, repetitions=times, evidence=said, key=span.key, keep=kept)
     counts[span.key] = (times, base + span.end)

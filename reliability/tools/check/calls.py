@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from reliability.steps import Steps
 from reliability.surrogates import join_all, join_surrogates, may_hold_halves
-from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
+from reliability.tool_calls import Checked, Doubt, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.complaints import describe, report_unknown_tool
 from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.check.placeholders import find_implausible
@@ -43,6 +43,7 @@ _Given = tuple[
     dict[str, Any], str, tuple[RepairKind, ...]
 ]  # the arguments, their JSON text, and what was repaired in it
 IDS_TRIED_MAX = 1_000
+_IF_WORDS = " (if it is the answer itself and no call, write it again)"
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -86,15 +87,19 @@ def check_calls(
     judged = [_judge(raw, i, toolbox, config, conversation, steps) for i, raw in enumerate(raw_calls)]
     ids = assign([raw.id for raw in raw_calls], used_ids, new_id)
     violations = [violation for one in judged for violation in one.violations]
-    violations += [_describe_malformed(one, len(judged) + i) for i, one in enumerate(malformed)]
     choice = parse_choice(tool_choice, toolbox)
+    must = isinstance(choice, Choice) and choice.must
+    violations += [_describe_malformed(one, len(judged) + i, must=must) for i, one in enumerate(malformed)]
     if not isinstance(choice, BadTools):
         violations += _find_breaches([one.name for one in judged], choice, parallel_tool_calls, len(malformed))
     repairs = [repair for one in judged for repair in one.repairs]
     repairs += [Repair(RepairKind.ID, join(i, "id")) for i, raw in enumerate(raw_calls) if raw.id and raw.id != ids[i]]
     calls = tuple(ToolCall(id=id, name=one.name, arguments=one.arguments) for id, one in zip(ids, judged, strict=True))
     return Checked(
-        calls=() if violations else calls, repairs=tuple(dict.fromkeys(repairs)), violations=_limit(violations)
+        calls=() if violations else calls,
+        doubted=calls if violations and not malformed and all(one.doubt for one in violations) else (),
+        repairs=tuple(dict.fromkeys(repairs)),
+        violations=_limit(violations),
     )
 
 
@@ -142,8 +147,8 @@ def _check_schema(
         violations = describe(repaired.errors, i, tool)
     if not violations:
         violations = [
-            Violation(kind, join(i, "arguments", *path), message, tool.name)
-            for kind, path, message in find_implausible(value, tool, config.placeholders, conversation, steps)
+            Violation(one.kind, join(i, "arguments", *one.path), one.message, tool.name, one.doubt)
+            for one in find_implausible(value, tool, config.placeholders, conversation, steps)
         ]
     return _Judged(call.name, text, repairs, tuple(violations))
 
@@ -252,9 +257,12 @@ def _name_kind(value: Any) -> str:
 # --- all calls together -------------------------------------------------------------------------------------
 
 
-def _describe_malformed(one: Malformed, i: int) -> Violation:
+def _describe_malformed(one: Malformed, i: int, *, must: bool) -> Violation:
     raw = re.sub(r"\s+", " ", one.raw[:_RAW_CHARS_MAX])
-    return Violation(Flaws.MALFORMED, join(i), f"{one.reason}, in: {raw}" if raw else one.reason)
+    message = f"{one.reason}, in: {raw}" if raw else one.reason
+    if must or not one.may_be_words:
+        return Violation(Flaws.MALFORMED, join(i), message)
+    return Violation(Flaws.MALFORMED, join(i), message + _IF_WORDS, doubt=Doubt.PLAIN)
 
 
 def _limit(violations: list[Violation]) -> tuple[Violation, ...]:

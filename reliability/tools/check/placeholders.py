@@ -11,7 +11,8 @@ convicted by its schema and its place, never by a word alone (`TODO` is what som
 
 Instructions and names in brackets count anywhere, the others only in a required free text of a known conversation.
 Honest is what the schema names, what occurs in the conversation, and what stands where such texts belong: in a
-template, a pattern, a file's content, a command, or the name of something.
+template, a pattern, a file's content, a command, or the name of something. What may as well be a name (`your_song.txt`)
+is only suspected, and so is an empty call; certain is what asks in brackets for this very argument (`<your_city>`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from reliability.steps import Steps
-from reliability.tool_calls import Flaws
+from reliability.tool_calls import Doubt, Flaws
 from reliability.tools.check.placeholder_forms import (
     Argument,
     Matcher,
@@ -38,6 +39,9 @@ _PLACEHOLDER_CHARS_MAX = 400
 _STEPS_A_WORD = 8
 CHARS_A_STEP = 1_000  # of the conversation, searched for a word
 _FOUND_MAX = 100
+_EMPTY = "is empty, and nothing else is given (if that is meant, write it again)"
+_PLAIN = "{!r} only stands in for a value"
+_SUSPECTED = "{!r} seems to stand in for a value (if it is meant, write it again)"
 REQUEST_CHARS_MAX = 2_000  # a longer text of the conversation is a prompt or a result, and speaks of everything
 
 
@@ -48,7 +52,7 @@ def _list_words(text: str) -> frozenset[str]:
 # Arguments that hold text of which such a thing may be a part, and may be all.
 _TEXTS = _list_words("""
     template pattern regex regexp glob content contents body text code html xml markup markdown snippet command
-    cmd script source old new replacement replace find expression sql comment note patch diff prompt
+    cmd script source old new replacement replace find needle expression sql comment note patch diff prompt
 """)
 # Arguments that take the name of something: any word is one.
 _NAMES = _list_words("""
@@ -74,7 +78,23 @@ _TEMPLATES = re.compile(
 )
 _SPEAKS_OF_CODE = re.compile(r"grep|regex|pattern|symbol|schema|\bcode|\btypes?\b", re.IGNORECASE)
 
+_MAY_BE_EMPTY = re.compile(
+    r"(?<!non-)(?<!not be )(?<!not be an )\bempty (?:string|text|value|path|query|prefix)"
+    r"|\bleave (?:it |\w+ )?(?:empty|blank)",
+    re.IGNORECASE,
+)
+_ENDING = re.compile(r"\.\w{1,5}\Z")
+
 Path = tuple[str | int, ...]
+
+
+class Implausible(NamedTuple):
+    """What says nothing, and where."""
+
+    kind: Flaws
+    path: Path
+    message: str
+    doubt: Doubt | None
 
 
 def find_implausible(
@@ -83,13 +103,11 @@ def find_implausible(
     placeholders: Sequence[str],
     conversation: Sequence[str] | None,
     steps: Steps,
-) -> list[tuple[Flaws, Path, str]]:
+) -> list[Implausible]:
     """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
     unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
     blanks = _find_blank(arguments, tool, steps)
-    found: list[tuple[Flaws, Path, str]] = [
-        (Flaws.EMPTY, (key,), "is empty, and nothing else is given") for key in blanks
-    ]
+    found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, Doubt.SUSPECTED) for key in blanks]
     if not placeholders:
         return found
     matcher = build_matcher(tuple(placeholders))
@@ -115,8 +133,10 @@ def find_implausible(
         ):
             continue
         honest = _belongs_there(text, standin, argument, tool) or _is_named(text, standin, schema, steps)
-        if not honest and (conversation is None or not _is_said(text, standin, conversation)):
-            found.append((Flaws.PLACEHOLDER, path, f"{text!r} only stands in for a value"))
+        doubt = _find_doubt(text, standin, argument)
+        if not honest and (conversation is None or not _is_said(text, standin, conversation, doubt)):
+            words = _SUSPECTED if doubt is Doubt.SUSPECTED else _PLAIN
+            found.append(Implausible(Flaws.PLACEHOLDER, path, words.format(text), doubt))
     return found
 
 
@@ -151,6 +171,8 @@ def _find_blank(arguments: Mapping[str, Any], tool: Tool, steps: Steps) -> list[
             return []
         if value and (presses or _CHARACTERS.issuperset(split_words(key))):
             return []
+    if _MAY_BE_EMPTY.search(tool.description):
+        return []
     keys = [key for key in tool.required if isinstance(arguments.get(key), str)]
     said: dict[str, str] = {}
     for key in keys:
@@ -237,12 +259,26 @@ def _is_named(text: str, standin: Standin, schema: Any, steps: Steps) -> bool:
     return any(isinstance(value, str) and value.strip().casefold() == plain for value in said)
 
 
-def _is_said(text: str, standin: Standin, conversation: Sequence[str]) -> bool:
+def _find_doubt(text: str, standin: Standin, argument: Argument) -> Doubt | None:
+    """Say how sure it is that a text stands in for a value: certain where it asks in brackets for this very argument,
+    suspected where it does neither and may be a name as well."""
+    if standin.framed and standin.own:
+        return None
+    asks = standin.framed or standin.own or not set(split_words(text)).isdisjoint(split_words(argument.name))
+    return Doubt.PLAIN if asks else Doubt.SUSPECTED
+
+
+def _is_said(text: str, standin: Standin, conversation: Sequence[str], doubt: Doubt | None) -> bool:
     if not standin.instructs_own and any(
         len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
     ):
         return True
     plain = text.strip().casefold()
+    words = split_words(_ENDING.sub("", text.strip()))
+    if doubt is Doubt.SUSPECTED and len(words) > 1:  # "Your Song" may become `your_song.txt`
+        spelled = re.compile(rf"(?<!\w){'[^a-z0-9]{0,8}'.join(map(re.escape, words))}(?!\w)")
+        folded = (re.sub("['’]", "", message.casefold()) for message in conversation)
+        return any(words[0] in message and spelled.search(message) for message in folded)
     if plain and (plain[0].isalnum() and plain[-1].isalnum()):
         word = re.compile(rf"(?<!\w){re.escape(plain)}(?!\w)")
         return any(plain in folded and word.search(folded) for folded in map(str.casefold, conversation))

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
-from reliability.tool_calls import RawCall
+from reliability.tool_calls import UNDECLARED, RawCall
+from reliability.tools.extract.call_forms import gives_values, has_call_form
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.format_row import NAME
 from reliability.tools.formats import OPENER
@@ -93,8 +94,8 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     calls = [call for call in found if call is not None]
     known = [call for call in calls if setting.box.find(call.name) is not None]
     if not setting.explicit and not known:
-        if calls and len(calls) == len(found) and not setting.box.wants_json and _are_meant(calls, setting):
-            raise HalfCall(f"{calls[0].name[:80]!r} is no declared tool", 0)
+        if calls and len(calls) == len(found) and not setting.box.wants_json and _are_meant(value, calls, setting):
+            raise HalfCall(f"{calls[0].name[:80]!r} {UNDECLARED}", 0)
         return None
     if len(found) > CALLS_MAX:
         raise HalfCall(f"more than {CALLS_MAX} calls", 0)
@@ -103,16 +104,16 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     return calls
 
 
-def _are_meant(calls: Sequence[RawCall], setting: Setting) -> bool:
-    """Return whether calls of names that aren't declared are meant: they are the complete answer, or its end with the
-    arguments of a declared tool."""
-    return setting.alone or (
-        setting.last
-        and all(
-            isinstance(call.arguments, dict) and any(_fits(call.arguments, tool) for tool in setting.box.tools)
-            for call in calls
-        )
-    )
+def _are_meant(value: Any, calls: Sequence[RawCall], setting: Setting) -> bool:
+    """Return whether calls of names that aren't declared are meant: at the end of the answer they have the arguments of
+    a declared tool; as the complete answer they may also be in the form of a call, or named nearly like a tool."""
+    if not (setting.alone or setting.last) or not all(map(gives_values, calls)):
+        return False
+    if all(any(_fits(call.arguments, tool) for tool in setting.box.tools) for call in calls):
+        return True
+    if not setting.alone or setting.box.asked_json:
+        return False
+    return has_call_form(value) or all(_is_nearly_declared(call.name, setting.box) for call in calls)
 
 
 def split_said(value: Any) -> tuple[Any, str]:
@@ -213,8 +214,10 @@ def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | 
     return RawCall(name=name, arguments=given, format=setting.format)
 
 
-def _fits(given: Mapping[str, Any], tool: Tool) -> bool:
+def _fits(given: Any, tool: Tool) -> bool:
     """Return whether these are arguments of a tool: parameters of it, and all that it requires."""
+    if not isinstance(given, dict):
+        return False
     known = tool.parameters.get("properties", {}).keys()
     return given.keys() <= known and _has_required(given, tool) and (bool(given) or tool.takes_nothing)
 

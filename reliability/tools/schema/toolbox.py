@@ -89,10 +89,12 @@ class Tool:
 @dataclass(frozen=True)
 class ToolBox:
     """The tools of one request, in the client's order. `wants_json`: JSON in the open is the answer itself unless it
-    names a declared tool and its arguments, since the client forbids calls or asks for JSON."""
+    names a declared tool and its arguments, since the client forbids calls or asks for JSON. `asked_json`: the user
+    asks for JSON, so that what names no declared tool is the answer."""
 
     tools: tuple[Tool, ...] = ()
     wants_json: bool = False
+    asked_json: bool = False
 
     @cached_property
     def by_name(self) -> Mapping[str, Tool]:

@@ -191,6 +191,48 @@ def test_a_number_that_is_only_named_lets_no_stutter_through(words, number, lett
     assert made.loop is None or made.loop.repetitions == 3
 
 
+GOODS = {
+    "I'd like {} cappuccinos, please.": "add_to_order",
+    "Order {} espressos.": "add_to_order",
+    "Buy {} tickets for tonight.": "buy_ticket",
+    "Get me {} apples.": "add_to_cart",
+    "Put {} bottles of water into my cart.": "add_to_cart",
+    "Book {} seats in row 2.": "book_seat",
+    "Open {} new terminals.": "open_terminal",
+    "Start {} workers.": "start_worker",
+    "Spawn {} reviewers on this diff.": "spawn_agent",
+    "Ask the oracle with {} votes.": "ask_oracle",
+}
+FIGURES = {2: "two", 3: "three", 5: "five", 8: "eight"}
+WRITES = ["<tool_call>\n{}\n</tool_call>", "{}", "[TOOL_CALLS][{}]"]
+
+
+@pytest.mark.parametrize("words", GOODS)
+@pytest.mark.parametrize("number", FIGURES)
+@given(st.sampled_from(["native", *WRITES]), st.integers(0, 9), st.booleans(), st.integers(1, 60))
+def test_as_many_as_the_user_wants_are_made(words, number, form, more, spelled, size):
+    """Law: where the user names a number and the tool does something, as many equal calls are delivered as are named,
+    native and in the text, and no more; a tool that reads is called as if no number were named."""
+    text = words.format(FIGURES[number] if spelled else number)
+    assert len(call_equally(GOODS[words], text, form, number, size)) == number
+    assert len(call_equally(GOODS[words], text, form, number + more, size)) == number
+    plain = call_equally("read_notes", "Go on.", form, number, size)
+    assert call_equally("read_notes", text, form, number, size) == plain
+
+
+def call_equally(name: str, words: str, form: str, count: int, size: int) -> list[str]:
+    """Return the calls that are made where so many equal ones come."""
+    tool = {"type": "function", "function": {"name": name, "parameters": QUERY}}
+    made = reading(tools=[tool], messages=[{"role": "user", "content": words}])
+    call = json.dumps({"name": name, "arguments": {"query": "x"}})
+    text = "\n".join(form.replace("{}", call) for _ in range(count))
+    events: list[Event] = [Text(text[at : at + size]) for at in range(0, len(text), size)]
+    if form == "native":
+        events = [CallDelta(index=at, name=name, arguments='{"query": "x"}') for at in range(count)]
+    read(made, events, size)
+    return [call.name for call in made.judged.calls]
+
+
 def asked_in_number(words: str, letters: list[str], size: int) -> Reading:
     """Read an answer to this request that calls for each of the letters."""
     made = reading(tools=SEARCH, messages=[{"role": "user", "content": words}])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer.wanted_form import WantedForm, form_message, read_wanted_form
+from reliability.answer.wanted_form import WantedForm, asks_for_json, form_message, read_wanted_form
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import BadSchema
 
@@ -128,3 +128,30 @@ def test_two_keys_that_half_characters_alone_tell_apart_are_refused():
     form = read_wanted_form({"type": "json_object"}, Steps(10_000))
     assert isinstance(form, WantedForm)
     assert form.judge('{"\\ud83d": 1, "\\ud83e": 2}')[1].violations
+
+
+ASKS = [
+    "List the functions of utils.py as JSON with name and parameters.", "Answer in JSON.", "Give me JSON: name, input",
+    "Answer with the next move as JSON {action, params}.", "Name the RPC and its params as JSON", "Return only JSON.",
+    "Describe it, and output a JSON list of steps.", "Gib die Funktionen als JSON",
+    "Return a JSON object with the name.", "JSON please: all test inputs", "Print it as valid JSON, nothing else",
+    "Respond in pure JSON format.",
+]  # fmt: skip
+DOES_NOT = [
+    "Read config.json and tell me its port.", "Parse the JSON in data.txt.", "Fix the JSON parser.",
+    "Why is it no JSON?", "Make the endpoint return JSON like the others do",
+    "Write the JSON file for the theme.", "Open package.json",
+    "Write JSON tests for the api.", "Is package.json valid?", "What does `json.loads` return?", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("request_text", [*ASKS, *map(str.lower, ASKS), *(f"Hello!\n{text}\n" for text in ASKS[:3])])
+def test_who_asks_for_json_wants_it(request_text):
+    """Law: an order to answer in JSON is one in whatever words."""
+    assert asks_for_json(request_text)
+
+
+@pytest.mark.parametrize("request_text", [*DOES_NOT, "x " * 5_000 + "as JSON."])
+def test_who_speaks_of_json_wants_something_else(request_text):
+    """Law: a file, a parser or an endpoint that has to do with JSON is no order to answer in it."""
+    assert not asks_for_json(request_text)

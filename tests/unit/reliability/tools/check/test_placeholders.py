@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reliability.tool_calls import Doubt
 from reliability.tools import CheckConfig, Flaws
 from reliability.tools.check.placeholder_forms import split_words
 from tests.evals.standins import HONEST, STANDINS, declare
@@ -171,3 +172,66 @@ def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
 def test_spaces_are_no_value_of_a_text(name, key, value):
     """Law: elsewhere a space says no more than nothing does."""
     assert [one.kind for one in judged(name, key, value)] == [Flaws.EMPTY]
+
+
+NAMED = [
+    "Your Song",
+    "your first app",
+    "Your orders",
+    "Enter your email",
+    "Your Library",
+    "YOUR NAME",
+    "Your Mother's Eyes",
+]
+PLACES = ["path", "slug", "key", "branch", "route", "filename", "component", "query", "title_id"]
+
+
+def spell(title: str) -> list[str]:
+    """Ways in which a title is written as a name."""
+    words = title.replace("'", "").lower().split()
+    stems = ["_".join(words), "-".join(words), "".join(map(str.title, words)), "_".join(words).upper()]
+    return [frame.format(stem) for stem in stems for frame in ("{}", "{}.md", "/{}", "{}.tsx")]
+
+
+@pytest.mark.parametrize("title", NAMED)
+@pytest.mark.parametrize("key", PLACES)
+def test_a_name_is_said_however_it_is_spelled(title, key):
+    """Law: what the conversation says with spaces is no stand-in as a file, a slug or a key; where nobody said it, it
+    is only suspected. What asks for the argument itself or stands in brackets is plain, and with both certain."""
+    for value in spell(title):
+        for said in (title, f"Write the page for '{title.upper()}', please.", f"It is\n# {title}\nby name."):
+            assert not judged_of(key, value, said), (value, said)
+        assert all(one.doubt is Doubt.SUSPECTED for one in judged_of(key, value, "Write it.")), value
+    for value in (f"your_{key}", f"YOUR_{key}".upper(), f"<your {key}>", "[your thing]", f"<{key}>"):
+        assert not any(one.doubt is Doubt.SUSPECTED for one in judged_of(key, value, "Write your page.")), value
+    for value, doubt in ((f"<your {key}>", None), ("[your thing]", Doubt.PLAIN)):
+        assert [one.doubt for one in judged_of(key, value, "Write your page.")] == [doubt]
+
+
+def judged_of(key, value, said):
+    parameters = {"properties": {key: {"type": "string"}}, "required": [key]}
+    box = made([tool("make_thing", parameters)])
+    return verdict({key: value}, "make_thing", box, CheckConfig(), conversation=[said]).violations
+
+
+@pytest.mark.parametrize(
+    ("about", "asked"),
+    [
+        ('List a folder. Specify the root folder as an empty string rather than as "/".', False),
+        ("Sets the status; leave it empty to clear it.", False),
+        ("Leave text blank to remove it.", False),
+        ("An empty query lists all.", False),
+        ("The text must be a non-empty string.", True),
+        ("It must not be an empty string.", True),
+        ("Empties the bin.", True),
+        ("", True),
+    ],
+)
+def test_a_tool_that_takes_an_empty_text_says_so(about, asked):
+    """Law: where the tool's own description takes an empty text, none is asked about; else it is suspected."""
+    parameters = {"properties": {"text": {"type": "string"}}, "required": ["text"]}
+    declared = tool("make_thing", parameters)
+    declared["function"]["description"] = about
+    box = made([declared])
+    found = verdict({"text": ""}, "make_thing", box, CheckConfig()).violations
+    assert [(one.kind, one.doubt) for one in found] == [(Flaws.EMPTY, Doubt.SUSPECTED)] * asked
