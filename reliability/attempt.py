@@ -21,6 +21,7 @@ class Confidence:
 
 
 UNMEASURED = Confidence({})
+DETAIL_CHARS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,11 @@ class Attempt:
     confidence: Confidence = UNMEASURED
     thinking: Thinking | None = None
     loads: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Cut the detail: it stands in the report and in errors, and may quote what a client or an upstream sent."""
+        if len(self.detail) > DETAIL_CHARS_MAX:
+            object.__setattr__(self, "detail", self.detail[:DETAIL_CHARS_MAX])
 
     @property
     def good(self) -> bool:
