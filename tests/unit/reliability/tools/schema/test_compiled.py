@@ -3,8 +3,9 @@
 import pytest
 
 from reliability.steps import Steps
-from reliability.tools import BadSchema, Compiled, compile_schema, keep
+from reliability.tools import BadSchema, Compiled, ToolBox, build_toolbox, compile_schema, keep
 from reliability.tools.schema.compiled import CHARS_KEPT_MAX, SCHEMA_CACHE, SCHEMAS_KEPT_MAX
+from reliability.tools.schema.patterns import translate
 from tests.support.call_values import made
 from tests.support.renderings import tool
 
@@ -53,3 +54,23 @@ def test_what_was_compiled_elsewhere_is_its_keys_own():
 
     assert compile_schema({"title": "elsewhere"}, Steps(1_000, owner="a"), arguments=True) is compiled
     assert compile_schema({"title": "elsewhere"}, Steps(1_000, owner="b"), arguments=True) is not compiled
+
+
+PATTERNS = {"pattern": "^only-here$", "patternProperties": {"^nor-here$": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("value", [{"a": "only-here"}, {"a": "x", "nor-here": "y"}])
+def test_no_pattern_of_another_key_saves_time(value):
+    """Law: a pattern is compiled for each API key, when its schema is read and when an answer is judged by it; reading
+    the toolbox of one key leaves nothing to those without a key."""
+    parameters = {"properties": {"a": {"type": "string", "pattern": PATTERNS["pattern"]}}}
+    parameters |= {"patternProperties": PATTERNS["patternProperties"]}
+    translate.cache_clear()
+    compiled = []
+    for owner in ("a", "b", "a", "b"):
+        box = build_toolbox([tool("f", parameters)], None, Steps(1_000_000, owner=owner))
+        assert isinstance(box, ToolBox)
+        assert box.tools[0].validator.is_valid(value, Steps(1_000_000, owner=owner)) is ("only-here" in value["a"])
+        compiled.append(translate.cache_info().misses)
+
+    assert compiled == [2, 4, 4, 4]
