@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import click
 
 from deployments.cli.commands import cli
 from deployments.cli.shell_completion import PROGRAM, VARIABLE
 from deployments.config.config_errors import CommandFailed, ConfigError
+from deployments.running.terminal_text import TerminalText
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no arrow
+    with redirect_stdout(TerminalText(sys.stdout)), redirect_stderr(TerminalText(sys.stderr)):
+        return _run(argv)
+
+
+def _run(argv: list[str] | None) -> int:
     try:
         return cli.main(argv, PROGRAM, VARIABLE, standalone_mode=False) or 0
     except click.ClickException as error:

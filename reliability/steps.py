@@ -14,13 +14,15 @@ class OutOfSteps(Exception):
 
 class Steps:
     """So many steps; mutable, for one piece of work. `final`: nobody will do it again with more, so what can't be
-    judged within them is answered as such, where there is such an answer."""
+    judged within them is answered as such, where there is such an answer. `owner`: the name of the API key that it is
+    done for; what another key's work has left in a cache saves it no time, which would tell what the other sent."""
 
-    __slots__ = ("final", "left")
+    __slots__ = ("final", "left", "owner")
 
-    def __init__(self, left: int, *, final: bool = False) -> None:
+    def __init__(self, left: int, *, final: bool = False, owner: str = "") -> None:
         self.left = left
         self.final = final
+        self.owner = owner
 
     def spend(self, steps: int = 1) -> None:
         """Use up `steps`. Raises `OutOfSteps` where there are fewer left."""

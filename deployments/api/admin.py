@@ -22,10 +22,11 @@ from deployments.api.overview import Overview
 from deployments.api.responses import json_response
 from deployments.errors import ApiError, refuse
 from deployments.state.client import State
-from deployments.state.history import RequestQuery, SessionQuery
+from deployments.state.history import LIST_BYTES_MAX, RequestQuery, SessionQuery
 from deployments.state.link import StateUnavailable
 from deployments.state.records import Query
 from deployments.telemetry import log_error, log_info
+from deployments.work.json_text import write_json
 from reliability.admission.events import Order, OrderKind
 
 ORDERS: dict[OrderKind, str] = {"isolate": "isolated", "restore": "restored", "close": "closed"}
@@ -124,7 +125,8 @@ class Insight:
 
     async def _list(self, query: Query | RequestQuery | SessionQuery, by: str) -> Response:
         found = await await_state(self._state.browse(query))
-        more = found[-1][by] if len(found) >= query.limit else None
+        cut = len(found) >= query.limit or len(write_json(found)) >= LIST_BYTES_MAX
+        more = found[-1][by] if found and cut else None
         return json_response({"object": "list", "data": found, "next": more})
 
     async def live(self, request: Request) -> Response:

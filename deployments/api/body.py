@@ -136,10 +136,11 @@ async def parse_body(
     """Run a dialect's `parse`, here or in a worker, in the turn of this API key. `beside`: so many bytes it reads
     beside `raw`. Raises `ApiError`: as `parse`; `overloaded` where too many large requests wait already."""
     try:
-        return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=Steps(STEPS_INLINE)))
+        inline = Steps(STEPS_INLINE, owner=key)
+        return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=inline))
     except OutOfSteps:
         pass
-    steps = Steps(STEPS_LARGE, final=True)
+    steps = Steps(STEPS_LARGE, final=True, owner=key)
     try:
         call = await workers.run(parse, raw, headers, asker=Asker(key), **named, steps=steps)
     except JobTooLong as error:
@@ -148,5 +149,5 @@ async def parse_body(
     except Undone as error:
         raise ApiError("overloaded", str(error)) from None
     for tool in call.toolbox.tools:
-        keep(tool.compiled, arguments=True)
+        keep(tool.compiled, arguments=True, owner=key)
     return call

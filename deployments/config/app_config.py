@@ -44,10 +44,10 @@ class StateConfig(Section):
     incidents_days: float = Field(default=30.0, gt=0, le=3650)
     """and for how many days"""
     journal_bytes_max: int = Field(default=268_435_456, ge=1_048_576, le=10**12)
-    """the size of the journal's file; the oldest incidents, reports and responses leave first"""
+    """the size of the journal's file; over it, the API key whose reports and incidents are largest loses its oldest"""
     responses_bytes_max: int = Field(default=67_108_864, ge=0, le=10**12)
     """what responses of `/v1/responses` take that are kept to go on from, compressed: prompts and answers, in the
-    journal; the oldest leave first; 0: none is kept"""
+    journal; over it, the API key that stores most loses its oldest; 0: none is kept"""
     responses_ttl_s: float = Field(default=86_400.0, ge=1, le=10**8)
     """and for how many seconds each"""
 

@@ -15,6 +15,7 @@ from typing import Any
 from deployments.config.tier_cost import Price, cost_usd
 from deployments.request.judge import Advice
 from deployments.request.run_record import Run
+from deployments.work.json_text import write_json
 from reliability.admission.budget import BudgetConfig
 from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
@@ -26,6 +27,9 @@ from reliability.types import Flaw, Prefilled, Reason, Usage
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 _UNCHECKED_MAX = 8
 _NOTE_CHARS_MAX = 300
+_NOTES_MAX = 32
+REPORT_BYTES_MAX = 131_072
+_NAME_CHARS_MAX = 80
 # The header names the threshold that is passed; how full each window is stands in the report.
 _WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
@@ -111,7 +115,7 @@ def report_of(
     judge_attempts = [_describe_attempt(a, prices, started_ns) for a in judged]
     model_ns = sum(a.elapsed_ns for a in (*run.attempts, *judged))
     costs = [a["cost_usd"] for a in (*attempts, *judge_attempts) if a["cost_usd"] is not None]
-    return {
+    report = {
         "request_id": run.request.request_id,
         "session": run.request.session_id,
         "parent": run.request.parent or None,
@@ -135,23 +139,35 @@ def report_of(
         "attempts": attempts,
         "judge": None if advice is None else _describe_judge(advice, judge_attempts),
     }
+    if len(write_json(report)) > REPORT_BYTES_MAX:
+        _shorten(report)
+    return report
+
+
+def _shorten(report: dict[str, Any]) -> None:
+    """Leave out of a report that is too long what may quote others. What stays is bounded by the number of attempts."""
+    report["notes"] = ["this report was too long: its notes and details are left out"]
+    for attempt in (*report["attempts"], *(report["judge"] or {"attempts": ()})["attempts"]):
+        attempt |= {"detail": None, "cache_lost": None}
 
 
 def _write_notes(run: Run) -> list[str]:
     """Write what had no effect, was done less strictly, wasn't checked, wasn't believed, or was computed anew."""
     finish = [*run.finish.notes, *_list_unchecked(run)] if run.finish is not None else []
-    return [
+    notes = [
         *run.notes,
         *finish,
         *(_describe_usage(a.tier, a.reported, a.usage) for a in run.attempts if a.reported and a.usage),
         *(_write_lost(a.tier, a.lost) for a in run.attempts if a.lost is not None and a.lost.changes != _ANEW),
         *(f"tier {a.tier}: {_SEAM_WORDS} {figure(a.seam)}" for a in run.attempts if a.seam is not None and a.text_out),
     ]
+    more = [f"and {len(notes) - _NOTES_MAX} more notes"] if len(notes) > _NOTES_MAX else []
+    return [note[:_NOTE_CHARS_MAX] for note in notes[:_NOTES_MAX]] + more
 
 
 def _write_lost(tier: str, lost: LostPrefix) -> str:
     where = f"cache lost at token {figure(lost.token)} of {figure(lost.of)}"
-    return f"tier {tier}: {where}: {lost.detail}"[:_NOTE_CHARS_MAX]
+    return f"tier {tier}: {where}: {lost.detail}"
 
 
 def _list_unchecked(run: Run) -> list[str]:
@@ -160,13 +176,13 @@ def _list_unchecked(run: Run) -> list[str]:
     found: list[str] = []
     for tool in run.expected.toolbox.tools:
         if tool.name in called:
-            words = f"not checked in the arguments of {tool.name}"
-            found += [f"{words}: {what}"[:_NOTE_CHARS_MAX] for what in tool.unchecked]
+            words = f"not checked in the arguments of {tool.name[:_NAME_CHARS_MAX]}"
+            found += [f"{words}: {what}" for what in tool.unchecked]
     form = None if called else run.expected.form
     if form is not None:
-        found += [f"not checked in response_format: {what}"[:_NOTE_CHARS_MAX] for what in form.schema.unchecked]
+        found += [f"not checked in response_format: {what}" for what in form.schema.unchecked]
     if run.judged is not None and run.judged.flaw is Flaw.FORM_INVALID:
-        found.append(run.judged.detail[:_NOTE_CHARS_MAX])
+        found.append(run.judged.detail)
     return found[:_UNCHECKED_MAX]
 
 
@@ -180,7 +196,7 @@ def _describe_judge(advice: Advice, attempts: list[dict[str, Any]]) -> dict[str,
     case = advice.case
     return {
         "trouble": case.trouble.value,
-        "tool": case.tool,
+        "tool": case.tool and case.tool[:_NAME_CHARS_MAX],
         "count": case.count,
         "by": advice.by,
         "injected": advice.words is not None,
@@ -197,7 +213,7 @@ def _describe_attempt(attempt: Attempt, prices: Mapping[str, Price], started_ns:
     if attempt.lost is not None:
         changed = [change.value for change in attempt.lost.changes]
         where = {"at_token": attempt.lost.token, "of_tokens": attempt.lost.of}
-        lost = where | {"changed": changed, "detail": attempt.lost.detail}
+        lost = where | {"changed": changed, "detail": attempt.lost.detail[:_NOTE_CHARS_MAX]}
     return {
         "tier": attempt.tier,
         "ran": attempt.ran,

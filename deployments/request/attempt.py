@@ -296,7 +296,7 @@ async def read(
         return
     try:
         left_s = (deadline_ns - clock.now_ns()) / NS_PER_S
-        judged = await make_judgement(question, partial(large, state.size), ports.elsewhere, left_s)
+        judged = await make_judgement(question, partial(large, state.size), ports.elsewhere, left_s, request.key)
     except Busy as error:
         state.leave_unjudged(Fault.UNJUDGED, str(error))
         return

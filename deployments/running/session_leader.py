@@ -13,6 +13,7 @@ kills; one clock, from the moment of the stop, bounds all of it.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from deployments.running.folder import RunFolder
 from deployments.running.process_tree import adopt_orphans, kill_all, reap
+from deployments.running.terminal_text import clean_text
 
 _PART_BYTES_MAX = 16 * 1024 * 1024
 _READ_BYTES = 65_536
@@ -39,6 +41,7 @@ class _BoundedLog:
     def __init__(self, path: Path, shown: bool = False) -> None:
         self._path = path
         self._shown = shown
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._file: int | None = None
         self._bytes = 0
         with contextlib.suppress(OSError):
@@ -57,7 +60,8 @@ class _BoundedLog:
     def write(self, data: bytes) -> None:
         if self._shown:
             with contextlib.suppress(OSError):
-                os.write(1, data)
+                text = self._decoder.decode(data).replace("\r\n", "\n").replace("\r", "\n")
+                os.write(1, clean_text(text).encode())
         with contextlib.suppress(OSError):
             if self._bytes + len(data) > _PART_BYTES_MAX:
                 self._turn()

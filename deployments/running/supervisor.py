@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import io
 import os
 import selectors
 import shutil
@@ -30,6 +29,7 @@ from deployments.running.folder import RunFolder
 from deployments.running.process_tree import adopt_orphans, kill_all
 from deployments.running.session_leader import DRAIN_S, STOP_S, drain, tail, wake_on_signals
 from deployments.running.status_messages import RunStatus, ServerPlace, failure, read_news, ready_lines
+from deployments.running.terminal_text import LINE_START
 
 _ASK_S = 1.0
 # No proxy of the environment: the server is on this machine.
@@ -76,7 +76,7 @@ class _Supervisor:
     # -- lines -------------------------------------------------------------------------------------------------
 
     def say(self, *lines: str) -> None:
-        text = ("\r\x1b[K" if self._shown else "") + "".join(f"{line}\n" for line in lines)
+        text = (LINE_START if self._shown else "") + "".join(f"{line}\n" for line in lines)
         self._shown = False
         self._write(text)
 
@@ -85,7 +85,7 @@ class _Supervisor:
             return
         columns = shutil.get_terminal_size().columns
         self._shown = True
-        self._write("\r\x1b[K" + self._status.progress(time.monotonic() - self._began_s, columns))
+        self._write(LINE_START + self._status.progress(time.monotonic() - self._began_s, columns))
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -230,8 +230,6 @@ class _Supervisor:
 def supervise(place: ServerPlace, app: str, folder: RunFolder, environ: Mapping[str, str], *, verbose: bool) -> int:
     """Serve in the foreground until a signal comes, or the server ends; return the exit code."""
     adopt_orphans()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII only
     supervisor = _Supervisor(place)
     with _signals(supervisor):
         folder.hold()

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import uuid
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +47,7 @@ from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
 from reliability.admission.ledger import session_name
 from reliability.admission.request import Grant
+from reliability.key_shares import KeyShares
 from reliability.loops import LoopConfig, Window, keep_answer, observe
 from reliability.loops.answer_history import count_kept_chars
 from reliability.sessions import Conversations
@@ -88,7 +89,7 @@ class SessionState(Watchable):
         self._state = restored.state
         self._events = restored.events
         self._steps = 0
-        self._tidied_ns = self._now_ns()
+        self._tidied_ns = self._clock_ns()
         self._last_call_s = time.monotonic()
         self._transit(lambda transaction: transaction.begin(self._incarnation, restored.put_aside))
         if idle_exit_s is not None:
@@ -144,7 +145,7 @@ class SessionState(Watchable):
         """Go from a complete state to a complete state, or nowhere. What has expired is closed first."""
         try:
             with self._journal.step() as journal:
-                transaction = Transaction(self._state, self._config, journal, self._now_ns())
+                transaction = Transaction(self._state, self._config, journal, self._now_ns(), self._wall_s())
                 transaction.expire()
                 transition(transaction)
         except Superseded as error:
@@ -292,14 +293,14 @@ class SessionState(Watchable):
 
     def _tidy(self) -> None:
         """Close what has expired, let the idle and the old go, and begin the journal anew when it is long."""
-        now_ns = self._now_ns()
+        now_ns = self._clock_ns()  # a wall clock that is wrong for a moment is no reason to delete at that moment
         if now_ns - self._tidied_ns < _TIDY_EVERY_NS and self._events < _SNAPSHOT_EVENTS:
             return
         self._tidied_ns = now_ns
         self._transit(lambda transaction: transaction.apply(Tick("sweep")))
         if self._events >= _SNAPSHOT_EVENTS:
             self._write_snapshot(self._digest, self._config)
-        self._journal.trim(now_ns / _NS_PER_S)
+        self._journal.trim(self._wall_s())
 
     def _write_snapshot(self, digest: str, config: AdmissionConfig) -> None:
         with self._journal.step() as journal:
@@ -320,6 +321,10 @@ class SessionState(Watchable):
             self._start_ns = max(self._start_ns, time.time_ns() - now_ns)
         return self._start_ns + now_ns
 
+    def _wall_s(self) -> float:
+        """Return the time that records are dated by, and trimmed and asked for: the Routers date some of them, too."""
+        return (time.time_ns() if self._sleeps else self._now_ns()) / _NS_PER_S
+
     def _leave_when_idle(self, idle_exit_s: float) -> None:
         """End the actor when no Router has spoken for so long. Runs on a thread that reads one number."""
         while True:
@@ -334,11 +339,14 @@ class SessionState(Watchable):
 
 
 class _Windows:
-    """The loop windows of all sessions: least recently used first to go, bounded in number and in characters."""
+    """The loop windows of all sessions, bounded in number and in characters: over a bound the key that holds the most
+    loses the one that it used longest ago."""
 
     def __init__(self, windows_max: int, chars_max: int = _WINDOW_CHARS_MAX) -> None:
         self._max, self._chars_max = windows_max, chars_max
-        self._windows: OrderedDict[str, tuple[Window, int]] = OrderedDict()
+        self._windows: dict[str, tuple[Window, int]] = {}
+        self._shares: KeyShares[tuple[str, str]] = KeyShares()
+        self._held: Counter[str] = Counter()  # characters by key
         self.chars = 0  # kept in all of them
 
     def __len__(self) -> int:
@@ -353,24 +361,33 @@ class _Windows:
 
     def take(self, item: TurnItem, config: LoopConfig) -> None:
         """Add an answer to its session's window."""
-        name = session_name(item.key, item.session)
-        window = self._drop(name)
+        window = self._drop(item.key, item.session)
         if item.request:
             window, _ = observe(window, item.turn, config, item.request)
         if item.shown is not None and config.enabled:
             kept = keep_answer(window.kept, item.shown, item.turn, config)
             window = replace(window, kept=kept, tools=window.tools or item.shown.tools)
         chars = count_kept_chars(window.kept)
-        self._windows[name] = window, chars
-        self.chars += chars
-        while len(self._windows) > self._max or self.chars > self._chars_max:
-            self._drop(next(iter(self._windows)))
+        self._windows[session_name(item.key, item.session)] = window, chars
+        self._shares.put(item.key, (item.key, item.session))
+        self._count(item.key, chars)
+        while len(self._windows) > self._max:
+            self._drop(*self._shares.find_oldest())
+        while self.chars > self._chars_max:
+            self._drop(*self._shares.find_oldest(self._held))
 
     def forget(self, key: str, session: str) -> None:
         """Forget a session's window."""
-        self._drop(session_name(key, session))
+        self._drop(key, session)
 
-    def _drop(self, name: str) -> Window:
-        window, chars = self._windows.pop(name, (Window(), 0))
-        self.chars -= chars
+    def _drop(self, key: str, session: str) -> Window:
+        window, chars = self._windows.pop(session_name(key, session), (Window(), 0))
+        self._shares.drop(key, (key, session))
+        self._count(key, -chars)
         return window
+
+    def _count(self, key: str, chars: int) -> None:
+        self.chars += chars
+        self._held[key] += chars
+        if not self._held[key]:
+            del self._held[key]

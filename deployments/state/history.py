@@ -7,6 +7,7 @@ Invariants: a question never writes and always has a limit; `report_facts` has n
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from deployments.state.records import Query
 _BUCKETS_MAX = 5_000
 _BUSY_S = 2.0
 _TOGETHER_MAX = 1_000
+LIST_BYTES_MAX = 4 * 1024 * 1024  # a list of reports ends with the one that passes it
 _TOKENS = ("prompt_tokens", "completion_tokens")
 # Counting incidents by another index than `incidents_by_kind` would read every record: ten times as long.
 HISTORY_SCHEMA = """
@@ -29,6 +31,8 @@ CREATE TABLE IF NOT EXISTS report_facts (
     id INTEGER PRIMARY KEY, at_s REAL NOT NULL, key TEXT NOT NULL, session TEXT NOT NULL, tier TEXT, outcome TEXT,
     marks TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL, cost_usd REAL);
+CREATE TRIGGER IF NOT EXISTS reports_gone AFTER DELETE ON reports
+    BEGIN DELETE FROM report_facts WHERE id = old.id; END;
 CREATE INDEX IF NOT EXISTS incidents_by_kind ON incidents (kind, at_s);
 """
 _Facts = tuple[Any, ...]
@@ -146,8 +150,14 @@ class History:
             "SELECT facts.id, facts.at_s, reports.report FROM report_facts AS facts CROSS JOIN reports USING (id)"
             f" WHERE {' AND '.join(terms)} ORDER BY facts.id DESC LIMIT ?"
         )
-        rows = self._read(sql, (*values, query.limit))
-        return [{"id": number, "at": at_s} | orjson.loads(report) for number, at_s, report in rows]
+        found, size = [], 0
+        with self._lock, contextlib.closing(self._db.execute(sql, (*values, query.limit))) as rows:
+            for number, at_s, report in rows:
+                found.append({"id": number, "at": at_s} | orjson.loads(report))
+                size += len(report)
+                if size >= LIST_BYTES_MAX:
+                    break
+        return found
 
     def _incidents(self, query: Query) -> list[dict[str, Any]]:
         terms, values = _write_terms(query, ("kind", "tier", "session", "key", "request_id"))

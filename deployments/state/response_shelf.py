@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import astuple
 
+from deployments.state.key_rows import KeyRows, count_held, drop_oldest
 from deployments.state.records import KeptResponse
 
 SHELF_SCHEMA = """
@@ -22,11 +23,11 @@ CREATE TABLE IF NOT EXISTS responses (
 CREATE INDEX IF NOT EXISTS responses_by_time ON responses (at_s);
 CREATE INDEX IF NOT EXISTS responses_by_key ON responses (key, at_s, length(record));
 """
+_ROWS = (KeyRows("responses", "id", "at_s", "length(record)"),)
 _COLUMNS = "key, id, session, previous, at_s, size, record"
 # What one call hands back at most, beyond its first row.
 _WALK_ROWS = 64
 _WALK_BYTES = 1024 * 1024
-_DROPPED_ROWS = 16  # looked at together when room is made
 _TRIM_SHARE = 4
 
 
@@ -44,7 +45,7 @@ class ResponseShelf:
             if len(response.record) <= self._bytes_max:  # else not a byte of it reaches the disk
                 self._db.execute(f"INSERT INTO responses ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(response))
                 held[response.key] += len(response.record)
-                self._drop_oldest(held, self._bytes_max)
+                drop_oldest(self._db, _ROWS, held, self._bytes_max)
 
     def find(self, key: str, response_id: str) -> KeptResponse | None:
         """Find one of this key."""
@@ -87,7 +88,7 @@ class ResponseShelf:
         """Delete a share of the rows, the oldest; return False where there are none."""
         with self._count_bytes() as held:
             used = held.total()
-            self._drop_oldest(held, used - -(-used // _TRIM_SHARE))
+            drop_oldest(self._db, _ROWS, held, used - -(-used // _TRIM_SHARE))
         return held.total() < used
 
     @contextlib.contextmanager
@@ -95,22 +96,6 @@ class ResponseShelf:
         """Yield how many bytes each key holds, to be kept up; where that fails they are counted anew."""
         held, self._held = self._held, None
         if held is None:
-            held = Counter(dict(self._db.execute("SELECT key, sum(length(record)) FROM responses GROUP BY key")))
+            held = count_held(self._db, _ROWS)
         yield held
         self._held = held
-
-    def _drop_oldest(self, held: Counter[str], bytes_max: int) -> None:
-        used = held.total()
-        while used > bytes_max:
-            key = max(held, key=held.__getitem__)
-            rows = self._db.execute(
-                "SELECT rowid, length(record) FROM responses WHERE key = ? ORDER BY at_s LIMIT ?", (key, _DROPPED_ROWS)
-            ).fetchall()
-            for rowid, size in rows:
-                if used <= bytes_max or held[key] < max(held.values()):
-                    break
-                self._db.execute("DELETE FROM responses WHERE rowid = ?", (rowid,))
-                held[key] -= size
-                used -= size
-            if not rows:  # nothing is left of it, and what was counted is none
-                used -= held.pop(key)

@@ -32,21 +32,23 @@ from reliability.admission.request import ClosedGrant, Grant
 from reliability.types import Usage, Verdict
 
 LOG = logging.getLogger("ray.serve")
-_NS_PER_S = 1_000_000_000
 _NOTHING_SPENT = Usage()
 _TOKENS_MAX = 10**12  # of one call: beyond it a tier's count is nonsense, and SQLite's integers end
 
 
 class Transaction:
-    """The transition of one step. `turns` collects what goes into the windows of sessions, which aren't journalled."""
+    """The transition of one step. `turns` collects what goes into the windows of sessions, which aren't journalled.
+    `now_ns`: of the clock that budgets and breakers follow; `now_s`: of the wall clock, for records."""
 
-    def __init__(self, state: AdmissionState, config: AdmissionConfig, journal: Journal, now_ns: int) -> None:
+    def __init__(
+        self, state: AdmissionState, config: AdmissionConfig, journal: Journal, now_ns: int, now_s: float
+    ) -> None:
         self.state = state
         self.turns: list[TurnItem] = []
         self._config = config
         self._journal = journal
         self._now_ns = now_ns
-        self.now_s = now_ns / _NS_PER_S
+        self.now_s = now_s
         self.events = 0  # written so far
 
     def begin(self, incarnation: str, aside: str | None) -> None:

@@ -11,6 +11,7 @@ session used longest ago goes first. Used by the thread that renders.
 from __future__ import annotations
 
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from typing import Any
 
 from deployments.tiers.prompt import tidy_messages
 from reliability.deferred_tools import answer_load, build_load, build_loader, choose_kept, find_named, read_name
+from reliability.steps import Steps
 from reliability.tools import ToolBox, build_toolbox, id_source
 from reliability.types import ChatRequest
 
@@ -152,7 +154,8 @@ def _force_load(request: ChatRequest, layout: _Layout, client: Sequence[_Message
     shown = [str(message.get("content")) for load in _list_fitting(layout, client) for message in load.messages]
     if not name or name in layout.kept or any(f'"name": "{name}"' in text for text in shown):
         return []
-    box = build_toolbox([tool for tool in request.tools if read_name(tool) == name])
+    steps = Steps(sys.maxsize, owner=request.key)
+    box = build_toolbox([tool for tool in request.tools if read_name(tool) == name], steps=steps)
     if not isinstance(box, ToolBox) or not box.tools:
         return []
     call_id = id_source(f"{request.request_id}/forced")(0)

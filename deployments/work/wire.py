@@ -214,7 +214,7 @@ def _join_pairs(pairs: list[tuple[str, str]]) -> Mapping[str, str]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Steps):
-        return [value.left, value.final]
+        return [value.left, value.final, value.owner]
     if isinstance(value, Memo):
         return None
     if isinstance(value, BaseModel):
@@ -224,8 +224,8 @@ def _plain(value: Any) -> Any:
 
 def _build(kind: Any, plain: Any) -> Any:
     if kind is Steps:
-        left, final = plain
-        return Steps(int(left), final=bool(final))
+        left, final, owner = plain
+        return Steps(int(left), final=bool(final), owner=str(owner))
     if kind is Memo:
         return Memo()
     if isinstance(kind, type) and issubclass(kind, BaseModel):

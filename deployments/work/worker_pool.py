@@ -301,17 +301,21 @@ _Here = Callable[[Callable[[], Judged]], Awaitable[Judged]]
 Elsewhere = Callable[..., Awaitable[Any]]
 
 
-async def make_judgement(question: _Question, here: _Here, elsewhere: Elsewhere | None, left_s: float) -> Judged:
-    """Make the judgement, within `left_s` seconds where it is made elsewhere. Without `elsewhere`
-    it is made `here`, in as many steps as it takes. Raises Busy and TimeoutError: they say nothing of the answer."""
+async def make_judgement(
+    question: _Question, here: _Here, elsewhere: Elsewhere | None, left_s: float, owner: str = ""
+) -> Judged:
+    """Make the judgement for the API key `owner`, within `left_s` seconds where it is made elsewhere. Without
+    `elsewhere` it is made `here`, in as many steps as it takes. Raises Busy and TimeoutError: they say nothing of the
+    answer."""
     if elsewhere is None:
         return await here(question)
     try:
-        return await here(partial(question, steps=Steps(STEPS_INLINE)))
+        return await here(partial(question, steps=Steps(STEPS_INLINE, owner=owner)))
     except OutOfSteps:
         pass
     try:
         async with asyncio.timeout(max(0.0, left_s)):
-            return await elsewhere(question, steps=Steps(STEPS_LARGE, final=True))  # type: ignore[no-any-return]
+            steps = Steps(STEPS_LARGE, final=True, owner=owner)
+            return await elsewhere(question, steps=steps)  # type: ignore[no-any-return]
     except (JobTooLong, _Lost):
         return question(steps=Steps(0, final=True))

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reliability.admission.persistent_map import SHARDS, Shards
+from reliability.key_shares import find_fullest
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
 HOUR = Span(3600 * SECOND_NS, 60 * SECOND_NS)
 PROGRESS_TOKENS = 32  # a running call reports what it has used each time that it has written so many more
+_IDLE_LOOKED_AT = 64  # sessions at least, if there are so many, where one must go
 _EXPIRED_MAX = 512  # closed reservations that a late settle may still add to
 
 
@@ -220,16 +222,23 @@ def _key_of(name: str) -> str:
 
 
 def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> Shards[Session] | None:
-    """Drop the longest idle session of the first shard, from the name's own on, that has one."""
+    """Drop an idle session among those of a few shards, from the name's own on: the longest idle one of the key that
+    has the most there."""
     if sessions.count < bounds.sessions_max or sessions.get(name) is not None:
         return sessions
-    start = sessions.place(name)
+    start, found = sessions.place(name), 0
+    idle: dict[str, list[tuple[int, str]]] = {}
     for step in range(SHARDS):
-        shard = sessions.shards[(start + step) % SHARDS]
-        idle = [(session.used_ns, known) for known, session in shard.items() if session.open == 0]
-        if idle:
-            return sessions.drop(min(idle)[1])
-    return None
+        for known, session in sessions.shards[(start + step) % SHARDS].items():
+            if session.open == 0:
+                idle.setdefault(_key_of(known), []).append((session.used_ns, known))
+                found += 1
+        if found >= _IDLE_LOOKED_AT:
+            break
+    if not idle:
+        return None
+    fullest = find_fullest({key: len(held) for key, held in idle.items()})
+    return sessions.drop(min(idle[fullest])[1])
 
 
 def _make_key_room(keys: Shards[_Hour], bounds: Bounds, key: str, now_ns: int) -> Shards[_Hour] | None:

@@ -11,17 +11,18 @@ a conversation stands at that answer and waits. Of runs that are equal to the le
 nobody has gone on from, to which it adds the fewest messages; so each goes on once.
 
 Invariants: one thread; what is asked twice under one ticket is answered the same. At most `conversations_max`,
-`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `_TWINS_MAX` conversations of a digest; the longest idle
-goes first.
+`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `_TWINS_MAX` conversations of a digest; over a bound the key that
+holds the most loses the one that was idle longest.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from reliability.key_shares import KeyShares
 from reliability.sessions.trail import Answered, Before, Trail, digest_parts
 
 NODES_MAX = 8
@@ -88,6 +89,8 @@ class Conversations:
         # Names in the order in which they were given the digest: a dict, since one is taken out of the middle.
         self._index: dict[bytes, dict[tuple[str, str], None]] = {}
         self._tickets: dict[tuple[str, str], str] = {}  # of what is being answered
+        self._shares: KeyShares[tuple[str, str]] = KeyShares()
+        self._held: Counter[str] = Counter()  # places in the index by key
 
     def __len__(self) -> int:
         return len(self._known)
@@ -114,7 +117,7 @@ class Conversations:
         while len(conversation.open) > _OPEN_MAX:
             del self._tickets[key, conversation.open.popitem(last=False)[0]]
         conversation.persona, conversation.system, conversation.used_ns = trail.persona, trail.system, now_ns
-        self._known.move_to_end((key, conversation.name))
+        self._use(conversation)
         return conversation.name
 
     def answer(self, key: str, name: str, ticket: str, answered: Answered | None, now_ns: int) -> None:
@@ -138,9 +141,9 @@ class Conversations:
             gone = conversation.nodes.popleft()
             kept = {digest for left in conversation.nodes for digest in left.digests}
             self._let_go(conversation, (digest for digest in gone.digests if digest not in kept))
-        self._known.move_to_end((key, name))
+        self._use(conversation)
         while len(self._index) > DIGESTS_MAX and len(self._known) > 1:
-            self._forget(next(iter(self._known)))
+            self._forget(self._shares.find_oldest(self._held))
 
     # -- the search --------------------------------------------------------------------------------------------
 
@@ -222,9 +225,15 @@ class Conversations:
         )
         self._known[key, name] = made
         self._hold(made, made.begin.digests)
+        self._use(made)
         while len(self._known) > self._max:
-            self._forget(next(iter(self._known)))
+            self._forget(self._shares.find_oldest())
         return made, made.begin
+
+    def _use(self, conversation: _Conversation) -> None:
+        at = (conversation.key, conversation.name)
+        self._known.move_to_end(at)
+        self._shares.put(conversation.key, at)
 
     def _list_holders(self, digest: bytes) -> list[_Conversation]:
         return [self._known[at] for at in self._index.get(digest, ())]
@@ -233,18 +242,24 @@ class Conversations:
         at = (conversation.key, conversation.name)
         for digest in digests:
             holders = self._index.setdefault(digest, {})
-            holders.pop(at, None)
+            self._take_out(holders, at)
             holders[at] = None
+            self._held[conversation.key] += 1
             if len(holders) > _TWINS_MAX:
-                del holders[next(iter(holders))]
+                self._take_out(holders, next(iter(holders)))
 
     def _let_go(self, conversation: _Conversation, digests: Iterable[bytes]) -> None:
         for digest in digests:
             holders = self._index.get(digest)
             if holders is not None:
-                holders.pop((conversation.key, conversation.name), None)
+                self._take_out(holders, (conversation.key, conversation.name))
                 if not holders:
                     del self._index[digest]
+
+    def _take_out(self, holders: dict[tuple[str, str], None], at: tuple[str, str]) -> None:
+        if at in holders:
+            del holders[at]
+            self._held[at[0]] -= 1
 
     def _forget(self, at: tuple[str, str]) -> None:
         conversation = self._known.pop(at)
@@ -252,6 +267,9 @@ class Conversations:
             del self._tickets[conversation.key, ticket]
         for node in (conversation.begin, *conversation.nodes):
             self._let_go(conversation, node.digests)
+        self._shares.drop(conversation.key, at)
+        if not self._held[conversation.key]:
+            del self._held[conversation.key]
 
 
 def _way_on(conversation: _Conversation, node: _Node, trail: Trail) -> _Way:

@@ -13,6 +13,7 @@ Tool = Mapping[str, Any]
 
 # Anthropic's and OpenAI's servers run these, whatever version stands behind.
 _SERVER_TOOLS = ("web_search", "web_fetch_", "code_execution_", "tool_search_tool_", "image_generation")
+_KINDS_SHOWN = 8
 CHOICE_WORDS = {"auto": "auto", "any": "required", "none": "none"}
 # What calls itself a function, or by no name that says what it is.
 _FUNCTIONS = (None, "function", "tool")
@@ -31,7 +32,10 @@ def leave_out_served(tools: Sequence[Tool]) -> tuple[list[tuple[int, Tool]], tup
 
 def note_kept_out(kinds: Sequence[str]) -> tuple[str, ...]:
     """Make the note that names the tools which the model isn't shown, where there are any."""
-    return (f"tools that this server doesn't have were kept from the model: {', '.join(kinds)}",) if kinds else ()
+    shown = [kind[:KIND_CHARS_MAX] for kind in dict.fromkeys(kinds)]
+    more = f" and {len(shown) - _KINDS_SHOWN} more" if len(shown) > _KINDS_SHOWN else ""
+    named = ", ".join(shown[:_KINDS_SHOWN]) + more
+    return (f"tools that this server doesn't have were kept from the model: {named}",) if kinds else ()
 
 
 def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from reliability.steps import Steps
 from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Doubt, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
-from reliability.tools.check.complaints import describe, report_unknown_tool
+from reliability.tools.check.complaints import NAME_CHARS_MAX, describe, report_unknown_tool
 from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.check.placeholders import find_implausible
 from reliability.tools.check.repair import repair_arguments
@@ -39,6 +39,7 @@ VIOLATIONS_MAX = 100
 _NUMBER = "a number"
 _KINDS = {str: "a string", bool: "a boolean", int: _NUMBER, float: _NUMBER, list: "an array", type(None): "null"}
 _RAW_CHARS_MAX = 300
+_ALLOWED_SHOWN = 8
 _Given = tuple[
     dict[str, Any], str, tuple[RepairKind, ...]
 ]  # the arguments, their JSON text, and what was repaired in it
@@ -363,17 +364,21 @@ def _parse_named(tools: Sequence[Mapping[str, Any]], box: ToolBox, *, must: bool
     return Choice(must=must, may=tuple(dict.fromkeys(names)))
 
 
+def _list_allowed(choice: Choice) -> list[str]:
+    return [name[:NAME_CHARS_MAX] for name in (choice.may or ())[:_ALLOWED_SHOWN]]
+
+
 def _find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
     """Find what the calls (of tools `names`, and `unread` ones) do against the client's choice."""
     found: list[Violation] = []
     if choice.must and not names and not unread:
-        wanted = f"call {' or '.join(choice.may)}" if choice.may else "call a tool"
+        wanted = f"call {' or '.join(_list_allowed(choice))}" if choice.may else "call a tool"
         found.append(
             Violation(Flaws.TOOL_CHOICE, "/tool_choice", f"the request wants you to {wanted}, and no tool was called")
         )
     for i, name in enumerate(names):
         if choice.may is not None and name not in choice.may:
-            only = f"only {', '.join(choice.may[:8])} may be called" if choice.may else "no tool may be called"
+            only = f"only {', '.join(_list_allowed(choice))} may be called" if choice.may else "no tool may be called"
             found.append(Violation(Flaws.TOOL_CHOICE, join(i, "name"), only, name))
     if parallel is False and len(names) + unread > 1:
         found.append(

@@ -2,8 +2,9 @@
 
     schema ─▶ its text ─▶ kept? ─▶ walk (`dialects.py`) ─▶ references ─▶ Compiled
 
-Compiling costs a thousand times what a validation costs, so what was compiled is kept by its text: `SCHEMAS_KEPT_MAX`
-of them with `CHARS_KEPT_MAX` characters together, the oldest goes. It is done in counted steps.
+Compiling costs a thousand times what a validation costs, so what was compiled is kept by its text, for its API key
+alone: `SCHEMAS_KEPT_MAX` of them with `CHARS_KEPT_MAX` characters together, the oldest goes. It is done in counted
+steps.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Compiled:
         return Validator(self.schema)
 
 
-Key = tuple[bool, str]
+Key = tuple[str, bool, str]  # the owner, whether it is of arguments, the text
 
 
 class _SchemaCache:
@@ -67,10 +68,10 @@ class _SchemaCache:
         if key in self._found:
             return
         self._found[key] = found
-        self.chars += len(key[1])
+        self.chars += len(key[-1])
         while len(self._found) > SCHEMAS_KEPT_MAX or self.chars > CHARS_KEPT_MAX:
-            (_, text), _ = self._found.popitem(last=False)
-            self.chars -= len(text)
+            gone, _ = self._found.popitem(last=False)
+            self.chars -= len(gone[-1])
 
 
 SCHEMA_CACHE = _SchemaCache()
@@ -84,16 +85,16 @@ def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -
     except (TypeError, ValueError, RecursionError):
         return BadSchema("", "must be plain JSON of a bounded depth")
     steps.spend(1 + len(text) // (CHARS_A_STEP * 10))
-    found = SCHEMA_CACHE.get((arguments, text))
+    found = SCHEMA_CACHE.get((steps.owner, arguments, text))
     if found is None:
         found = _compile(text, steps, arguments=arguments)
-        SCHEMA_CACHE.put((arguments, text), found)
+        SCHEMA_CACHE.put((steps.owner, arguments, text), found)
     return found
 
 
-def keep(compiled: Compiled, *, arguments: bool) -> None:
-    """Keep what was compiled elsewhere."""
-    SCHEMA_CACHE.put((arguments, compiled.text), compiled)
+def keep(compiled: Compiled, *, arguments: bool, owner: str = "") -> None:
+    """Keep what was compiled elsewhere for this API key."""
+    SCHEMA_CACHE.put((owner, arguments, compiled.text), compiled)
 
 
 def _compile(text: str, steps: Steps, *, arguments: bool) -> Compiled | BadSchema:

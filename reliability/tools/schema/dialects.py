@@ -206,7 +206,7 @@ class Normaliser:
     def _is_asserted(self, pattern: str, path: tuple[object, ...], known: bool) -> bool:
         self._steps.spend(estimate_compile_steps(pattern))
         try:
-            translate(pattern)
+            translate(pattern, self._steps.owner)
         except Unasserted as why:
             self.unchecked.append(f"{join(*path)}: the pattern {why}")
             return False

@@ -84,8 +84,9 @@ def estimate_compile_steps(pattern: str) -> int:
 
 
 @lru_cache(maxsize=_PATTERNS_CACHED_MAX)
-def translate(pattern: str) -> _Pattern:
-    """Return the same expression, compiled. Raises `BrokenPattern` or `Unasserted`."""
+def translate(pattern: str, _owner: str = "") -> _Pattern:
+    """Return the same expression, compiled; what is kept serves its owner alone (`Steps`). Raises `BrokenPattern` or
+    `Unasserted`."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Unasserted("is longer than this server asserts")
     low, high = 0, None

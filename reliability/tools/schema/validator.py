@@ -130,7 +130,7 @@ def _build_choice(key: str) -> _Rule:
 
 
 def _check_pattern(_v: Validator, wanted: str, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
-    pattern = translate(wanted)
+    pattern = translate(wanted, run.steps.owner)
     run.steps.spend(pattern.steps(value))
     return () if pattern.allows(value) else (Complaint("pattern", wanted, value),)
 
@@ -195,8 +195,8 @@ def _check_pattern_properties(v: Validator, wanted: Any, value: Any, _node: _Nod
 
 def _list_matching(wanted: Any, value: dict[str, Any], run: SchemaRun) -> Iterator[tuple[str, Any, Any]]:
     """Yield each member whose name a pattern takes, with the pattern's schema."""
-    for source, schema in wanted.items():
-        pattern = translate(source)
+    for source, schema in wanted.items() if value else ():
+        pattern = translate(source, run.steps.owner)
         for key, member in value.items():
             run.steps.spend(pattern.steps(key))
             if pattern.allows(key):
@@ -212,7 +212,7 @@ def _list_undeclared(node: _Node, keys: Iterable[str], run: SchemaRun) -> list[s
     declared = node.get("properties", {})
     left = [key for key in keys if key not in declared]
     for source in node.get("patternProperties", {}) if left else ():
-        pattern = translate(source)
+        pattern = translate(source, run.steps.owner)
         run.steps.spend(sum(map(pattern.steps, left)))
         left = [key for key in left if not pattern.allows(key)]
     return left

@@ -13,7 +13,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",
     "deployments/api/forms/message_blocks.py": "tests/unit/deployments/api/anthropic/test_messages_history.py",
     "deployments/api/forms/response_parts.py": "tests/unit/deployments/api/openai_responses/test_response_items.py",
-    "deployments/api/forms/tool_forms.py": "tests/unit/deployments/api/test_openai_chat.py",
     "deployments/evaluate/tasks/confined_tests.py": "tests/unit/deployments/evaluate/tasks/test_bounded_tests.py",
     "deployments/memory/plan.py": "tests/unit/deployments/memory/test_nodes.py",
     "deployments/memory/lease.py": "tests/unit/deployments/memory/test_view.py",

@@ -52,11 +52,13 @@ class _NoGrammar(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demand:
-    """What the answer must be: calls of `tools` (at most `calls_max`), or JSON by `schema`; with both, either."""
+    """What the answer must be: calls of `tools` (at most `calls_max`), or JSON by `schema`; with both, either. `owner`:
+    the API key that it is of; no other's grammars save it time, which would tell what the other sent."""
 
     tools: tuple[Tool, ...] = ()
     calls_max: int = _CALLS_MAX
     schema: Mapping[str, Any] | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,9 @@ class Constraints:
             if wrong := _explain_refusal(schema, words):
                 raise _NoGrammar(wrong)
         for nodes_max in _TOOLS_NODES_MAX:
-            tools, notes = self._narrow_tools(demand.tools, nodes_max)
+            tools, notes = self._narrow_tools(demand, nodes_max)
             text = _write_lark(start, _write_call_rules(tools, demand.calls_max, words.literal), schema)
-            matcher = self._matcher_of(text)
+            matcher = self._matcher_of(demand.owner, text)
             if not isinstance(matcher, _NoGrammar):
                 break
             if not tools or not nodes_max:
@@ -153,12 +155,12 @@ class Constraints:
         return Constraint(demand, notes, matcher, words.size, closers)
 
     def _narrow_tools(
-        self, tools: Sequence[Tool], nodes_left: int
+        self, demand: _Demand, nodes_left: int
     ) -> tuple[list[tuple[str, Mapping[str, Any]]], tuple[str, ...]]:
         found: list[tuple[str, Mapping[str, Any]]] = []
         notes: list[str] = []
-        for tool in tools:
-            form = self._form_of(tool.name, json.dumps(tool.parameters))
+        for tool in demand.tools:
+            form = self._form_of(demand.owner, tool.name, json.dumps(tool.parameters))
             options = next(held for name, held in narrow(tool.parameters, arguments=True) if name == form)
             if (size := nodes_of(options)) > nodes_left:
                 (*_, (form, options)) = narrow(tool.parameters, arguments=True)
@@ -168,7 +170,7 @@ class Constraints:
                 notes.append(f"the grammar holds only part of the schema of tool {tool.name} ({form}); it is checked")
         return found, tuple(notes)
 
-    def _find_form(self, name: str, parameters: str) -> str:
+    def _find_form(self, _: str, name: str, parameters: str) -> str:
         for form, options in narrow(json.loads(parameters), arguments=True):
             wrong = _explain_refusal(options, self._load_vocabulary())
             if not wrong:
@@ -176,7 +178,7 @@ class Constraints:
             _LOG.warning("tool %s: no %s grammar: %s", name, form, wrong)
         raise AssertionError("any object always compiles")
 
-    def _build_matcher(self, text: str) -> Any:
+    def _build_matcher(self, _: str, text: str) -> Any:
         """Compile the grammar and its first mask, the slow one. A refusal is returned, since it takes as long."""
         from llguidance import LLMatcher
 
@@ -216,14 +218,14 @@ def _shorten(message: str) -> str:
 def _read_demand(request: ChatRequest) -> _Demand | None:
     """Return what the request demands, or None where it leaves the model free. Raises `RequestRefused`."""
     tools, must = _choose_tools(request)
-    schema = _read_schema(request.response_format or {})
+    schema = _read_schema(request.response_format or {}, request.key)
     if not must and schema is None:
         return None
-    return _Demand(tools=tools, calls_max=_calls_max(request), schema=None if must else schema)
+    return _Demand(tools=tools, calls_max=_calls_max(request), schema=None if must else schema, owner=request.key)
 
 
 def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
-    box = build_toolbox(request.tools)
+    box = build_toolbox(request.tools, steps=Steps(sys.maxsize, owner=request.key))
     if isinstance(box, BadTools):
         raise refuse("tools", f"tools: {box.message}")
     choice = parse_choice(request.tool_choice, box)
@@ -244,7 +246,7 @@ def _calls_max(request: ChatRequest) -> int:
     return min(_CALLS_MAX, max(1, request.calls_tried))
 
 
-def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _read_schema(wanted: Mapping[str, Any], owner: str) -> Mapping[str, Any] | None:
     kind = wanted.get("type", "text")
     if kind == "text":
         return None
@@ -254,7 +256,7 @@ def _read_schema(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     schema = given.get("schema") if isinstance(given, Mapping) else None
     if kind != "json_schema" or not isinstance(schema, Mapping):
         raise refuse("response_format", "response_format: type must be text, json_object, or json_schema with a schema")
-    found = compile_schema(schema, Steps(sys.maxsize), arguments=False)  # in draft 2020-12
+    found = compile_schema(schema, Steps(sys.maxsize, owner=owner), arguments=False)  # in draft 2020-12
     if isinstance(found, BadSchema):
         where = f"json_schema.schema{found.path.replace('/', '.')}"
         raise refuse("response_format", f"response_format: {where}: {found.message}")

@@ -9,7 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
-from deployments.reports.report import _NOTE_CHARS_MAX, describe_running, prefill_json, report_of, write_prefill
+from deployments.reports.report import (
+    _NOTE_CHARS_MAX,
+    REPORT_BYTES_MAX,
+    describe_running,
+    prefill_json,
+    report_of,
+    write_prefill,
+)
 from deployments.request.accounting import Accounting
 from deployments.request.attempt import NOT_TAKEN
 from deployments.request.drive import drive
@@ -23,6 +30,7 @@ from reliability.types import (
     Fault,
     Finish,
     FinishReason,
+    Flaw,
     Prefilled,
     Started,
     Text,
@@ -159,3 +167,22 @@ def test_a_long_prefill_is_shown():
 def test_a_prefill_is_written_in_words(prefill, words):
     """How far it is, or what it waits for."""
     assert write_prefill(prefill_json(prefill)) == words
+
+
+@pytest.mark.parametrize("long", ["x" * 100_000, "\x00" * 100_000, "🙂" * 100_000])
+@pytest.mark.parametrize("count", [1, 64])
+def test_a_report_is_bounded_whatever_a_request_holds(long: str, count: int) -> None:
+    """Law: notes, details and names are cut where they are made, and the report as a whole: however many attempts there
+    are, and however long a client's or an upstream's words. Counter-case: of few attempts each detail begins so."""
+    lost = LostPrefix(token=1, of=2, changes=(PrefixChange.TOOLS,), detail=long)
+    attempts = [Attempt(tier="fast", ran=True, flaw=Flaw.EMPTY, detail=long, lost=lost) for _ in range(count)]
+    run = running(attempts=attempts, notes=(long,) * 1_000)
+    report = report_of(run)
+
+    assert len(orjson.dumps(report)) <= REPORT_BYTES_MAX
+    assert max(map(len, report["notes"])) <= _NOTE_CHARS_MAX
+    assert len(report["notes"]) <= 33
+    assert len(report["attempts"]) == count
+    assert report["outcome"] == "client_left"
+    if count == 1:
+        assert report["attempts"][0]["detail"] == long[:1_000]

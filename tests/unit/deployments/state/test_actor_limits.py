@@ -9,7 +9,8 @@ import pytest
 
 from deployments.config.app_config import StateConfig
 from deployments.state.actor import SessionState
-from deployments.state.records import AnswerItem, Reply, StateStep, StepAnswer, StepRequest, TurnItem
+from deployments.state.history import RequestQuery
+from deployments.state.records import AnswerItem, KeptResponse, Reply, StateStep, StepAnswer, StepRequest, TurnItem
 from reliability.admission.events import Charge
 from reliability.admission.request import Grant
 from reliability.loops import LoopConfig, Turn
@@ -248,3 +249,42 @@ def test_the_window_carries_what_no_request_shows(tmp_path):
         routers[number % 2].put(item)
         said += lap
     assert sizes == [0, 0, 2, 3, 4]
+
+
+def test_a_wall_clock_that_stood_ahead_for_a_moment_deletes_nothing(tmp_path, monkeypatch):
+    """Law: what Routers date is trimmed and asked for by the same wall clock, also in the next life, so that a clock
+    which stood a day ahead for a moment costs no response and dates no report. Counter-case: what is a day old goes."""
+    wall_ns, mono_ns = [1_800_000_000 * S], [0]
+    monkeypatch.setattr("deployments.state.actor.time.time_ns", lambda: wall_ns[0])
+    monkeypatch.setattr("deployments.state.actor.time.monotonic_ns", lambda: mono_ns[0])
+
+    def wait(actor, seconds):
+        wall_ns[0] += seconds * S
+        mono_ns[0] += seconds * S
+        put(actor, "tidies")
+
+    def put(actor, name):
+        Driver(actor, f"{name} at {wall_ns[0]}").put(done(name))
+
+    def keep(actor, name):
+        actor.keep_response(KeptResponse("k", name, "s", None, wall_ns[0] / S, 10, b"x" * 10))
+
+    actor = life(tmp_path)
+    keep(actor, "before")
+    wall_ns[0] += 26 * 3600 * S
+    put(actor, "r")
+    wall_ns[0] -= 26 * 3600 * S
+    for number in range(2):
+        keep(actor, f"after{number}")
+        put(actor, f"r{number}")
+        wait(actor, 11)
+        actor = life(tmp_path) if number == 0 else actor
+        wait(actor, 11)
+    newest = actor.browse(RequestQuery(limit=1))[0]
+
+    for name in ("before", "after0", "after1"):
+        assert actor.recall_responses("k", name), name
+    assert abs(newest["at"] - wall_ns[0] / S) < 60
+    wait(actor, 25 * 3600)
+    wait(actor, 11)
+    assert not actor.recall_responses("k", "after1")

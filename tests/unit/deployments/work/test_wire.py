@@ -159,9 +159,9 @@ def test_only_classes_of_this_program_are_found_by_name(name):
 
 def test_helpers_of_the_core_arrive_fit_for_use():
     """Steps as they were; a memo empty."""
-    steps = codec_of(Steps | None).decode(codec_of(Steps | None).encode(Steps(7, final=True)))
+    steps = codec_of(Steps | None).decode(codec_of(Steps | None).encode(Steps(7, final=True, owner="a")))
 
-    assert (steps.left, steps.final) == (7, True)
+    assert (steps.left, steps.final, steps.owner) == (7, True, "a")
     assert isinstance(codec_of(Memo).decode(codec_of(Memo).encode(Memo())), Memo)
 
 

@@ -13,6 +13,7 @@ from reliability.tools import (
     RawCall,
     Repair,
     RepairKind,
+    build_toolbox,
     check_calls,
     id_source,
     ids_in,
@@ -329,3 +330,18 @@ def test_without_tools_there_is_nothing_to_choose():
     """No tools: no call is allowed, and requiring one is a mistake."""
     assert parse_choice(None, made([])) == parse_choice("none", TOOLS)
     assert isinstance(parse_choice("required", made([])), BadTools)
+
+
+@pytest.mark.parametrize("calls", [(), ("other",)])
+@pytest.mark.parametrize("names", [["f" * 100] * 20_000, [f"f{number}".ljust(100, "x") for number in range(500)]])
+def test_what_is_said_of_a_choice_is_bounded(names, calls):
+    """Law: a list of allowed tools may name one many times, and many; what was done against it is told in few words."""
+    box = build_toolbox([{"type": "function", "function": {"name": name}} for name in dict.fromkeys([*names, "other"])])
+    allowed = [{"type": "function", "function": {"name": name}} for name in names]
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": allowed}}
+    raw = [RawCall(name=name, arguments={}) for name in calls]
+    checked = check_calls(raw, box, choice, new_id=id_source("s"))
+
+    assert checked.violations
+    assert all(len(one.message) < 800 for one in checked.violations)
+    assert names[0][:80] in checked.violations[0].message

@@ -1,8 +1,11 @@
 """Schemas, compiled: kept, bounded, and paid for."""
 
+import pytest
+
 from reliability.steps import Steps
-from reliability.tools import BadSchema, compile_schema
+from reliability.tools import BadSchema, Compiled, ToolBox, build_toolbox, compile_schema, keep
 from reliability.tools.schema.compiled import CHARS_KEPT_MAX, SCHEMA_CACHE, SCHEMAS_KEPT_MAX
+from reliability.tools.schema.patterns import translate
 from tests.support.call_values import made
 from tests.support.renderings import tool
 
@@ -26,3 +29,48 @@ def test_every_schema_is_held_to_the_same_bounds():
     assert not isinstance(compile_schema({"type": "array"}, Steps(1_000), arguments=False), BadSchema)
     assert isinstance(compile_schema({"type": "array"}, Steps(1_000), arguments=True), BadSchema)
     assert isinstance(compile_schema({"$ref": "https://x.org/y"}, Steps(1_000), arguments=False), BadSchema)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_another_key_has_sent_saves_no_time(wrong):
+    """Law: a schema is compiled for each API key that sends it, a bad one too, so that no key can tell by the time
+    whether another has sent this very schema. Counter-case: for the same key it is compiled once."""
+    given = {"properties": {f"secret_{wrong}": {"type": 7 if wrong else "string"}}}
+    spent = []
+    for owner in ("a", "b", "a", "b", ""):
+        steps = Steps(1_000_000, owner=owner)
+        compile_schema(given, steps, arguments=True)
+        spent.append(1_000_000 - steps.left)
+
+    assert spent[0] == spent[1] == spent[4]
+    assert spent[2] == spent[3] < spent[0]
+
+
+def test_what_was_compiled_elsewhere_is_its_keys_own():
+    """Law: a worker's result is kept for the key that it was compiled for."""
+    compiled = compile_schema({"title": "elsewhere"}, Steps(1_000), arguments=True)
+    assert isinstance(compiled, Compiled)
+    keep(compiled, arguments=True, owner="a")
+
+    assert compile_schema({"title": "elsewhere"}, Steps(1_000, owner="a"), arguments=True) is compiled
+    assert compile_schema({"title": "elsewhere"}, Steps(1_000, owner="b"), arguments=True) is not compiled
+
+
+PATTERNS = {"pattern": "^only-here$", "patternProperties": {"^nor-here$": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("value", [{"a": "only-here"}, {"a": "x", "nor-here": "y"}])
+def test_no_pattern_of_another_key_saves_time(value):
+    """Law: a pattern is compiled for each API key, when its schema is read and when an answer is judged by it; reading
+    the toolbox of one key leaves nothing to those without a key."""
+    parameters = {"properties": {"a": {"type": "string", "pattern": PATTERNS["pattern"]}}}
+    parameters |= {"patternProperties": PATTERNS["patternProperties"]}
+    translate.cache_clear()
+    compiled = []
+    for owner in ("a", "b", "a", "b"):
+        box = build_toolbox([tool("f", parameters)], None, Steps(1_000_000, owner=owner))
+        assert isinstance(box, ToolBox)
+        assert box.tools[0].validator.is_valid(value, Steps(1_000_000, owner=owner)) is ("only-here" in value["a"])
+        compiled.append(translate.cache_info().misses)
+
+    assert compiled == [2, 4, 4, 4]

@@ -228,3 +228,14 @@ class TestAddedTokens:
 def test_the_judge_of_these_tests_sees_what_is_wrong(text: str) -> None:
     """Law: prose, prose beside a call, and half a call are flaws."""
     assert flaws(text, (tool("f", {}),)) != []
+
+
+def test_no_grammar_of_another_key_saves_time(tokenizer):
+    """Law: each API key compiles its own, so that the time tells none what another has asked for. Counter-case: one key
+    compiles a grammar once."""
+    constraints, compiled = Constraints(tokenizer), []
+    for key in ("a", "b", "a", "b"):
+        must(constraints, ask(tools=(WEATHER_TOOL,), tool_choice="required", key=key))
+        compiled.append((constraints._matcher_of.cache_info().misses, constraints._form_of.cache_info().misses))
+
+    assert compiled == [(1, 1), (2, 2), (2, 2), (2, 2)]
