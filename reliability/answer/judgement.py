@@ -62,6 +62,7 @@ from reliability.tools.check.calls import check_calls, id_source, ids_in
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose, may_be_told
+from reliability.tools.formats import FENCE
 from reliability.tools.schema.toolbox import Tool
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
@@ -355,10 +356,11 @@ def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: s
 def _build_deliverable(
     checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool
 ) -> list[Event]:
-    """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
+    """Build what would be delivered: reasoning, the text that is left (an empty code block beside calls is none), a
+    refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    text = found.text if not checked.calls or found.text.strip() else ""
+    text = found.text if not checked.calls or FENCE.sub("", found.text).strip() else ""
     if text and not text_committed:
         events.append(Text(text))
     refusal = "".join(event.text for event in held if isinstance(event, Refusal))
