@@ -59,7 +59,7 @@ class Flaws(StrEnum):
     FORM = "form"  # the text isn't the JSON that `response_format` asks for
 
 
-class Doubt(StrEnum):
+class Uncertainty(StrEnum):
     """How sure it is that a violation is one."""
 
     SUSPECTED = "suspected"  # it may as well be right: the model is believed that says it again
@@ -84,7 +84,7 @@ class Violation:
     path: str
     message: str
     tool: str | None = None
-    doubt: Doubt | None = field(default=None, compare=False)
+    doubt: Uncertainty | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("path", "message", "tool"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from reliability.attempt import Leeway
 from reliability.loops.comparison.findings import digest
-from reliability.tool_calls import Doubt
+from reliability.tool_calls import Uncertainty
 from reliability.tools import Extraction, ToolBox, extract_calls
 from reliability.types import Flaw, Text
 
@@ -27,7 +27,7 @@ def give_leeway(judged: Judged, found: Extraction, box: ToolBox, text: str, sent
     in its text; `text`, `sent`, `told`: as `extract_calls` has read them."""
     if judged.flaw is not Flaw.TOOL_CALL_INVALID or not all(one.doubt for one in judged.violations):
         return judged
-    suspected = all(one.doubt is Doubt.SUSPECTED for one in judged.violations)
+    suspected = all(one.doubt is Uncertainty.SUSPECTED for one in judged.violations)
     if judged.calls:
         said = digest(*(f"{one.path} {one.message}" for one in judged.violations))
         return replace(judged, leeway=Leeway(said, suspected))

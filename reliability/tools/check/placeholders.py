@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reliability.steps import Steps
-from reliability.tool_calls import Doubt, Flaws
+from reliability.tool_calls import Flaws, Uncertainty
 from reliability.tools.check.placeholder_forms import (
     Argument,
     Matcher,
@@ -94,7 +94,7 @@ class Implausible(NamedTuple):
     kind: Flaws
     path: Path
     message: str
-    doubt: Doubt | None
+    doubt: Uncertainty | None
 
 
 def find_implausible(
@@ -107,7 +107,7 @@ def find_implausible(
     """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
     unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
     blanks = _find_blank(arguments, tool, steps)
-    found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, Doubt.SUSPECTED) for key in blanks]
+    found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, Uncertainty.SUSPECTED) for key in blanks]
     if not placeholders:
         return found
     matcher = build_matcher(tuple(placeholders))
@@ -135,7 +135,7 @@ def find_implausible(
         honest = _belongs_there(text, standin, argument, tool) or _is_named(text, standin, schema, steps)
         doubt = _find_doubt(text, standin, argument)
         if not honest and (conversation is None or not _is_said(text, standin, conversation, doubt)):
-            words = _SUSPECTED if doubt is Doubt.SUSPECTED else _PLAIN
+            words = _SUSPECTED if doubt is Uncertainty.SUSPECTED else _PLAIN
             found.append(Implausible(Flaws.PLACEHOLDER, path, words.format(text), doubt))
     return found
 
@@ -259,23 +259,23 @@ def _is_named(text: str, standin: Standin, schema: Any, steps: Steps) -> bool:
     return any(isinstance(value, str) and value.strip().casefold() == plain for value in said)
 
 
-def _find_doubt(text: str, standin: Standin, argument: Argument) -> Doubt | None:
+def _find_doubt(text: str, standin: Standin, argument: Argument) -> Uncertainty | None:
     """Say how sure it is that a text stands in for a value: certain where it asks in brackets for this very argument,
     suspected where it does neither and may be a name as well."""
     if standin.framed and standin.own:
         return None
     asks = standin.framed or standin.own or not set(split_words(text)).isdisjoint(split_words(argument.name))
-    return Doubt.PLAIN if asks else Doubt.SUSPECTED
+    return Uncertainty.PLAIN if asks else Uncertainty.SUSPECTED
 
 
-def _is_said(text: str, standin: Standin, conversation: Sequence[str], doubt: Doubt | None) -> bool:
+def _is_said(text: str, standin: Standin, conversation: Sequence[str], doubt: Uncertainty | None) -> bool:
     if not standin.instructs_own and any(
         len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
     ):
         return True
     plain = text.strip().casefold()
     words = split_words(_ENDING.sub("", text.strip()))
-    if doubt is Doubt.SUSPECTED and len(words) > 1:  # "Your Song" may become `your_song.txt`
+    if doubt is Uncertainty.SUSPECTED and len(words) > 1:  # "Your Song" may become `your_song.txt`
         spelled = re.compile(rf"(?<!\w){'[^a-z0-9]{0,8}'.join(map(re.escape, words))}(?!\w)")
         folded = (re.sub("['’]", "", message.casefold()) for message in conversation)
         return any(words[0] in message and spelled.search(message) for message in folded)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.tool_calls import Doubt
+from reliability.tool_calls import Uncertainty
 from reliability.tools import CheckConfig, Flaws
 from reliability.tools.check.placeholder_forms import split_words
 from tests.evals.standins import HONEST, STANDINS, declare
@@ -201,10 +201,10 @@ def test_a_name_is_said_however_it_is_spelled(title, key):
     for value in spell(title):
         for said in (title, f"Write the page for '{title.upper()}', please.", f"It is\n# {title}\nby name."):
             assert not judged_of(key, value, said), (value, said)
-        assert all(one.doubt is Doubt.SUSPECTED for one in judged_of(key, value, "Write it.")), value
+        assert all(one.doubt is Uncertainty.SUSPECTED for one in judged_of(key, value, "Write it.")), value
     for value in (f"your_{key}", f"YOUR_{key}".upper(), f"<your {key}>", "[your thing]", f"<{key}>"):
-        assert not any(one.doubt is Doubt.SUSPECTED for one in judged_of(key, value, "Write your page.")), value
-    for value, doubt in ((f"<your {key}>", None), ("[your thing]", Doubt.PLAIN)):
+        assert not any(one.doubt is Uncertainty.SUSPECTED for one in judged_of(key, value, "Write your page.")), value
+    for value, doubt in ((f"<your {key}>", None), ("[your thing]", Uncertainty.PLAIN)):
         assert [one.doubt for one in judged_of(key, value, "Write your page.")] == [doubt]
 
 
@@ -234,4 +234,4 @@ def test_a_tool_that_takes_an_empty_text_says_so(about, asked):
     declared["function"]["description"] = about
     box = made([declared])
     found = verdict({"text": ""}, "make_thing", box, CheckConfig()).violations
-    assert [(one.kind, one.doubt) for one in found] == [(Flaws.EMPTY, Doubt.SUSPECTED)] * asked
+    assert [(one.kind, one.doubt) for one in found] == [(Flaws.EMPTY, Uncertainty.SUSPECTED)] * asked
