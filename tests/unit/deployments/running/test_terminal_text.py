@@ -4,6 +4,7 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from deployments.__main__ import main
 from deployments.running.session_leader import _BoundedLog
+from deployments.running.status_messages import RunStatus, ServerPlace, failure, read_news
+from deployments.running.supervisor import _Supervisor
 from deployments.running.terminal_text import LINE_START, TerminalText, clean_text
 from tests.support.config_files import make_document
 
@@ -158,3 +161,15 @@ def test_no_command_passes_on_what_a_repository_names(command: str, tmp_path, mo
         out, err = capfd.readouterr()
 
         assert is_plain(out + err)
+
+
+def test_a_start_passes_on_nothing_that_a_model_says() -> None:
+    """Law: `serve` says in the words of a model's files why a tier can't answer; the terminal obeys none of them."""
+    out = io.StringIO()
+    news = {"tiers": {"fast": {"state": "unavailable", "model": ESC, "reason": f"template: {ESC}"}}, "failed": ESC}
+    with redirect_stdout(TerminalText(out)):
+        supervisor = _Supervisor(ServerPlace(url="http://127.0.0.1:1", config=ESC, log=ESC))
+        supervisor.say(*read_news(RunStatus(), json.dumps(news).encode()), failure([ESC]))
+
+    assert "template: " in out.getvalue()
+    assert is_plain(out.getvalue())
