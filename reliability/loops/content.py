@@ -7,10 +7,11 @@ its tags, and our own nudges. Parts that are no text stand in a text by their di
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from reliability.loops.built_things import is_of_built_thing
 from reliability.loops.comparison.findings import Kind, Loop, digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 from reliability.tools.turns import HARNESS_TAGS
@@ -102,12 +103,17 @@ _FIGURE = re.compile(rf"[\d{_CHINESE}]")
 _COUNT_FORM = r"1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14}"
 _COUNT = f"({_COUNT_FORM})"
 _START = r"(?<![\w.,:/#$€£-])"
-_TIMES = re.compile(
-    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
-    r"(?:(?:more|further|weitere|test) |\w{4,12}(?:ate|ive|ical) )?"
+_REPEATED = (
     r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
     r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
     r"|measurements|readings|screenshots|photos)\b"
+)
+#: Behind the number of things that are to be made: they are repetitions.
+_MADE_AGAIN = re.compile(rf"(?:[\w-]{{1,20}} ){{0,2}}?{_REPEATED}")
+_TIMES = re.compile(
+    rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
+    r"(?:(?:more|further|weitere|test) |\w{4,12}(?:ate|ive|ical) )?"
+    rf"{_REPEATED}"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b|(twice|thrice)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
@@ -248,11 +254,13 @@ def urges_on(message: Message) -> bool:
 
 class PersonsOrder(NamedTuple):
     """What a person orders: the largest number that is named, how often a thing is to be done ("ten times", "6x",
-    "zehnmal"), each at most `NUMBER_MAX` and 0 where there is none, and whether repetition is ordered without one."""
+    "zehnmal"), each at most `NUMBER_MAX` and 0 where there is none, and whether repetition is ordered without one.
+    `again`: `times`, where the very call is to be repeated, whatever it is, and not so many things are to be made."""
 
     number: int = 0
     times: int = 0
     endless: bool = False
+    again: int = 0
 
 
 def read_order(text: str) -> PersonsOrder:
@@ -260,8 +268,20 @@ def read_order(text: str) -> PersonsOrder:
     lower = drop_elements(text).lower()
     if len(lower) > _REQUEST_CHARS:
         return PersonsOrder()
-    endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _CLAUSE.split(lower)))
-    return PersonsOrder(_read_number(lower), _read_times(lower), endless)
+    endless = _ENDLESS.search(lower) is not None and any(
+        _orders_endless(lower, *span) for span in _find_parts(_CLAUSE, lower)
+    )
+    times, again = _read_times(lower)
+    return PersonsOrder(_read_number(lower), times, endless, again)
+
+
+def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each part begins and ends that one of these ends."""
+    begin = 0
+    for match in ends.finditer(text):
+        yield begin, match.start()
+        begin = match.end()
+    yield begin, len(text)
 
 
 def _read_number(lower: str) -> int:
@@ -288,9 +308,10 @@ def _counts(text: str, number: re.Match[str]) -> bool:
     return _NAMED_BY.search(before) is None or _MANY.match(text, number.end()) is not None
 
 
-def _read_times(lower: str) -> int:
-    most = 0
-    for part in _SENTENCE.split(lower):
+def _read_times(lower: str) -> tuple[int, int]:
+    most = again = 0
+    for begin, end in _find_parts(_SENTENCE, lower):
+        part = lower[begin:end]
         if _FIGURE.search(part) is None and _COUNTS.keys().isdisjoint(_WORD.findall(part)):
             continue
         clause = _TENS.sub(_write_figures, part)
@@ -299,9 +320,14 @@ def _read_times(lower: str) -> int:
             if match["made"] and count > NUMBER_MAX:
                 continue  # "make 404 pages look nicer"
             before = clause[max(0, match.start() - _CLAUSE_CHARS) : match.start()]
-            if count > most and not _COMPARES.match(clause, match.end()) and not _REPORTS_TIMES.search(before):
-                most = count
-    return min(most, NUMBER_MAX)
+            if _COMPARES.match(clause, match.end()) or _REPORTS_TIMES.search(before):
+                continue
+            most = max(most, count)
+            shown = f"{lower[:begin]}{clause[: match.start()]}"
+            repeats = not match["made"] or _MADE_AGAIN.match(clause, match.end())
+            if count > again and repeats and not is_of_built_thing(shown, len(shown), len(shown)):
+                again = count
+    return min(most, NUMBER_MAX), min(again, NUMBER_MAX)
 
 
 def _read_count(word: str) -> int:
@@ -313,9 +339,12 @@ def _read_count(word: str) -> int:
     return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)
 
 
-def _orders_endless(clause: str) -> bool:
+def _orders_endless(lower: str, begin: int, end: int) -> bool:
+    clause = lower[begin:end]
     found = _ENDLESS.search(clause)
     if found is None or _TELLS.search(clause, 0, found.start()):
+        return False
+    if is_of_built_thing(lower, begin + found.start(), begin + found.end()):
         return False
     return bool(clause[: found.start()].strip()) or not _TELLS.search(clause, found.end())
 
