@@ -11,6 +11,19 @@ from __future__ import annotations
 
 import re
 
+#: Words for "times", in the languages of orders, and for what is done so many times.
+REPEATED = (
+    r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
+    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
+    r"|measurements|readings|screenshots|photos)\b"
+)
+#: A number of things that are to be made, where they are repetitions.
+MADE_AGAIN = re.compile(
+    rf"(?:\w+ \S+ (?:[\w-]{{1,20}} ){{0,2}}?{REPEATED}"
+    r"|(?:do|make|perform|execute|send) \S+ (?:[\w-]{1,20} ){0,2}?"
+    r"(?:pings|requests|calls|checks|queries|lookups|searches|probes|polls|trials|attempts|tries|samples|throws|rolls"
+    r"|flips|tosses|spins|draws)\b)"
+)
 #: So much before and behind a word of repetition is looked at.
 _CHARS = 320
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)|[\n。！？]")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from reliability.loops.built_things import is_of_built_thing
+from reliability.loops.built_things import MADE_AGAIN, REPEATED, is_of_built_thing
 from reliability.loops.comparison.findings import Kind, Loop, digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 from reliability.tools.turns import HARNESS_TAGS
@@ -103,17 +103,10 @@ _FIGURE = re.compile(rf"[\d{_CHINESE}]")
 _COUNT_FORM = r"1000|1[,.]000|\d{1,3}|[^\W\d_]{2,14}"
 _COUNT = f"({_COUNT_FORM})"
 _START = r"(?<![\w.,:/#$€£-])"
-_REPEATED = (
-    r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
-    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
-    r"|measurements|readings|screenshots|photos)\b"
-)
-#: Behind the number of things that are to be made: they are repetitions.
-_MADE_AGAIN = re.compile(rf"(?:[\w-]{{1,20}} ){{0,2}}?{_REPEATED}")
 _TIMES = re.compile(
     rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
     r"(?:(?:more|further|weitere|test) |\w{4,12}(?:ate|ive|ical) )?"
-    rf"{_REPEATED}"
+    rf"{REPEATED}"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b|(twice|thrice)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
@@ -324,7 +317,7 @@ def _read_times(lower: str) -> tuple[int, int]:
                 continue
             most = max(most, count)
             shown = f"{lower[:begin]}{clause[: match.start()]}"
-            repeats = not match["made"] or _MADE_AGAIN.match(clause, match.end())
+            repeats = not match["made"] or MADE_AGAIN.match(clause, match.start())
             if count > again and repeats and not is_of_built_thing(shown, len(shown), len(shown)):
                 again = count
     return min(most, NUMBER_MAX), min(again, NUMBER_MAX)

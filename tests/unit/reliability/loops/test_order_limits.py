@@ -125,7 +125,7 @@ def test_a_loop_that_goes_on_for_ever_ends(request_text: str, name: str) -> None
     """Law: whatever is ordered and called, and however long the lap is, a loop is nudged and then broken, at its limits
     or where no more laps are read. A number of repetitions covers every call, one of things those that make them."""
     limits = ORDERS[request_text](KINDS[name])
-    periods = (1, 2, 3, 6, 9, CONFIG.max_period)
+    periods = (1, 2, 5, CONFIG.max_period)
     runs = {period: Run(request_text, KINDS[name], period) for period in periods}
     wrong = [period for period in periods if not runs[period].ends_at(*CONFIG.fit_laps(period, *limits))]
     assert wrong == []
@@ -161,22 +161,36 @@ def test_an_order_of_repetition_holds_for_every_call(request_text: str, name: st
     assert Run(request_text, KINDS[name]).ends_at(*behind(KINDS[name].limits, 30))
 
 
-def test_edit_run_and_read_in_turn_end_under_any_order() -> None:
-    """Law: three calls with the same failures, under an order to build what repeats, have the usual limits."""
-    steps = [
-        ("edit_file", '{"path": "check.py", "old": "a", "new": "b"}', "Error: text not found in check.py"),
-        ("bash", '{"command": "python check.py"}', "ModuleNotFoundError: No module named 'request'"),
-        ("read_file", '{"path": "check.py"}', "from urllib import request\n"),
-    ]
-    for request in ("Write a script that checks the site every 5 minutes.", "Generate 40 sample users with gen.py."):
-        messages: list[Any] = [{"role": "user", "content": request}]
-        found = []
-        for lap in range(5):
-            for place, (tool, arguments, result) in enumerate(steps):
-                turn = calls_turn([(tool, arguments)])
-                loop = find_loop(read_turns(messages, CONFIG.turns_needed), CONFIG, turn)
-                found.append(None if loop is None else loop.stage)
-                messages += [ask([(tool, arguments)], [f"c{lap}{place}"]), told(f"c{lap}{place}", result)]
-        assert found[:6] == [None] * 6
-        assert found[6] is Stage.WARN
-        assert found[12] is Stage.BREAK
+Step = tuple[str, str, str]
+EDIT_AND_RUN: list[Step] = [
+    ("edit_file", '{"path": "check.py", "old": "a", "new": "b"}', "Error: text not found in check.py"),
+    ("bash", '{"command": "python check.py"}', "ModuleNotFoundError: No module named 'request'"),
+    ("read_file", '{"path": "check.py"}', "from urllib import request\n"),
+]
+MAKE_AND_FAIL: list[Step] = [
+    ("create_user", '{"group": "a"}', "created"),
+    ("check_user", '{"group": "a"}', "Error: there is no user in this group"),
+    ("read_log", '{"name": "users"}', "nothing was written"),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "steps"),
+    [
+        ("Write a script that checks the site every 5 minutes.", EDIT_AND_RUN),
+        ("Generate 40 sample users with gen.py.", EDIT_AND_RUN),
+        ("Create 40 sample users.", MAKE_AND_FAIL),
+    ],
+)
+def test_a_lap_with_the_same_failure_is_none_of_those_that_are_ordered(request_text: str, steps: list[Step]) -> None:
+    """Law: three calls in turn, one of which fails each time, have the usual limits, though another makes something."""
+    messages: list[Any] = [{"role": "user", "content": request_text}]
+    found = []
+    for lap in range(5):
+        for place, (tool, arguments, result) in enumerate(steps):
+            loop = find_loop(read_turns(messages, CONFIG.turns_needed), CONFIG, calls_turn([(tool, arguments)]))
+            found.append(None if loop is None else loop.stage)
+            messages += [ask([(tool, arguments)], [f"c{lap}{place}"]), told(f"c{lap}{place}", result)]
+    assert found[:6] == [None] * 6
+    assert found[6] is Stage.WARN
+    assert found[12] is Stage.BREAK
