@@ -24,7 +24,8 @@ from reliability.answer.judgement import Judged
 from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
-from reliability.loops.content import nudge, text_of
+from reliability.loops.content import text_of
+from reliability.loops.nudges import nudge
 from reliability.tool_calls import Violation
 from reliability.types import ChatRequest, Fault, Flaw, Reason, TierStatus
 

@@ -7,11 +7,12 @@ its tags, and our own nudges. Parts that are no text stand in a text by their di
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from reliability.loops.comparison.findings import Kind, Loop, digest, dumps
+from reliability.loops.built_things import MADE_AGAIN, REPEATED, is_of_built_thing
+from reliability.loops.comparison.findings import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 from reliability.tools.turns import HARNESS_TAGS
 
@@ -120,9 +121,7 @@ _START = r"(?<![\w.,:/#$€£-])"
 _TIMES = re.compile(
     rf"{_START}(?:(?:\d{{1,3}} ?(?:-|–|to|or|bis|à|a) ?)?{_COUNT}\)? ?-?"
     r"(?:(?:more|further|weitere|test|timed|warm-?up) |\w{4,12}(?:ate|ive|ical) )?"
-    r"(?:times|mal|veces|fois|volte|vezes|разі?в?а?|gånger|razy|keer|kez|kere|kali|kertaa|lần|مر(?:ة|ات)|פעמים|बार"
-    r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
-    r"|measurements|readings|screenshots|photos)\b"
+    rf"{REPEATED}"
     r"|(\d{1,3})x\b|([^\W\d_]{4,20})(?<=mal)\b|(twice|thrice)\b"
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
@@ -277,11 +276,13 @@ def urges_on(message: Message) -> bool:
 
 class PersonsOrder(NamedTuple):
     """What a person orders: the largest number that is named, how often a thing is to be done ("ten times", "6x",
-    "zehnmal"), each at most `NUMBER_MAX` and 0 where there is none, and whether repetition is ordered without one."""
+    "zehnmal"), each at most `NUMBER_MAX` and 0 where there is none, and whether repetition is ordered without one.
+    `again`: `times`, where the very call is to be repeated, whatever it is, and not so many things are to be made."""
 
     number: int = 0
     times: int = 0
     endless: bool = False
+    again: int = 0
 
 
 def read_order(text: str) -> PersonsOrder:
@@ -289,8 +290,20 @@ def read_order(text: str) -> PersonsOrder:
     lower = drop_elements(text).lower()
     if len(lower) > _REQUEST_CHARS:
         return PersonsOrder()
-    endless = _ENDLESS.search(lower) is not None and any(map(_orders_endless, _SENTENCE.split(lower)))
-    return PersonsOrder(_read_number(lower), _read_times(lower), endless)
+    endless = _ENDLESS.search(lower) is not None and any(
+        _orders_endless(lower, *span) for span in _find_parts(_SENTENCE, lower)
+    )
+    times, again = _read_times(lower)
+    return PersonsOrder(_read_number(lower), times, endless, again)
+
+
+def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each part begins and ends that one of these ends."""
+    begin = 0
+    for match in ends.finditer(text):
+        yield begin, match.start()
+        begin = match.end()
+    yield begin, len(text)
 
 
 def _read_number(lower: str) -> int:
@@ -317,9 +330,10 @@ def _counts(text: str, number: re.Match[str]) -> bool:
     return _NAMED_BY.search(before) is None or _MANY.match(text, number.end()) is not None
 
 
-def _read_times(lower: str) -> int:
-    most = 0
-    for part in _SENTENCE.split(lower):
+def _read_times(lower: str) -> tuple[int, int]:
+    most = again = 0
+    for begin, end in _find_parts(_SENTENCE, lower):
+        part = lower[begin:end]
         if _FIGURE.search(part) is None and _COUNTS.keys().isdisjoint(_WORD.findall(part)):
             continue
         clause = _TENS.sub(_write_figures, part)
@@ -329,9 +343,14 @@ def _read_times(lower: str) -> int:
             count = _read_count(next(filter(None, match.groups()))) + most * added
             if match["made"] and count > NUMBER_MAX:
                 continue  # "make 404 pages look nicer"
-            if count > most and not _COMPARES.match(clause, match.end()) and not _REPORTS_TIMES.search(before):
-                most = count
-    return min(most, NUMBER_MAX)
+            if _COMPARES.match(clause, match.end()) or _REPORTS_TIMES.search(before):
+                continue
+            most = max(most, count)
+            shown = f"{lower[:begin]}{clause[: match.start()]}"
+            repeats = not match["made"] or MADE_AGAIN.match(clause, match.start())
+            if count > again and repeats and not is_of_built_thing(shown, len(shown), len(shown)):
+                again = count
+    return min(most, NUMBER_MAX), min(again, NUMBER_MAX)
 
 
 def _read_count(word: str) -> int:
@@ -343,55 +362,11 @@ def _read_count(word: str) -> int:
     return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)
 
 
-def _orders_endless(clause: str) -> bool:
+def _orders_endless(lower: str, begin: int, end: int) -> bool:
+    clause = lower[begin:end]
     found = _ENDLESS.search(clause)
     if found is None or _TELLS.search(clause, 0, found.start()):
         return False
+    if is_of_built_thing(lower, begin + found.start(), begin + found.end()):
+        return False
     return bool(clause[: found.start()].strip()) or not _TELLS.search(clause, found.end())
-
-
-def nudge(loop: Loop) -> str:
-    """Write the message to put before the model."""
-    return f"{NOTICE} {loop.key}] {_describe(loop)}{_quote(loop)} {_advise(loop)}"
-
-
-def _describe(loop: Loop) -> str:
-    if loop.kind is Kind.ERRORS:
-        return f"`{loop.tool}` has failed with the same error {loop.repetitions} times, whatever the arguments."
-    if loop.kind is Kind.TEXTS:
-        return f"You have given the same answer {loop.repetitions} times without calling a tool."
-    if loop.kind is Kind.COPIES:
-        return "You have answered this request with the words of the requests before it."
-    if loop.kind is Kind.REVISITS:
-        return f"Your newest {loop.repetitions} calls ask for what you have seen before; none brought anything new."
-    if loop.period > 1:
-        return f"You repeat the same {loop.period} steps ({loop.tool}): round {loop.repetitions}, the same results."
-    time = _write_ordinal(loop.repetitions)
-    return f"You call `{loop.tool}` with the same arguments for the {time} time; the result did not change."
-
-
-def _write_ordinal(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
-def _quote(loop: Loop) -> str:
-    if not loop.evidence:
-        return ""
-    label = {Kind.ERRORS: "The error", Kind.TEXTS: "The answer", Kind.COPIES: "The answer"}.get(
-        loop.kind, "The last result"
-    )
-    return f" {label}: {loop.evidence}"
-
-
-def _advise(loop: Loop) -> str:
-    if loop.kind is Kind.TEXTS:
-        return "Do not say it again: take the next step, or say plainly what stops you."
-    if loop.kind is Kind.COPIES:
-        return "If it asks for something else, look that up with a tool now, and answer from the result."
-    return (
-        "Do not repeat this call. Answer the user in words now, with what you know; or, if a step is missing, take it "
-        "with another tool or other arguments."
-    )

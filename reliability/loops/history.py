@@ -23,11 +23,12 @@ only repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions;
-there, too, a nudge comes before a break. Where the user asks for a number of steps, or for anything so many times,
-neither a nudge nor a break comes before; an order of repetition without a number gives the limits of a poll, and so
-does a user who says the same again behind each answer ("run the tests again"). The results of a NEAR streak must change
-more than once, and the circuit doesn't break before the streak without its newest lap told the same. The strictest
-verdict wins, then the one with the most repetitions.
+there, too, a nudge comes before a break. Where the user orders so many things, calls that make them and lead on
+(`leads_at`) are neither nudged nor broken before; nor is any call that is to be repeated so often. An order of
+repetition without a number gives the limits of a poll, and so does a user who says the same again behind each answer
+("run the tests again"). Each limit is reached within what is read (`LoopConfig.fit_laps`). The results of a NEAR streak
+must change more than once, and the circuit doesn't break before the streak without its newest lap told the same. The
+strictest verdict wins, then the one with the most repetitions.
 
 Invariant: keys are computed from the tail backwards, only as far as a cycle holds, and each question is asked once of a
 request (`Memo`): an ordinary history costs a handful of comparisons.
@@ -68,7 +69,7 @@ from reliability.loops.revisits import find_revisits
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import is_folded
-from reliability.loops.turn_sequence import TurnSequence
+from reliability.loops.turn_sequence import Pairwise, TurnSequence
 
 #: A result that changed once and no more is news.
 _CHANGES_MIN = 2
@@ -169,26 +170,32 @@ def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
         warn, limit = _poll_thresholds(config)
     elif row.is_beyond(period):
         warn, limit = _near_thresholds(config)[0], config.poller_break_threshold
-    stage = _judge_count(row, period, count, (warn, limit), patient)
+    stage, count = _judge_laps(row, period, row.has_same_results, (warn, limit), patient)
     return None if stage is None else _build_calls_loop(row, period, count, stage, Kind.CALLS), True
 
 
-def _judge_count(row: TurnSequence, period: int, count: int, limits: tuple[int, int], patient: bool) -> Stage | None:
-    """Judge a streak by its limits, later ones where the user asked for so many. `patient`: they are those of polls;
-    what doesn't poll is nudged once then."""
+def _judge_laps(
+    row: TurnSequence, period: int, pairwise: Pairwise, limits: tuple[int, int], patient: bool
+) -> tuple[Stage | None, int]:
+    """Judge a streak of such pairs by its limits, later ones where the user asked for so many; return its laps, too.
+    `patient`: they are those of polls; what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
     if row.is_ordered(period):
         patient, limits = True, _poll_thresholds(row.config)
-    leads = patient or any(map(row.steps_in, newest))
+    leads = (patient or any(map(row.leads_at, newest))) and not any(map(row.fails_at, newest))
     warn, limit = limits
-    asked = max(row.order.times, row.order.number if leads else 0)
+    asked = max(row.order.again, max(row.order.number, row.order.times) if leads else 0)
     if asked:
         warn, limit = max(warn, asked + 1) if warn > 0 else warn, max(limit, asked + 2) if limit > 0 else limit
     limit = _give_laps(limit, row.turns, period * limit)
+    warn, limit = row.config.fit_laps(period, warn, limit)
+    count = row.count_repetitions(period, pairwise, max(warn, limit))
     nudged = row.count_judged(count, period) >= warn
     stage = stage_of(count, warn, limit if nudged or not row.holds_many else 0)
     once = patient and not all(map(row.polls_at, newest))
-    return None if stage is Stage.WARN and once and nudged else stage
+    if stage is Stage.WARN and once and nudged:
+        stage = None
+    return stage, count
 
 
 def _give_laps(limit: int, turns: Sequence[Turn], size: int) -> int:
@@ -206,8 +213,7 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
         return None, True
     if movement is Movement.DRIFT or row.is_ordered(period):
         warn, limit = _poll_thresholds(row.config)
-    count = row.count_repetitions(period, row.has_near_results, max(limit, row.order.number + 1, row.order.times + 1))
-    stage = _judge_count(row, period, count, (warn, limit), movement is Movement.DRIFT)
+    stage, count = _judge_laps(row, period, row.has_near_results, (warn, limit), movement is Movement.DRIFT)
     before = TurnSequence(row.turns[: row.size - period], row.config, None, row.memo)
     if stage is Stage.BREAK and _judge_streak(before, period, count - 1) is not movement:
         stage = Stage.WARN
@@ -275,7 +281,7 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         _poll_thresholds(config) if row.is_ordered(1) else (config.duplicate_threshold, config.break_threshold)
     )
     count, echoes = 0, bool(_LOOKUP.search(text))
-    most = max(2 * max(warn, limit, 1), row.order.times, row.order.number)
+    most = max(2 * max(warn, limit, 1), row.order.again, row.order.number)
     for index in range(row.size - 1, max(row.size - most - 2, -1), -1):
         error = _read_error_at(row, index)
         if error is None or error[0] != tool:
@@ -288,8 +294,10 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     if row.is_ordered(1):
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
     else:
-        warn = max(warn, row.order.times)
-        limit = max(2 * limit if echoes else limit, row.order.times, row.order.number if echoes else 0)
+        again = row.order.again
+        warn = max(warn, again) if warn > 0 else warn
+        later = max(2 * limit if echoes else limit, again + (again > 0), row.order.number if echoes else 0)
+        limit = later if limit > 0 else limit
     nudged = row.count_judged(count, 1) >= warn
     if row.is_ordered(1) and nudged and count < limit:
         return None
@@ -325,9 +333,12 @@ def _find_thoughts(row: TurnSequence) -> Loop | None:
     first = next(answered, None)
     alike = 0 if first is None else 1 + sum(1 for _ in takewhile(lambda answers: answers == first, answered))
     count = alike + (row.candidate is not None)
+    again = row.order.again
+    if again:
+        warn, limit = max(warn, again + 1) if warn > 0 else warn, max(limit, again + 2) if limit > 0 else limit
     if warn < count < limit:
         return None
-    return _build_streak_loop(Kind.CALLS, count, max(warn, row.order.times + 1), limit, "", newest.calls[0].name)
+    return _build_streak_loop(Kind.CALLS, count, warn, limit, "", newest.calls[0].name)
 
 
 def _read_answers(turn: Turn) -> frozenset[str] | None:

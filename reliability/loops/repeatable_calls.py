@@ -303,7 +303,7 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
     if result is None:
         return False
     goes_on = is_ongoing(result) or names_state(result, _STANDS) or _is_partway(call, result)
-    return (goes_on and not _changes(call, texts)) or _says_later(call, result)
+    return (goes_on and not changes(call)) or _says_later(call, result)
 
 
 def rests(call: SeenCall) -> bool:
@@ -317,7 +317,7 @@ def looks(call: SeenCall, result: str | None) -> bool:
     texts = _read_texts(call)
     named = _name_actions(call, texts)
     sees = is_generic_tool(call.name) or not named.isdisjoint(_SIGHTS)
-    if result is None or not sees or not named.isdisjoint(_EDITS | _STEPS | _POINTS) or _changes(call, texts):
+    if result is None or not sees or not named.isdisjoint(_EDITS | _STEPS | _POINTS) or changes(call):
         return False
     return not _is_over(call, texts, result, looked=True)
 
@@ -350,13 +350,13 @@ def _says_partway(item: Any, *, named: bool) -> bool:
     return found["part"] is None or int(found["part"]) < int(found["whole"])
 
 
-def _changes(call: SeenCall, texts: dict[str, str]) -> bool:
+def changes(call: SeenCall) -> bool:
     """Return whether the call changes the world: the verb of its name says so, what it carries, or its command."""
     words = words_of(call.name)
     named = not (_CHANGES.isdisjoint(words) and _CARRIED.isdisjoint(_read_fields(call)))
     if named and _READS.isdisjoint(words):
         return True
-    return any(read_deed(command) is Deed.ACTS for command in _list_commands(call, texts))
+    return any(read_deed(command) is Deed.ACTS for command in _list_commands(call, _read_texts(call)))
 
 
 def _waits(call: SeenCall, texts: dict[str, str]) -> bool:

@@ -33,7 +33,7 @@ def find_revisits(row: TurnSequence) -> Loop | None:
     """Find the streak of revisits at the tail that the candidate goes on with; None where a person orders repetition.
     It breaks at twice the threshold, since what is read again may have left the conversation."""
     newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
-    if newest is None or not newest.calls or row.is_ordered(1) or row.order.times or row.order.number:
+    if newest is None or not newest.calls or row.is_ordered(1) or row.order.again:
         return None
     warn, limit = row.config.duplicate_threshold, 2 * row.config.break_threshold
     first = row.size

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+#: So many answers are read at most for the limits that are later than the usual ones: behind them no loop runs on.
+LONG_LAPS_TURNS = 240
 _Share = Annotated[float, Field(gt=0.0, le=1.0)]
 _Threshold = Annotated[int, Field(le=64)]
 
@@ -48,10 +50,14 @@ class LoopConfig(BaseModel):
 
     @property
     def turns_needed(self) -> int:
-        """How many answers back the transcript is read, so that every threshold can be reached."""
+        """How many answers that call something are read back, so that every threshold can be reached (`fit_laps`)."""
         cycles = self.max_period * (max(self.duplicate_threshold, self.break_threshold) - 1)
-        polls = 2 * max(self.poller_duplicate_threshold, self.poller_break_threshold)
-        return max(cycles, polls, 1) + 1
+        return max(cycles, LONG_LAPS_TURNS) + 1
+
+    def fit_laps(self, period: int, warn: int, limit: int) -> tuple[int, int]:
+        """Return these limits of a cycle, earlier ones where so many laps of it are never read."""
+        most = self.turns_needed // period + 1
+        return min(warn, most - (limit > 0)), min(limit, most)
 
 
 class JudgeConfig(BaseModel):

@@ -31,27 +31,23 @@ from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
 from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.content import (
     CLOCK,
-    NUMBER_MAX,
     Message,
     Who,
     classify_speaker,
     drop_elements,
     list_other_parts,
-    read_order,
     read_own_text,
     text_of,
     urges_on,
 )
+from reliability.loops.repeatable_calls import takes_notes
 from reliability.loops.text_calls import read_text_calls
 
-#: So many hold the largest order, `NUMBER_MAX` calls with their results, and two more.
-MESSAGES_MAX = 2 * NUMBER_MAX + 8
-#: The nudge behind an ordered number of calls, the break, and the answer that may be it.
-_ORDERED_LAPS = 3
+#: So many hold all turns that `LoopConfig` needs, each with four results or with a thought and a push before it.
+MESSAGES_MAX = 1_280
 #: How far back the user's last request is looked for.
 _REQUEST_MESSAGES_MAX = 2_048
-#: So many of the user's messages are one request, each but the first an answer to a question.
-_ASKED_MAX = 4
+_ASKED_MAX = 4  # messages of the user that are one request, each but the first an answer to a question
 #: How many user messages before and after one are looked at for one that says the same.
 _NEIGHBOURS = 16
 #: In so much of each end of a message, and of what differs between them, figures may be what a harness counts.
@@ -60,17 +56,18 @@ _COUNTED_CHARS = 1_000
 _MIDDLES_MAX = 256
 #: A shorter message may be another one's beginning by chance.
 _GLUED_CHARS = 20
-#: A longer answer is none that a message names, and not looked for further behind its beginning.
+#: A longer answer is none that a message names, nor looked for behind its beginning.
 _NAMED_CHARS, _ORDER_CHARS = 40, 20_000
 #: So many messages back it shows whether an agent's calls stand in its texts.
 _WRITING_MESSAGES = 32
 #: What a harness counts in its messages: what is left, how often, how late it is.
 _COUNTDOWN = re.compile(
+    r"(?=[#\d])(?:"
     r"\b\d++(?=(?:[ /]+(?:of )?\d+)? (?:more |remaining )?(?:steps?|turns?|iterations?|rounds?|attempts?|tries|retries|"
     r"times?|tokens?|seconds?|minutes?|messages?|calls?|requests?|actions?)\b)"
     r"|(?:(?<=step )|(?<=turn )|(?<=iteration )|(?<=attempt )|(?<=round )|(?<=try ))#?\d+(?: ?(?:/|of) ?\d+)?"
     r"|(?<!\d)\d++(?=(?:st|nd|rd|th) (?:time|attempt|try|step|turn)\b)"
-    rf"|{CLOCK.pattern}",
+    rf"|{CLOCK.pattern})",
     re.IGNORECASE,
 )
 
@@ -94,12 +91,21 @@ class _ConversationTail:
         answers = 0
         for index in range(len(self.messages) - 1, self.lowest - 1, -1):
             role = self.role_at(index)
-            answers += role == "assistant"
+            answers += role == "assistant" and self.may_act(index)
             if answers == turns_max:
                 return index
             if role == "user" and self.is_own(index):
                 return index + 1
         return self.lowest
+
+    def may_act(self, index: int) -> bool:
+        """Return whether the answer calls more than a tool that takes notes, or may do so in its text."""
+        calls = self.messages[index].get("tool_calls")
+        if not isinstance(calls, list):
+            return not self._has_native_calls
+        functions = (call.get("function") or call.get("custom") for call in calls if isinstance(call, dict))
+        names = (function.get("name") for function in functions if isinstance(function, dict))
+        return not all(isinstance(name, str) and takes_notes(name) for name in names)
 
     def find_request(self, start: int) -> str:
         """Find what the user said last before an index, be it only a few words or long ago; where that answers the
@@ -229,7 +235,7 @@ class _ConversationTail:
         return "\n".join(filter(None, ["\n".join(shown), self._parts_at(index)]))
 
 
-TURNS_MAX = 64
+TURNS_MAX = 256
 _FOLDED_MIN = 3
 _CLEARED = re.compile(
     r"\s*(?:old [\w ]{0,40}:\s*)?[\[(<][^\n]{0,120}"
@@ -266,21 +272,17 @@ class _OpenTurn:
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
-    """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max`, or as
-    many as the user orders and a few more."""
+    """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max` that act, and
+    what is thought and said between them."""
     tail = _ConversationTail(messages)
     turns: list[_OpenTurn] = []
     start = tail.find_start(turns_max)
-    if sum(tail.role_at(index) == "assistant" for index in range(start, len(tail.messages))) == turns_max:
-        order = read_order(tail.find_request(start))
-        turns_max = max(turns_max, _ORDERED_LAPS + order.number, _ORDERED_LAPS + order.times)
-        start = tail.find_start(turns_max)
     for index in range(start, len(tail.messages)):
         if isinstance(tail.messages[index], dict):
             _read_message(tail, index, turns)
     request = tail.find_request(start) if turns else ""
     read = [part for turn in turns for part in _unfold(turn.freeze(request))]
-    return tuple(read[-turns_max:])
+    return tuple(read[-max(turns_max, len(turns)) :])
 
 
 def read_request(messages: Any) -> str:

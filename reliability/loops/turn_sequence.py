@@ -12,20 +12,32 @@ Results of polls are compared as they are. What a result only repeats of its cal
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from itertools import takewhile
 from typing import TypeVar
 
-from reliability.loops.comparison.call_normalization import HOLE, PLACE, blur_call, mask_echoes, says_done, says_enough
-from reliability.loops.comparison.findings import Memo, SeenCall, Turn
+from reliability.loops.comparison.call_normalization import (
+    HOLE,
+    PLACE,
+    blur_call,
+    mask_echoes,
+    names_place,
+    says_done,
+    says_enough,
+)
+from reliability.loops.comparison.findings import Memo, SeenCall, Turn, has_failed, parse
 from reliability.loops.comparison.near import is_near_result
 from reliability.loops.comparison.same_result import is_same_result
+from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.content import PersonsOrder, read_order
 from reliability.loops.repeatable_calls import (
     acknowledges,
     acts,
+    changes,
     find_entities,
+    is_generic_tool,
     is_poll,
     leads_on,
     looks,
@@ -36,8 +48,14 @@ from reliability.loops.repeatable_calls import (
 from reliability.loops.thresholds import LoopConfig
 
 _Key = frozenset[str]
-_Pairwise = Callable[[int, int], bool]
+Pairwise = Callable[[int, int], bool]
 T = TypeVar("T")
+#: In what a shell or a query is told: it only looks, or tests what there is.
+_CHECKS = re.compile(
+    r"tests?\b|spec\b|lint|check|verif|valid|build|compile|mypy|ruff|\btsc\b|\btox\b|\bmake\b"
+    r"|--(?:help|version|dry-run|list|show)\b|\"\s*(?:select|show|explain|describe)\b",
+    re.IGNORECASE,
+)
 _COMPARED = ("has_same_results", "has_near_results")
 
 
@@ -113,7 +131,7 @@ class TurnSequence:
         asked = self.candidate.calls if self.candidate is not None else ()
         return asked == self.turns[index].calls or self._keys_of(asked)[0] == self._keys(index)[0]
 
-    def count_repetitions(self, period: int, pairwise: _Pairwise, enough: int = 0) -> int:
+    def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
         """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
         counted only as long as that is cheap (see `Memo`); 0: all of them."""
         if self.size < period or not self.starts_again(period):
@@ -122,10 +140,16 @@ class TurnSequence:
         for index in range(self.size - 1, period - 1, -1):
             if 0 < enough * period <= paired and not self._is_cheap(index - period, index):
                 break
-            if self.key(index) != self.key(index - period) or not pairwise(index - period, index):
+            if self.key(index) != self.key(index - period):
+                break
+            if not (pairwise(index - period, index) or (paired >= period and self._seems_same(index - period, index))):
                 break
             paired += 1
         return (paired + period) // period + (self.candidate is not None)
+
+    def _seems_same(self, older: int, newer: int) -> bool:
+        """Return whether two turns of a streak are near, where no more can be masked to see that they are the same."""
+        return self.memo.blind and self.has_near_results(older, newer)
 
     def _is_cheap(self, older: int, newer: int) -> bool:
         """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
@@ -180,6 +204,17 @@ class TurnSequence:
         pollers = self.config.pollers
         pairs = self._pairs(index).items()
         return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not is_poll(c, None, pollers))
+
+    @_once
+    def leads_at(self, index: int) -> bool:
+        """Return whether a call of the turn leads on: a step, a deed, or a command that neither looks nor tests."""
+        pairs = self._pairs(index).values()
+        return bool(self.steps_in(index)) or any(leads_on(result) and _makes(call) for call, result in pairs)
+
+    @_once
+    def fails_at(self, index: int) -> bool:
+        """Return whether a call of the turn has failed."""
+        return any(map(has_failed, self.turns[index].results))
 
     def makes_new(self, period: int) -> bool:
         """Return whether the steps of the newest repetition have made something else than those of the one before."""
@@ -279,3 +314,13 @@ def _has_holes(key: _Key) -> bool:
 
 def _holds_places_only(call: str) -> bool:
     return call.count(HOLE) == call.count(PLACE)
+
+
+def _makes(call: SeenCall) -> bool:
+    """Return whether the call does something, of which a person may order many, be it by a command."""
+    known, given = parse(call.arguments)
+    fields = given if known and isinstance(given, dict) else {"": call.arguments}
+    if not is_generic_tool(call.name):
+        return acts(call) or (changes(call) and not any(map(names_place, fields)))
+    deeds = {read_deed(text) for text in fields.values() if isinstance(text, str)}
+    return not deeds.isdisjoint((Deed.ACTS, Deed.UNKNOWN)) and not _CHECKS.search(call.arguments)

@@ -113,13 +113,15 @@ def choose_loop(found: Iterable[Loop | None]) -> Loop | None:
 class Memo:
     """The answers so far. It belongs to the turns of one request."""
 
-    __slots__ = ("_known", "_left", "_masked", "_masking_left", "_parsed")
+    __slots__ = ("_known", "_left", "_masked", "_masking_left", "_parsed", "blind")
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
         self._parsed: dict[str, tuple[bool, Any]] = {}
         self._masked: dict[str, str] = {}
         self._left, self._masking_left = _COUNTED_CHARS_MAX, MASKED_CHARS_MAX
+        #: True once a line was left as it is: results may be more alike than is seen.
+        self.blind = False
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._known
@@ -147,6 +149,7 @@ class Memo:
         if found is None and self._masking_left >= len(line):
             self._masking_left -= len(line)
             found = self._masked[line] = make(line)
+        self.blind |= found is None
         return found
 
     @property

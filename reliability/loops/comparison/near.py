@@ -48,11 +48,11 @@ _FIGURES_MAX = 0.4
 _DIGITS = re.compile("[0-9]+")
 _DEPTH = 6
 _FIGURE = re.compile(
-    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"(?=\d|(?<![a-z0-9])[a-f])(?:\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
     r"|\d{1,4}(?:[:/-]\d\d){2}(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d+)?"
     r"|\b\d{1,2}:\d\d\b"
     r"|(?<![a-z0-9])(?=[0-9a-f]{0,63}\d)[0-9a-f]{7,64}(?![a-z0-9])"
-    r"|\d+(?:[.,]\d+)*",
+    r"|\d+(?:[.,]\d+)*)",
     re.IGNORECASE,
 )
 _STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "cursor", "position"})

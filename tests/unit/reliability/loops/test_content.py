@@ -1,6 +1,5 @@
 """What a message says, and who said it."""
 
-import pickle
 from collections.abc import Sequence
 from itertools import product
 
@@ -8,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops import Kind, Loop, Stage, Turn, find_loop, nudge, read_turns
+from reliability.loops import Stage
 from reliability.loops.content import (
-    NOTICE,
     NUMBER_MAX,
     Who,
     classify_speaker,
@@ -21,7 +19,6 @@ from reliability.loops.content import (
 )
 from tests.evals.step_cases import StepCase
 from tests.support.conversation import CONFIG, loop_at, stages
-from tests.support.loop_histories import asks, law, steps
 
 
 def test_images_compare_by_content() -> None:
@@ -349,40 +346,3 @@ def test_an_order_is_read_beside_what_a_harness_adds(frame: str) -> None:
     assert read_order(frame % "Click it 10 times.").times == 10
     assert read_order(frame % "Click it.").times == 0
     assert drop_elements(frame % "a <system-reminder> b").count("a <system-reminder> b") == 1
-
-
-@law
-@given(steps, st.integers(4, 6))
-def test_the_nudge_is_a_function_of_the_loop(lap: list[Turn], repetitions: int) -> None:
-    """The same loop gives the same words, they name the tool and the result, and they begin with the streak."""
-    loop = find_loop(tuple(lap * repetitions), CONFIG, asks(lap[0]))
-    if loop is None:
-        return
-    text = nudge(loop)
-    assert text == nudge(pickle.loads(pickle.dumps(loop)))
-    assert lap[0].calls[0].name in text
-    assert loop.evidence in text
-    assert text.startswith(f"{NOTICE} {loop.key}] ")
-    assert read_turns([{"role": "user", "content": text}]) == ()
-
-
-@pytest.mark.parametrize(
-    ("loop", "words"),
-    [
-        (
-            Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=3, tool="f"),
-            "`f` with the same arguments for the 3rd time",
-        ),
-        (Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=11, tool="f"), "for the 11th time"),
-        (Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=22, tool="f"), "for the 22nd time"),
-        (
-            Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=4, period=2, tool="f → g"),
-            "the same 2 steps (f → g): round 4",
-        ),
-        (Loop(kind=Kind.ERRORS, stage=Stage.WARN, repetitions=3, tool="f", evidence="no"), "The error: no"),
-        (Loop(kind=Kind.TEXTS, stage=Stage.WARN, repetitions=3, evidence="hi"), "the same answer 3 times"),
-    ],
-)
-def test_a_nudge_says_what_happened(loop: Loop, words: str) -> None:
-    """The nudge names the tool, the count and the result, in plain words."""
-    assert words in nudge(loop)

@@ -28,3 +28,18 @@ def test_the_transcript_reaches_back_far_enough(warn: int, limit: int, period: i
     assert config.turns_needed >= period * (max(warn, limit) - 1)
     assert config.turns_needed >= polls
     assert config.turns_needed > 0
+
+
+@law
+@given(st.integers(-2, 64), st.integers(-2, 64), st.integers(1, 16), st.integers(0, 300), st.integers(-1, 300))
+def test_limits_fit_what_is_read(warn: int, limit: int, period: int, later_warn: int, later: int) -> None:
+    """Law: whatever the limits and the period, what is read holds the laps to the break, a nudge that came before it
+    still does, what is off stays off, and the usual limits stay as they are."""
+    config = LoopConfig(duplicate_threshold=warn, break_threshold=limit)
+    nudged, broken = config.fit_laps(period, later_warn, later)
+    assert (broken - 1) * period <= config.turns_needed
+    assert nudged <= later_warn
+    assert nudged < broken or later <= 0 or later_warn >= later
+    assert (broken > 0) is (later > 0)
+    if 0 < warn < limit and period <= config.max_period:
+        assert config.fit_laps(period, warn, limit) == (warn, limit)

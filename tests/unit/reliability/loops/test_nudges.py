@@ -1,0 +1,49 @@
+"""What a model is told that repeats itself."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.loops import Kind, Loop, Stage, Turn, find_loop, nudge, read_turns
+from reliability.loops.content import NOTICE
+from tests.support.conversation import CONFIG
+from tests.support.loop_histories import asks, law, steps
+
+
+@law
+@given(steps, st.integers(4, 6))
+def test_the_nudge_is_a_function_of_the_loop(lap: list[Turn], repetitions: int) -> None:
+    """The same loop gives the same words, they name the tool and the result, and they begin with the streak."""
+    loop = find_loop(tuple(lap * repetitions), CONFIG, asks(lap[0]))
+    if loop is None:
+        return
+    text = nudge(loop)
+    assert text == nudge(pickle.loads(pickle.dumps(loop)))
+    assert lap[0].calls[0].name in text
+    assert loop.evidence in text
+    assert text.startswith(f"{NOTICE} {loop.key}] ")
+    assert read_turns([{"role": "user", "content": text}]) == ()
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [
+        (
+            Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=3, tool="f"),
+            "`f` with the same arguments for the 3rd time",
+        ),
+        (Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=11, tool="f"), "for the 11th time"),
+        (Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=22, tool="f"), "for the 22nd time"),
+        (
+            Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=4, period=2, tool="f → g"),
+            "the same 2 steps (f → g): round 4",
+        ),
+        (Loop(kind=Kind.ERRORS, stage=Stage.WARN, repetitions=3, tool="f", evidence="no"), "The error: no"),
+        (Loop(kind=Kind.TEXTS, stage=Stage.WARN, repetitions=3, evidence="hi"), "the same answer 3 times"),
+    ],
+)
+def test_a_nudge_says_what_happened(loop: Loop, words: str) -> None:
+    """The nudge names the tool, the count and the result, in plain words."""
+    assert words in nudge(loop)
