@@ -12,7 +12,6 @@ and so does a wait. A look whose result has changed ends the streak. No recorded
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, digest, parse, summary
 from reliability.loops.comparison.shell_commands import Deed, read_deed
@@ -31,27 +30,32 @@ _COMMAND_KEYS = ("command", "cmd")
 
 def find_revisits(row: TurnSequence) -> Loop | None:
     """Find the streak of revisits at the tail that the candidate goes on with; None where a person orders repetition.
-    It breaks at twice the threshold, since what is read again may have left the conversation."""
+    Each `duplicate_threshold`-th is nudged. It breaks where one look comes for the `break_threshold`-th time: what is
+    looked at once more may have left the conversation."""
     newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
     if newest is None or not newest.calls or row.is_ordered(1) or row.order.again:
         return None
-    warn, limit = row.config.duplicate_threshold, 2 * row.config.break_threshold
     first = row.size
     while first > 0 and _only_looks(row, first - 1):
         first -= 1
-    count = sum(1 for _ in islice(_walk_revisits(row, first), max(warn, limit, 0)))
+    count, visits = sum(1 for _ in _walk_revisits(row, first)), 0
     if row.candidate is not None:
-        if not all(map(looks, newest.calls)) or not any(map(row.asks_again, range(first, row.size))):
+        if not all(map(looks, newest.calls)):
             return None
-        count += 1
-    stage = Stage.BREAK if 0 < limit <= count else Stage.WARN if 0 < warn <= count else None
-    if stage is None:
+        visits = 1 + sum(map(row.asks_again, range(first, row.size)))
+        count += visits > 1
+    warn, limit = row.config.duplicate_threshold, row.config.break_threshold
+    breaks = 0 < limit <= visits and count >= 2 * limit
+    if visits == 1 or not (breaks or (warn > 0 and count >= warn and count % warn == 0)):
         return None
     results = [result for result in row.turns[-1].results if result is not None]
-    key = digest(Kind.REVISITS, *sorted({call.name for call in newest.calls}))
-    evidence = summary(results[-1]) if results else ""
     return Loop(
-        kind=Kind.REVISITS, stage=stage, repetitions=count, tool=newest.calls[0].name, evidence=evidence, key=key
+        kind=Kind.REVISITS,
+        stage=Stage.BREAK if breaks else Stage.WARN,
+        repetitions=count,
+        tool=newest.calls[0].name,
+        evidence=summary(results[-1]) if results else "",
+        key=digest(Kind.REVISITS, *sorted({call.name for call in newest.calls})),
     )
 
 

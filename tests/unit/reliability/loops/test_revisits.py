@@ -28,15 +28,18 @@ def wander(files, count, seed):
 @pytest.mark.parametrize("files", range(3, 10))
 @pytest.mark.parametrize("tool", TOOLS)
 def test_looks_that_bring_nothing_new_are_nudged_and_then_broken(files, tool):
-    """Law: in whatever order an agent looks again at what it has seen, the third such look in a row is nudged, no later
-    one passes, and the tenth breaks the circuit at the latest."""
+    """Law: in whatever order an agent looks again at what it has seen, each third such look in a row is nudged, and a
+    look that it makes for the fifth time breaks the circuit."""
     names = [f"part_{n:02}.txt" for n in range(files)]
-    order = wander(names, 12, files)
+    order = wander(names, 36, files)
     found = stages([USER, *[message for name in order for message in look(name, tool)]])
 
     assert found[: files + 2] == [None] * (files + 2)
-    assert None not in found[files + 2 :]
-    assert Stage.BREAK in found[: files + 10]
+    assert found[files + 2] is Stage.WARN
+    assert all(found[n] for n in range(files + 2, len(found), 3))
+    assert Stage.BREAK not in found[: files + 3]
+    fifth = next(n for n, name in enumerate(order) if n >= files + 9 and order[:n].count(name) >= 4)
+    assert Stage.BREAK in found[: fifth + 1]
 
 
 @pytest.mark.parametrize("shape", FOLDING)
@@ -48,6 +51,14 @@ def test_a_summary_makes_nothing_new(shape):
 
     assert Stage.WARN in found
     assert set(found[: len(names)]) == {None}
+
+
+def test_what_was_cleared_may_be_read_once_more():
+    """Law: an agent whose old results its client clears reads twelve files once more, and isn't stopped."""
+    names = [f"f{n}" for n in range(12)]
+    found = stages([USER, *[message for name in names * 2 for message in look(name)]])
+    assert Stage.BREAK not in found
+    assert found.count(Stage.WARN) == 4
 
 
 SEEN = [message for name in "abcd" for message in look(name)]
