@@ -38,9 +38,9 @@ def has_call_form(value: Any) -> bool:
 
 
 def gives_values(call: RawCall) -> bool:
-    """Return whether a call has the name of one, and arguments with values."""
+    """Return whether a call has the name of one, be a model's mark behind it, and arguments with values."""
     given = call.arguments
-    if _NAMED.fullmatch(call.name) is None:
+    if _NAMED.fullmatch(call.name.partition("<|")[0]) is None:
         return False
     if isinstance(given, str):
         return given.lstrip().startswith("{")

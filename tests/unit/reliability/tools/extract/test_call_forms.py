@@ -58,6 +58,13 @@ def test_an_undeclared_name_is_a_call_in_the_form_of_one(frame):
         check(frame.replace("{}", write("open", {"path": "a.txt"}, keys)), meant=True)
 
 
+@pytest.mark.parametrize("name", ["assistant<|channel|>analysis", "web_search<|channel|>commentary", "run<|im_end|>"])
+def test_a_mark_behind_a_name_is_no_part_of_it(name):
+    """Law: a model's mark that has leaked into the name makes a call no data."""
+    for given in ({"command": "ls"}, json.dumps({"command": "ls"}), {"query": "tides"}):
+        check(write(name, given, SURE[0]), meant=True)
+
+
 @pytest.mark.parametrize("frame", FRAMES)
 def test_a_signature_is_data(frame):
     """Law: where all values are types, the object describes a function, whatever its keys and its name."""
