@@ -117,15 +117,7 @@ def _take_fingerprint(answer: Turn, config: LoopConfig, request: str) -> Fingerp
 def _is_alike(a: Fingerprint, b: Fingerprint, config: LoopConfig) -> bool:
     if a.calls or b.calls:
         return a.calls == b.calls
-    if _asks_other_figures(a.request, b.request):
-        return False
     return fuzz.ratio(a.text, b.text, score_cutoff=100 * config.similarity_threshold) > 0
-
-
-def _asks_other_figures(older: str, newer: str) -> bool:
-    """Return whether the two requests differ in figures alone: words that answer both are right twice."""
-    a, b = older.rsplit(":", 3), newer.rsplit(":", 3)
-    return len(a) == len(b) == 4 and a[3] == b[3] != "" and a[2] != b[2]
 
 
 def _find_cycle(answers: tuple[Fingerprint, ...], period: int, config: LoopConfig) -> Loop | None:

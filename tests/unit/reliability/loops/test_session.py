@@ -4,7 +4,6 @@ import json
 import re
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -224,34 +223,3 @@ def test_equal_answers_to_other_tasks_are_no_loop():
             *[Stage.WARN] * 2,
             *[Stage.BREAK] * 4,
         ]
-
-
-FIGURED = (
-    "Temperature 2{n}.{n} C, humidity 4{n} %. In range? Answer YES or NO.",
-    "Order 900{n}: total {n}1.50 EUR. Needs approval (over 500)? Answer yes or no.",
-    "Is anything unusual in picture {n}?",
-    "[2026-11-28 10:0{n}] Anything due?",
-)
-
-
-@pytest.mark.parametrize("form", FIGURED)
-@pytest.mark.parametrize("answer", ["no", "YES", "No, nothing unusual is to be seen."])
-def test_words_that_answer_other_figures_are_right_each_time(form: str, answer: str) -> None:
-    """Law: over requests that differ in figures alone: equal words answer each of them, and equal calls are laps; the
-    same words to a text that grows are, too."""
-    calls = Turn((SeenCall("look", "{}"),), (None,))
-    figured = [form.format(n=n) for n in range(8)]
-    assert observe_all(figured, Turn(text=answer)) == [None] * len(figured)
-    grown = ["Fix it.\n" + "Result: nothing.\n" * n for n in range(8)]
-    for texts, turn in ((figured, calls), (grown, Turn(text=answer)), (grown, calls)):
-        assert observe_all(texts, turn) == [None, None, *[Stage.WARN] * 2, *[Stage.BREAK] * 4]
-
-
-def observe_all(texts: list[str], answer: Turn) -> list[Stage | None]:
-    """Find the stage at each request, where all get this answer."""
-    window, found = Window(), []
-    for text in texts:
-        window = keep_continued(window, user(text))
-        window, loop = observe(window, answer, LoopConfig(), name_asked(user(text), text))
-        found.append(loop and loop.stage)
-    return found
