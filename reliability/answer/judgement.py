@@ -62,7 +62,6 @@ from reliability.tools.check.calls import check_calls, id_source, ids_in
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import is_prose, may_be_told
-from reliability.tools.formats import FENCE
 from reliability.tools.schema.toolbox import Tool
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
@@ -239,8 +238,8 @@ def judge(
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
     found, native, counted = keep_few_counted(found, native, expected.toolbox, cut=cut)
     if loads is not None:
-        left = _build_deliverable(Checked(), held, found, told + sent, text_committed=text_committed)
-        return Judged(events=tuple(left), finish=finish, loads=loads, raw_text=told + sent + found.text)
+        said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
+        return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
     copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
     found = read_forced_call(expected.forced, found, "" if told + sent or native else text, finish)
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
@@ -250,7 +249,7 @@ def judge(
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
         flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     judged = Judged(
-        events=tuple(_build_deliverable(checked, held, found, told + sent, text_committed=text_committed)),
+        events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
         flaw=flaw,
         detail=detail,
@@ -354,14 +353,12 @@ def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: s
 
 
 def _build_deliverable(
-    checked: Checked, held: Sequence[Event], found: Extraction, said: str, *, text_committed: bool
+    checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool
 ) -> list[Event]:
-    """Build what would be delivered behind what was `said`: reasoning, the text that is left (of an empty code block
-    beside calls nothing is), a refusal, complete calls."""
+    """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    words = found.text if said else FENCE.sub("", found.text)
-    text = found.text if not checked.calls or words.strip() else ""
+    text = found.text if not checked.calls or found.text.strip() else ""
     if text and not text_committed:
         events.append(Text(text))
     refusal = "".join(event.text for event in held if isinstance(event, Refusal))

@@ -266,31 +266,3 @@ def test_json_that_was_asked_for_is_the_answer(keys):
     """With calls forbidden, or JSON asked for, a name without arguments is data, be it a tool's."""
     text = '{"name": "search"}'
     assert ruled([Text(text)], **keys).events == (Text(text),)
-
-
-CALL_TEXT = f'<tool_call>\n{{"name": "search", "arguments": {GOOD}}}\n</tool_call>'
-
-
-@pytest.mark.parametrize("tag", ["", "json", "xml"])
-@pytest.mark.parametrize(
-    ("form", "left"),
-    [
-        ("```{tag}\n<tools>\n{call}\n</tools>\n```", ""),
-        ("```{tag}\n\n```\n{call}", ""),
-        ("{call}\n```{tag}\n```", ""),
-        ("I look.\n```{tag}\n\n```\n{call}", "I look."),
-        ("```{tag}\nx = 1\n```\n{call}", "x = 1"),
-    ],
-)
-def test_an_empty_code_block_beside_a_call_is_no_text(form, tag, left):
-    """What models leave of the block around their call isn't said to the user; words and code are."""
-    judged = ruled([Text(form.format(tag=tag, call=CALL_TEXT))])
-    text = "".join(event.text for event in judged.events if isinstance(event, Text))
-    assert len(judged.calls) == 1
-    assert left in text
-    assert bool(text) is bool(left)
-
-
-def test_an_empty_code_block_alone_is_said():
-    """Without a call the answer is what it is."""
-    assert ruled([Text("```json\n\n```")]).events == (Text("```json\n\n```"),)
