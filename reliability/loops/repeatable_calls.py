@@ -298,7 +298,7 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
     texts = _read_texts(call)
     if _polls_by_name(call.name) or any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS):
         return result is None or not _is_over(call, texts, result)
-    if _waits(call, texts):
+    if _waits(call):
         return True
     if result is None:
         return False
@@ -356,12 +356,12 @@ def changes(call: SeenCall) -> bool:
     named = not (_CHANGES.isdisjoint(words) and _CARRIED.isdisjoint(_read_fields(call)))
     if named and _READS.isdisjoint(words):
         return True
-    return any(read_deed(command) is Deed.ACTS for command in _list_commands(call, _read_texts(call)))
+    return any(read_deed(command) is Deed.ACTS for command in list_commands(call))
 
 
-def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
+def _waits(call: SeenCall) -> bool:
     """Return whether its command sleeps, asks another system how it stands, or says nothing to a terminal."""
-    commands = _list_commands(call, texts)
+    commands = list_commands(call)
     deeds = set(map(read_deed, commands))
     if Deed.ACTS in deeds:
         return False
@@ -370,8 +370,10 @@ def _waits(call: SeenCall, texts: dict[str, str]) -> bool:
     return bool(commands) and not "".join(commands).strip()
 
 
-def _list_commands(call: SeenCall, texts: dict[str, str]) -> list[str]:
-    return [texts[key] for key in _COMMAND_KEYS if key in texts] if is_generic_tool(call.name) else []
+def list_commands(call: SeenCall) -> list[str]:
+    """List the commands that a shell or a terminal is given; none of another tool."""
+    texts = _read_texts(call) if is_generic_tool(call.name) else {}
+    return [texts[key] for key in _COMMAND_KEYS if key in texts]
 
 
 def _says_later(call: SeenCall, text: str) -> bool:

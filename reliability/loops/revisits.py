@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, digest, parse, summary
+from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, digest, summary
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import word_set, words_of
-from reliability.loops.repeatable_calls import is_generic_tool
+from reliability.loops.repeatable_calls import is_generic_tool, list_commands
 from reliability.loops.turn_sequence import TurnSequence
 
 _LOOKS = word_set("get read list ls search find fetch show view query cat grep glob inspect describe lookup retrieve")
@@ -25,7 +25,6 @@ _DOES = word_set(
     "clear move rename copy send submit post reply notify book order buy pay purchase cancel approve merge publish "
     "upload deploy start stop restart run execute trigger open close assign mark toggle enable disable next wait poll"
 )
-_COMMAND_KEYS = ("command", "cmd")
 
 
 def find_revisits(row: TurnSequence) -> Loop | None:
@@ -62,9 +61,7 @@ def find_revisits(row: TurnSequence) -> Loop | None:
 def looks(call: SeenCall) -> bool:
     """Return whether the call only looks, by its name or its command."""
     if is_generic_tool(call.name):
-        known, arguments = parse(call.arguments)
-        fields = arguments if known and isinstance(arguments, dict) else {}
-        commands = [fields[key] for key in _COMMAND_KEYS if isinstance(fields.get(key), str)]
+        commands = list_commands(call)
         return any(commands) and all(read_deed(command) is Deed.LOOKS for command in commands)
     return names_look(call.name)
 
