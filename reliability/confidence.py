@@ -10,6 +10,7 @@ with known answers (`Calibration`).
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +68,7 @@ class _Said:
         if value is None or isinstance(value, bool):
             return 0.0
         if isinstance(value, int | float):
-            return 0.0 if self.has_number(float(value)) else 1.0
+            return 0.0 if self.has_number(value) else 1.0
         text = str(value)[:_VALUE_CHARS_MAX]
         letters = _NO_LETTER.sub("", text.lower())
         if letters in self._letters:
@@ -77,7 +78,7 @@ class _Said:
 
     def has_number(self, number: float) -> bool:
         """Return whether the number stands in the text, as itself, in percent or in thousands."""
-        size = abs(number)
+        size = min(abs(number), sys.float_info.max)  # JSON's integers may be greater than any float
         return any(_round(written) in self._sizes for written in (size, size * 100, size / 1_000))
 
     def _has_word(self, word: str) -> bool:

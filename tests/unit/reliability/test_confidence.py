@@ -22,7 +22,7 @@ from reliability.confidence import (
 )
 from reliability.tools import ToolBox, build_toolbox
 from reliability.types import Flaw, Text, ToolCall
-from tests.support.call_values import made
+from tests.support.call_values import integers, made
 from tests.support.renderings import tool
 from tests.support.value_paths import judge_events
 
@@ -67,7 +67,7 @@ def test_what_a_text_doesn_t_say_is_missing(text: str, value: object, missing: f
     assert _Said(text).find_missing(value) == missing
 
 
-@given(st.text(), st.one_of(st.text(), st.floats(), st.integers(), st.booleans()))
+@given(st.text(), st.one_of(st.text(), st.floats(), integers, st.booleans()))
 def test_any_text_can_be_asked_for_any_value(text: str, value: object) -> None:
     """Law: a share, whatever is asked; and a text has all of itself."""
     assert 0.0 <= _Said(text).find_missing(value) <= 1.0
@@ -147,7 +147,7 @@ def test_tokens_count_where_they_stand_in_a_call() -> None:
     st.lists(
         st.dictionaries(
             st.text(max_size=5),
-            st.recursive(st.none() | st.text() | st.floats(allow_nan=False) | st.integers(), st.lists, max_leaves=5),
+            st.recursive(st.none() | st.text() | st.floats(allow_nan=False) | integers, st.lists, max_leaves=5),
             max_size=4,
         ),
         min_size=1,
