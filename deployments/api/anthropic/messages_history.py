@@ -2,6 +2,12 @@
 
 The same history is the same messages each time, so that a prompt cache still fits: markers of `cache_control` change no
 text, and the line that Claude Code's system prompt changes with each request is dropped.
+
+Anthropic's API takes a system message only behind a user's: what Claude Code says of its environment, its skills and
+its further tools (2,200 tokens) stands behind the first request. Here it goes before the words that it stands behind,
+so that a weak model reads the request last, and other sessions share the prompt up to there (decision 056). One that
+leaves with the next user's message stays behind, where it costs no more than itself.
+
 Invariant: a block that can't be read is refused by type and path, but for redacted thoughts, which only their maker can
 read, calls that Anthropic's servers have run, with their results: what came of them stands in the text, and marks such
 as `fallback`.
@@ -48,9 +54,13 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
         if content is None and role == "system" and message.get("output_config"):
             content = []  # settings alone
         content = read_content(content, f"{path}.content")
-        if role == "system" and message.get("clear_at") == "next_user_message" and at < user_last:
+        transient = message.get("clear_at") == "next_user_message"
+        if role == "system" and transient and at < user_last:
             continue
-        out += _READERS[role](content, f"{path}.content")
+        read = list(_READERS[role](content, f"{path}.content"))
+        before = role == "system" and not transient and out[-1:] and out[-1]["role"] == "user"
+        place = len(out) - 1 if before else len(out)
+        out[place:place] = read
     if messages[-1]["role"] == "assistant":
         words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
         raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")

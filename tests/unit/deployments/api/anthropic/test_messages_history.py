@@ -47,9 +47,10 @@ def test_markers_change_no_word(body):
 
 @given(bodies(), st.integers(0, 5))
 def test_a_longer_history_begins_as_the_shorter_one_did(body, cut):
-    """What a turn adds stands behind what was there."""
-    users = [at for at, message in enumerate(body["messages"]) if message["role"] == "user"]
-    shorter = {**body, "messages": body["messages"][: users[min(cut, len(users) - 1)] + 1]}
+    """What a turn adds stands behind what was there. A turn is asked with what the system says of it."""
+    roles = [message["role"] for message in body["messages"]]
+    ends = [at for at in range(1, len(roles) + 1) if roles[at - 1] != "assistant" and roles[at:][:1] != ["system"]]
+    shorter = {**body, "messages": body["messages"][: ends[min(cut, len(ends) - 1)]]}
     head = as_read(translate(shorter))
 
     assert as_read(translate(body))[: len(head)] == head
@@ -223,11 +224,42 @@ def test_the_markers_stay_on_the_parts():
 @pytest.mark.parametrize("later", [[], ["assistant", "user"], ["system"], ["user"]])
 def test_a_system_message_leaves_with_the_next_of_the_user(clear_at, later):
     """Law: a system message with `clear_at: next_user_message` is read until a later message is the user's. Any other
-    stays; one that holds settings alone says nothing."""
+    stays, before the user's words that it stands behind; one that holds settings alone says nothing."""
     told = {"role": "system", "content": "now", "clear_at": clear_at}
     settings = {"role": "system", "output_config": {"effort": "low"}}
     behind = [{"role": role, "content": "x"} for role in later]
     out = translate_history(None, [{"role": "user", "content": "hi"}, told, settings, *behind])
 
-    gone = clear_at == "next_user_message" and "user" in later
-    assert [one["content"] for one in out] == ["hi", *([] if gone else ["now"]), *("x" for _ in later)]
+    leaves = clear_at == "next_user_message"
+    told = [] if leaves and "user" in later else ["now"]
+    head = ["hi", *told] if leaves else ["now", "hi"]
+    # A system message behind "hi" as well stands before it, too.
+    behind = ["x"] * len(later)
+    head, behind = (["now", "x", "hi"], []) if later == ["system"] and not leaves else (head, behind)
+    assert [one["content"] for one in out] == head + behind
+
+
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r"}]}
+CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "look", "input": {}}]}
+PICTURED = {**RESULT, "content": [*RESULT["content"], {"type": "text", "text": "beside"}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "read"),
+    [
+        ([], ["hi"]),
+        (["S"], ["S", "hi"]),
+        (["S", "T"], ["S", "T", "hi"]),
+        (["S", CALL, RESULT], ["S", "hi", None, "r"]),
+        ([CALL, RESULT, "S"], ["hi", None, "r", "S"]),
+        ([CALL, PICTURED, "S"], ["hi", None, "r", "S", "beside"]),
+        ([CALL, RESULT, "more", "S"], ["hi", None, "r", "S", "more"]),
+    ],
+)
+def test_the_request_stands_last(messages, read):
+    """Law: what the system says behind the user's words is read before them, and never between a call and its
+    result."""
+    system = {"S": {"role": "system", "content": "S"}, "T": {"role": "system", "content": "T"}}
+    given = [system.get(one, {"role": "user", "content": one}) if isinstance(one, str) else one for one in messages]
+    out = translate_history("head", [{"role": "user", "content": "hi"}, *given])
+    assert [one["content"] for one in as_read(out)][1:] == [text or "" for text in read]
