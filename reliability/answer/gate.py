@@ -37,6 +37,7 @@ from reliability.answer.call_starts import (
 )
 from reliability.tools.format_reasoning import Thought
 from reliability.tools.format_row import Place, Until
+from reliability.tools.formats import FRAME_FENCE
 from reliability.types import (
     CallDelta,
     Counted,
@@ -60,6 +61,7 @@ _BEFORE_CHARS = 160  # of what has left, to tell what a candidate stands behind
 _JSON_SPOT = re.compile(r"[\"'\\{}\[\]]")
 _CALL_SPOT = re.compile(r"[\"'\\{}\[\]()]")
 _SETTLE_SPOT = re.compile(r"[\n>\]}).]")
+_FENCE_OPENED = re.compile(rf"{FRAME_FENCE}\s*")  # in which a call begins
 _BEFORE_STRING = "{[(,:="  # a quote behind anything else is an apostrophe, or stands unescaped in a string
 
 
@@ -197,6 +199,8 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         case CallDelta() | Refusal():
             if gate.mode is _Mode.HELD:
                 return _hold_event(gate, event), ()
+            if gate.mode is _Mode.PARTIAL and isinstance(event, CallDelta) and _FENCE_OPENED.fullmatch(gate.tail):
+                return Gate(gate.rules, _Mode.HELD, held=NOTHING.plus(Text(gate.tail)).plus(event)), ()
             settled, out = _settle_open_text(gate)
             return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
 

@@ -9,6 +9,7 @@ none. Text that an earlier attempt has sent stands. A refusal without calls is a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -69,6 +70,7 @@ WORDS_CHARS_MAX = 200_000
 _PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
 LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
+_EMPTY_BLOCK = re.compile(r"`{3,8}[\w+.#-]{1,32}\s{0,64}(?:`{3,8}(?![\w`])|\Z)")  # a tag opens, none closes
 _LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 
 
@@ -355,11 +357,12 @@ def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: s
 def _build_deliverable(
     checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool
 ) -> list[Event]:
-    """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
+    """Build what would be delivered: reasoning, the text that is left (of a block of code that held only calls, nothing
+    is), a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    text = found.text if not checked.calls or found.text.strip() else ""
-    if text and not text_committed:
+    text = _EMPTY_BLOCK.sub("", found.text) if checked.calls else found.text
+    if text and not text_committed and not (checked.calls and text.isspace()):
         events.append(Text(text))
     refusal = "".join(event.text for event in held if isinstance(event, Refusal))
     events += [Refusal(refusal)] if refusal else []

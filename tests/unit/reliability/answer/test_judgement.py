@@ -1,6 +1,7 @@
 """The judgement on whole answers."""
 
 import json
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from reliability.answer import gate
 from reliability.answer.gate import TextKind
-from reliability.answer.judgement import settle_text
+from reliability.answer.judgement import Judged, settle_text
 from reliability.answer.wanted_form import read_wanted_form
 from reliability.steps import Steps
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text
 from tests.support.judgements import BOX, GOOD, lapped, native, ruled
+from tests.support.value_paths import judge_events
 
 
 @pytest.mark.parametrize(
@@ -266,3 +268,39 @@ def test_json_that_was_asked_for_is_the_answer(keys):
     """With calls forbidden, or JSON asked for, a name without arguments is data, be it a tool's."""
     text = '{"name": "search"}'
     assert ruled([Text(text)], **keys).events == (Text(text),)
+
+
+NATIVE = "<call>"
+FENCED_PARTS = ("```json", "```", "~~~", "\n", " ", "Sure:", "x = 1", "`", "js", "<b>", "{", NATIVE)
+
+
+def read_parts(parts: list[str], pieces: Callable[[str], Iterable[str]]) -> tuple[str, Judged]:
+    """Read an answer with calls that the tier has found itself; return its text and judgement."""
+    events: list[list[Event]] = []
+    for at, part in enumerate(parts):
+        call = CallDelta(index=parts[:at].count(NATIVE), id=f"c{at}", name="search", arguments=GOOD)
+        events += [[call]] if part == NATIVE else [[Text(piece)] for piece in pieces(part)]
+    out, judged = judge_events(events, BOX)
+    return "".join(event.text for event in out if isinstance(event, Text)), judged
+
+
+@pytest.mark.parametrize(
+    ("parts", "left"),
+    [
+        (["```json\n", NATIVE, "\n```"], ""),
+        (["```json\n", NATIVE], ""),
+        (["Sure:\n```json\n", NATIVE, "\n```\nDone."], "Sure:\n\nDone."),
+        (["```json\n", NATIVE, "\nx = 1\n```"], "```json\n\nx = 1\n```"),
+        (["```py\nx = 1\n```\n", NATIVE, "\n```\ny\n```"], "```py\nx = 1\n```\n\n```\ny\n```"),
+    ],
+)
+def test_of_a_block_of_calls_nothing_is_left(parts, left):
+    """Law: the code block that a model has put its calls in is none of its words; any other block stays."""
+    assert read_parts(parts, list)[0] == read_parts(parts, lambda part: [part])[0] == left
+
+
+@given(st.lists(st.sampled_from(FENCED_PARTS), max_size=10))
+def test_calls_in_blocks_read_the_same_in_any_pieces(parts):
+    """Law: text and calls around the fences of code blocks don't depend on how they were cut."""
+    (text, judged), (other, again) = read_parts(parts, list), read_parts(parts, lambda part: [part])
+    assert (text, judged.calls, judged.flaw) == (other, again.calls, again.flaw)
