@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from reliability.loops.built_things import MADE_AGAIN, REPEATED, is_of_built_thing
+from reliability.loops.built_things import LEADS, MADE_AGAIN, REPEATED, is_of_built_thing
 from reliability.loops.comparison.findings import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 from reliability.tools.turns import HARNESS_TAGS
@@ -58,7 +58,7 @@ _GO_ON = phrase_set(
     "|please continue working on the task"
 )
 _GO_ON_CHARS = max(map(len, _GO_ON))
-NUMBER_MAX, _REQUEST_CHARS, _CLAUSE_CHARS = 200, 2_000, 160
+NUMBER_MAX, _REQUEST_CHARS, _CLAUSE_CHARS, _SHORT_CHARS = 200, 2_000, 160, 40
 _NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)|[^\W\d_]+")
 #: Money, times, sizes and shares, which say how much, and the plural that says how many.
 _UNIT = (
@@ -79,6 +79,23 @@ _NAMED_BY = re.compile(
     r"|numbers?|nr|no|ids?|bugs?|cases?|levels?|tables?|seats?|gates?|flights?|channels?|users?|accounts?|builds?"
     r"|releases?|questions?|problems?|sections?|parts?|phases?|stories|story|items?|records?|orders?|jobs?|runs?|errors?"
     r"|codes?|status|python|node|java|turns|turned|aged?|zimmer|seite|zeile|rechnung|aufgabe)[ .:#]{0,3}$"
+)
+#: A verb of doing whose number follows, in its own clause or list.
+_DOES = re.compile(
+    rf"(?:{LEADS}(?:add|append|ask\b.{{0,30}} with|bet|book|bring|build|buy|cast|clear|click|collect|craft|create|deal"
+    r"|delete|deposit|dig|discard|dispense|do|drag|draw|drop|eat|feed|fetch|fire|flip|gather|generate|get|give|go|grab"
+    r"|harvest|have|insert|invite|issue|jump|label|launch|load|log|mail|make|mine|move|open|order|pay|perform|pick|place"
+    r"|plant|play|post|pour|press|print|process|produce|pull|purchase|push|put|record|register|remove|rent|reserve|review"
+    r"|roll|run|schedule|scroll|sell|send|set up|shoot|skip|spawn|spend|spin|start|step|submit|swipe|take|tap|throw"
+    r"|toss|trade|turn(?: on| off)?|type|upload|vote|walk|water|write|(?:bau|bestell|buch|drück|erstell|füg|gieß|hol"
+    r"|kauf|klick|leg|mach|nehm|öffn|pflanz|reservier|samm?l|schick|schreib|send|start|würfl|zieh)(?:e|en)?|gib|nimm|wirf"
+    r"|(?:achet|achèt|ajout|appui|cliqu|command|cré|donn|envoi|génèr|insèr|lanc|ouvr|réserv)(?:e[sz]?|er)|fais|mets"
+    r"|prends|abre|agrega|añade|compra|crea|dame|envía|genera|haz|inserta|manda|pide|pon|pulsa|reserva|tira|toma|aggiungi"
+    r"|ordina|adicione|compre|crie|envie)|\b(?:needs?|wants?|(?:'d|would|'ll|will) (?:like|have|take)|möchten?|brauche"
+    r"|quiero|necesito|je veux|voudrais))\b"
+    r"(?:(?!\b(?:for|to|at|in|on|of|about|under|over|above|below|than|from|within|per|if|when|because|while|whose|that"
+    r"|which|who|is|are|was|were|has|have|with|number|priority|für|um|auf|unter|über|aus|wenn|weil|dass|sobald|pour|sous"
+    r"|quand|si|para|cuando|que)\b)[^,]){0,60}(?:,(?:[^,]{0,40},)* (?:[^,]{0,40}\b(?:and|und|et|y) )?)?$"
 )
 #: Words behind `|` count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
 _NUMBERS = """
@@ -140,13 +157,15 @@ _REPORTS_TIMES = re.compile(
     r"^(?!.*\b(?:until|before)\b).*(?:\b(?:why|warum|pourquoi|don't|do not|never|nicht|jamais)\b"
     r"|\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|happen(?:s|ed)|occur(?:s|red)|appears|broke|breaks|went|died|hung|ran|took"
     r"|(?:the|these|those|last|past|previous)"
-    r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?\w{2,12}ed)"
+    r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?(?!need)\w{2,12}ed)"
     r"(?: (?:it|them|this|already|about|around|at least|up to))? $)"
     r"|^\W*(?:(?:and|but|so|because|while|then|when|if) )?(?!.*\b(?:want|needs?|should|must|shall|would|like|could|can"
-    r"|will|please|ha(?:ve|s) to)\b)(?:(?:i|we|they|he|she|it|this|that|there|you(?= did| were| have|'ve))\b"
+    r"|will|please|ha(?:ve|s) to)\b)(?:(?:(?:i|we|they|he|she|it|this|that|there)(?!'(?:d|ll)\b)"
+    r"|you(?= did| were| have|'ve))\b"
     r"|(?:the|my|our) [\w-]+ (?:[\w-]+ )?(?:is|are|was|were|has|have|gets?|runs?|calls?|fires?|loops?|does|do)\b)"
 )
 _SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
+_LINE = re.compile(r"[.;:!?]+\s|[\n。！？]")
 #: What is waited for, and not worked for.
 _COMES = (
     r"(?!(?:i|we)\b|.*(?<!says )(?<!reads )\b(?:pass|passes|passing|works?|working|green|fixed|done|finished|completed?"
@@ -294,7 +313,7 @@ def read_order(text: str) -> PersonsOrder:
         _orders_endless(lower, *span) for span in _find_parts(_SENTENCE, lower)
     )
     times, again = _read_times(lower)
-    return PersonsOrder(_read_number(lower), times, endless, again)
+    return PersonsOrder(max(times, _read_number(lower)), times, endless, again)
 
 
 def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
@@ -307,9 +326,12 @@ def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _read_number(lower: str) -> int:
-    text = _TENS.sub(_write_figures, lower)
-    found = ((_NUMBER_WORDS.get(match[0]) or _read_figures(match[0]), match) for match in _NUMBER.finditer(text))
-    return max((n for n, match in found if 0 < n <= NUMBER_MAX and _counts(text, match)), default=0)
+    text, most = _TENS.sub(_write_figures, lower), 0
+    for match in _NUMBER.finditer(text):
+        number = _NUMBER_WORDS.get(match[0]) or _read_figures(match[0])
+        if most < number <= NUMBER_MAX and _counts(text, match):
+            most = number
+    return most
 
 
 def _write_figures(ten: re.Match[str]) -> str:
@@ -321,11 +343,15 @@ def _read_figures(word: str) -> int:
 
 
 def _counts(text: str, number: re.Match[str]) -> bool:
-    """Return whether a number says how many, and not how much or which one."""
+    """Return whether a number says how many are to be made or done, and not how much, which one or how many there
+    are. A short request may be the number alone."""
     if _MEASURES.match(text, number.end()):
         return False
     before = text[max(0, number.start() - _CLAUSE_CHARS) : number.start()]
-    if text.startswith(" times", number.end()) and _REPORTS_TIMES.search(_SENTENCE.split(before)[-1]):
+    line = _LINE.split(before)[-1]
+    if _REPORTS_TIMES.search(_SENTENCE.split(line)[-1]):
+        return False
+    if not _DOES.search(line) and (len(text) > _SHORT_CHARS or line not in ("", "a ")):
         return False
     return _NAMED_BY.search(before) is None or _MANY.match(text, number.end()) is not None
 
