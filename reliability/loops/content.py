@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from reliability.loops.built_things import LEADS, MADE_AGAIN, REPEATED, is_of_built_thing
 from reliability.loops.comparison.findings import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
+from reliability.loops.endless_orders import orders_repetition
 from reliability.tools.turns import HARNESS_TAGS
 
 Message = dict[str, Any]
@@ -82,12 +83,14 @@ _NAMED_BY = re.compile(
 )
 #: A verb of doing whose number follows, in its own clause or list.
 _DOES = re.compile(
-    rf"(?:{LEADS}(?:add|append|ask\b.{{0,30}} with|bet|book|bring|build|buy|cast|clear|click|collect|craft|create|deal"
-    r"|delete|deposit|dig|discard|dispense|do|drag|draw|drop|eat|feed|fetch|fire|flip|gather|generate|get|give|go|grab"
-    r"|harvest|have|insert|invite|issue|jump|label|launch|load|log|mail|make|mine|move|open|order|pay|perform|pick|place"
-    r"|plant|play|post|pour|press|print|process|produce|pull|purchase|push|put|record|register|remove|rent|reserve|review"
-    r"|roll|run|schedule|scroll|sell|send|set up|shoot|skip|spawn|spend|spin|start|step|submit|swipe|take|tap|throw"
-    r"|toss|trade|turn(?: on| off)?|type|upload|vote|walk|water|write|(?:bau|bestell|buch|drück|erstell|füg|gieß|hol"
+    rf"(?:{LEADS}(?:add|append|allocate|approve|archive|ask\b.{{0,30}} with|assign|attach|attack|bake|bet|book|brew"
+    r"|bring|build|buy|cancel|cast|chop|claim|clear|click|clone|close|collect|copy|craft|create|cut|deal|delete|deploy"
+    r"|deposit|dig|discard|dispense|do|drag|draw|drop|eat|feed|fetch|fill|fire|flip|fold|gather|generate|get|give|go"
+    r"|grab|harvest|have|hire|insert|invite|issue|jump|label|launch|load|log|mail|make|mine|mint|move|open|order|pay"
+    r"|perform|pick|place|plant|play|post|pour|prepare|press|print|process|produce|provision|pull|purchase|push|put"
+    r"|record|recruit|refill|register|remove|rent|reserve|review|ring|roll|run|schedule|scroll|sell|send|set up|share"
+    r"|shoot|skip|spawn|spend|spin|stack|start|step|submit|summon|swap|swipe|take|tap|throw|toss|trade|train"
+    r"|turn(?: on| off)?|type|unlock|upload|use|vote|walk|water|write|(?:bau|bestell|buch|drück|erstell|füg|gieß|hol"
     r"|kauf|klick|leg|mach|nehm|öffn|pflanz|reservier|samm?l|schick|schreib|send|start|würfl|zieh)(?:e|en)?|gib|nimm|wirf"
     r"|(?:achet|achèt|ajout|appui|cliqu|command|cré|donn|envoi|génèr|insèr|lanc|ouvr|réserv)(?:e[sz]?|er)|fais|mets"
     r"|prends|abre|agrega|añade|compra|crea|dame|envía|genera|haz|inserta|manda|pide|pon|pulsa|reserva|tira|toma|aggiungi"
@@ -164,43 +167,8 @@ _REPORTS_TIMES = re.compile(
     r"|you(?= did| were| have|'ve))\b"
     r"|(?:the|my|our) [\w-]+ (?:[\w-]+ )?(?:is|are|was|were|has|have|gets?|runs?|calls?|fires?|loops?|does|do)\b)"
 )
-_SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
+_SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s(?!(?:bis|sobald|wenn)\b)")
 _LINE = re.compile(r"[.;:!?]+\s|[\n。！？]")
-#: What is waited for, and not worked for.
-_COMES = (
-    r"(?!(?:i|we)\b|.*(?<!says )(?<!reads )\b(?:pass|passes|passing|works?|working|green|fixed|done|finished|completed?"
-    r"|correct|right|bugs?|solved|resolved|compiles|clean|no (?:more )?(?:errors?|failures?|warnings?|issues?))\b)"
-)
-_BEGINS = r"(?:^|\band |\bthen )\W{0,4}(?:(?:please|just|now|(?:can|could|would|will) you) ){0,3}"
-_ENDLESS = re.compile(
-    rf"{_BEGINS}(?:(?:keep (?:on )?)?(?:re-?)?(?:run(?:n?ing)?|(?:press|click|tap|swipe|scroll|skip|flip|roll|toss|spin"
-    r"|draw|poll|check|watch|monitor|ping|query|refresh|wait|move|walk|turn|raise|lower|loop|mash|hit|retry|try|repeat|test"
-    r"|play|call)(?:p?ing)?)\b(?:(?!\b(?:and|then)\b).){0,60}?\b(?:until|till|'til|til) "
-    r"|(?:alert|notify|warn) me (?:when|if|once|as soon as) (?!you\b)"
-    r"|(?:(?:tell|ping|message|text|remind) me|let me know) (?:when(?:ever)?|once(?! more\b| again\b)|as soon as) "
-    r"(?!you\b|(?:did|does|do|is|are|was|were|to)\b|(?:it|that|this|everything|all)(?:'s| is| are) (?:ready|over)\b"
-    rf"|.*(?:\b(?:was|were|did)\b|\b(?:is|are)\W*$))){_COMES}.*"
-    rf"|{_BEGINS}(?:answer|reply to|respond to|handle|process|greet|sort|label|triage|review|forward|take|serve"
-    r"|translate|summari[sz]e|archive|log|post|read|watch|pick up|work on|deal with)\b.{3,60}? "
-    r"as (?:soon as )?(?:they|it|new ones) (?:come|arrive|appear|show up|get (?:sent|here)|drop)s?\b|"
-    r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
-    r"|(?:every|each) (?:\d{1,3} |few |other )?(?:second|minute|hour|day|night|morning|tick)s?"
-    r"|until (?:i|we) (?:stop|say|tell|interrupt|cancel|call)|until (?:further notice|(?:you're|you are|being) told"
-    r"|stopped)|(?:don't|do not|never) stop (?:until|\w+ing)"
-    r"|(?<!\w )keep (?:on )?(?:\w{2,10}ing and )?(?:poll|check|press|click|watch|monitor|refresh|ask|call|runn|send"
-    r"|ping|query|repeat|scroll|tapp|add|mov|retry|test|roll|play|stepp|hitt)ing)\b"
-    r"|\b(?:immer wieder|immer weiter|ununterbrochen|jede (?:sekunde|minute|stunde)|alle \d{1,3} (?:sek|min|stunden)\w*"
-    r"|bis ich|una y otra vez|sin parar|cada (?:\d{1,3} )?(?:segundo|minuto|hora)s?|hasta que te|encore et encore"
-    r"|sans (?:arrêt|cesse)|(?:chaque|toutes les) (?:\d{1,3} )?(?:seconde|minute|heure)s?|jusqu'à ce que je)\b"
-    r"|每(?:隔)?\w{0,3}(?:秒|分钟|小时)|不断|反复|一直"
-)
-#: Words before it that make it a complaint, a report or a ban.
-_TELLS = re.compile(
-    r"\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|breaks|broke|happen(?:s|ed|ing)|occur(?:s|red|ring)|gets|got|goes|went"
-    r"|sees|saw|dies|hangs|restarts|reloads|complains|loses|throws|raises|returns|keeps|not|never|\w+n't|why|stop|avoid"
-    r"|without|instead|(?:is|are|was|were|been|being) \w+(?:ed|ing|en)|nicht|nie|niemals|warum|no|nunca|jamais|pas)\b"
-    r"|不要|别"
-)
 
 
 def text_of(content: Any) -> str:
@@ -309,9 +277,7 @@ def read_order(text: str) -> PersonsOrder:
     lower = drop_elements(text).lower()
     if len(lower) > _REQUEST_CHARS:
         return PersonsOrder()
-    endless = _ENDLESS.search(lower) is not None and any(
-        _orders_endless(lower, *span) for span in _find_parts(_SENTENCE, lower)
-    )
+    endless = any(orders_repetition(lower, *span) for span in _find_parts(_SENTENCE, lower))
     times, again = _read_times(lower)
     return PersonsOrder(max(times, _read_number(lower)), times, endless, again)
 
@@ -386,13 +352,3 @@ def _read_count(word: str) -> int:
         return _COUNTS.get(word, 0)
     tens, ten, ones = word.rpartition("十")
     return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)
-
-
-def _orders_endless(lower: str, begin: int, end: int) -> bool:
-    clause = lower[begin:end]
-    found = _ENDLESS.search(clause)
-    if found is None or _TELLS.search(clause, 0, found.start()):
-        return False
-    if is_of_built_thing(lower, begin + found.start(), begin + found.end()):
-        return False
-    return bool(clause[: found.start()].strip()) or not _TELLS.search(clause, found.end())
