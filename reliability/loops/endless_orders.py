@@ -5,29 +5,15 @@ again and again. What is worked for ("run the tests until they pass") orders non
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from reliability.loops.built_things import is_of_built_thing
 
-
-class _Language(NamedTuple):
-    """Patterns. `does`: verbs of what may be repeated; `watches`: these order it alone; `acts`: verbs of what waits
-    for its moment; `tells`: "tell me"; `until`, behind `does`, and `when`, behind the others; `worked`: what is worked
-    for, or done by the model itself; `often`: behind `does`, or before it."""
-
-    does: str
-    watches: str
-    acts: str
-    tells: str
-    until: str
-    when: str
-    worked: str
-    often: str
-
-
 _MANY = r"(?:\d{1,3} ?|(?:two|three|four|five|six|ten|fifteen|twenty|thirty|sixty|few|other|couple(?: of)?|half an?) )"
 _UNIT = r"(?:sec(?:ond)?|min(?:ute)?|hour|hr|day|night|morning|tick)s?\b"
-_ENGLISH = _Language(
+#: Of a language: verbs of what may be repeated; what orders it alone; verbs of what waits for its moment; "tell me";
+#: "until", behind the first; "when", behind the others; what is worked for, or done by the model itself; and words for
+#: many times or a rate, behind the first or before it.
+_ENGLISH = (
     r"(?:keep (?:on )?)?(?:re-?)?(?:run(?:n?ing)?|(?:press|click|tap|swipe|scroll|skip|flip|roll|toss|spin|draw|poll"
     r"|check|ping|query|refresh|reload|wait|move|walk|turn|raise|lower|loop|mash|hit|retry|try|repeat|test|play|call|attack"
     r"|fight|fish|dig|mine|pull|push|cast|stay on|look at|watch|monitor|observe)(?:p?ing)?)",
@@ -44,7 +30,7 @@ _ENGLISH = _Language(
     rf"|(?:once|twice|\d+ times) (?:a|per) {_UNIT}",
 )
 _FOREIGN = (
-    _Language(
+    (
         r"(?:(?:über)?prüf|frag|klick|drück|führ|start|ruf|lad|aktualisier|wart|würfl|wiederhol|spiel|zieh|scroll|test"
         r"|versuch|probier|schau|kontrollier|mess|angl|gieß)(?:e|en|t)?|lies|sieh|miss|wirf",
         "beobachte|überwache|behalte .{1,40} im auge",
@@ -57,7 +43,7 @@ _FOREIGN = (
         r"mehrmals|mehrfach|(?:ein )?paar ?mal|wiederholt|minütlich|stündlich|täglich|laufend|ständig|dauernd"
         r"|regelmäßig|im (?:minuten|stunden)takt|jeden tag",
     ),
-    _Language(
+    (
         r"(?:vérifi|(?:re)?lanc|exécut|cliqu|appui|appuy|recharg|actualis|consult|jou|regard|test|réessai|essai|répèt|tir)"
         r"(?:e[sz]?)|attends|lis",
         "surveille[sz]?|garde .{0,40}œil",
@@ -69,7 +55,7 @@ _FOREIGN = (
         r"|termin\w*|corrig\w*|fini\w*|résolu\w*|compile\w*|correct\w*|prête?s?|(?:plus|sans) (?:aucune |d')?erreurs?)",
         "plusieurs fois|régulièrement|constamment|périodiquement|en (?:continu|permanence|boucle)",
     ),
-    _Language(
+    (
         r"(?:comprueb|revis|verifi(?:c|qu)|ejecut|puls|presion|recarg|actualiz|consult|esper|jueg|tir|prueb|reintent|repit"
         r"|mir|execut|rod|cliqu|tent|controll|esegu|clicc|prem|ricaric|aspett)(?:[aei]|ue)|haz clic",
         "vigila|monitorea|supervisa|monitora|monitore|sorveglia",
@@ -94,14 +80,15 @@ _ASKS = (
 )
 
 
-def _read_forms(of: _Language) -> str:
-    comes = rf"\b ?+(?!{of.worked}\b)"
+def _read_forms(language: tuple[str, ...]) -> str:
+    does, watches, acts, tells, until, when, worked, often = language
+    comes = rf"\b ?+(?!{worked}\b)"
     return (
-        rf"(?:{of.does})\b{_SPAN}(?<!\w)(?:{of.until}){comes}"
-        rf"|(?:{of.watches})\b|(?:{of.acts})\b{_ALL}\b(?:{of.when}){comes}(?!(?:you|du)\b)"
-        rf"|(?:{of.tells}),? (?:{of.when})(?:\b|(?=')){comes}{_ASKS}"
-        rf"|(?:{of.does})\b{_SPAN}\b(?<!the )(?<!my )(?<!our )(?:{of.often})\b(?! (?:\w+ed|in|per)\b)"
-        rf"|(?:{of.often}),? (?:{of.does})\b"
+        rf"(?:{does})\b{_SPAN}(?<!\w)(?:{until}){comes}"
+        rf"|(?:{watches})\b|(?:{acts})\b{_ALL}\b(?:{when}){comes}(?!(?:you|du)\b)"
+        rf"|(?:{tells}),? (?:{when})(?:\b|(?=')){comes}{_ASKS}"
+        rf"|(?:{does})\b{_SPAN}\b(?<!the )(?<!my )(?<!our )(?:{often})\b(?! (?:\w+ed|in|per)\b)"
+        rf"|(?:{often}),? (?:{does})\b"
     )
 
 
