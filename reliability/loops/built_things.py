@@ -36,7 +36,7 @@ _VERBS = (
     r"|fai[st]es|construi\w+|veux(?! que\b)|besoin)"
 )
 #: Where an order stands: at the beginning, or behind what leads to it.
-_LEADS = (
+LEADS = (
     r"(?:^\W*|[.,:;(–-] ?|\b(?:to|please|you|and|then|us|now|let's|me|i|we|just|also|first|task|must|should|will|bitte"
     r"|und|dann|ich|wir|y|et|por favor|luego|puis|je|nous|j'ai|avons|mir|uns|me|nos) )"
 )
@@ -52,7 +52,7 @@ _THINGS = (
     r"|app|program|tool|skript|funktion|dienst|función|fonction|tâche|tarea)"
 )
 _BUILT = re.compile(
-    rf"{_LEADS}(?:{_VERBS}\b(?! (?:sure|certain)\b)(?:.{{1,200}}?{_RELATES}|.{{1,40}}?\b{_THINGS}\b)"
+    rf"{LEADS}(?:{_VERBS}\b(?! (?:sure|certain)\b)(?:.{{1,200}}?{_RELATES}|.{{1,40}}?\b{_THINGS}\b)"
     r"|(?:schedule|configure|set up|implement|develop|program|refactor|design|automate)\b"
     r"|(?:make|let|have) (?:the|this|that|our|my|its?|all|each|every|an?) (?!.{0,80}"
     r"\b(?:call|request|move|check|query|test|order|payment|deposit|offer|entry|backup|note|step|guess|list) ?$))"
@@ -77,7 +77,7 @@ _OWN = (
 _OWN_BEHIND = re.compile(rf"(?:[,;:] (?:and )?(?:then )?|\b(?:and )?then )(?:please )?{_OWN}[^,;:]*$")
 _OWN_BESIDE = re.compile(rf"\b(?:and|und|y|et) (?:please )?{_OWN}[^,;:]*$")
 _BUILDS_IT = re.compile(
-    rf"{_LEADS}(?:{_VERBS}\b[^.:;!?\n]{{0,60}}"
+    rf"{LEADS}(?:{_VERBS}\b[^.:;!?\n]{{0,60}}"
     r"\b(?:for|of|does|do|dafür|para|pour) ?(?:it|this|that|so|eso|ello|cela)?\b"
     r"(?=\W*(?:$|[.!?\n]))|(?:implement|automate|code|program|build|script) (?:it|this|that)\b)"
 )

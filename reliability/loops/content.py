@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from reliability.loops.built_things import MADE_AGAIN, REPEATED, is_of_built_thing
+from reliability.loops.built_things import LEADS, MADE_AGAIN, REPEATED, is_of_built_thing
 from reliability.loops.comparison.findings import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
+from reliability.loops.endless_orders import orders_repetition
 from reliability.tools.turns import HARNESS_TAGS
 
 Message = dict[str, Any]
@@ -58,7 +59,7 @@ _GO_ON = phrase_set(
     "|please continue working on the task"
 )
 _GO_ON_CHARS = max(map(len, _GO_ON))
-NUMBER_MAX, _REQUEST_CHARS, _CLAUSE_CHARS = 200, 2_000, 160
+NUMBER_MAX, _REQUEST_CHARS, _CLAUSE_CHARS, _SHORT_CHARS = 200, 2_000, 160, 40
 _NUMBER = re.compile(r"(?<![\w.,:/#$€£-])\d{1,3}(?![\w%°]|[.,:/-]\d)|[^\W\d_]+")
 #: Money, times, sizes and shares, which say how much, and the plural that says how many.
 _UNIT = (
@@ -79,6 +80,25 @@ _NAMED_BY = re.compile(
     r"|numbers?|nr|no|ids?|bugs?|cases?|levels?|tables?|seats?|gates?|flights?|channels?|users?|accounts?|builds?"
     r"|releases?|questions?|problems?|sections?|parts?|phases?|stories|story|items?|records?|orders?|jobs?|runs?|errors?"
     r"|codes?|status|python|node|java|turns|turned|aged?|zimmer|seite|zeile|rechnung|aufgabe)[ .:#]{0,3}$"
+)
+#: A verb of doing whose number follows, in its own clause or list.
+_DOES = re.compile(
+    rf"(?:{LEADS}(?:add|append|allocate|approve|archive|ask\b.{{0,30}} with|assign|attach|attack|bake|bet|book|brew"
+    r"|bring|build|buy|cancel|cast|chop|claim|clear|click|clone|close|collect|copy|craft|create|cut|deal|delete|deploy"
+    r"|deposit|dig|discard|dispense|do|drag|draw|drop|eat|feed|fetch|fill|fire|flip|fold|gather|generate|get|give|go"
+    r"|grab|harvest|have|hire|insert|invite|issue|jump|label|launch|load|log|mail|make|mine|mint|move|open|order|pay"
+    r"|perform|pick|place|plant|play|post|pour|prepare|press|print|process|produce|provision|pull|purchase|push|put"
+    r"|record|recruit|refill|register|remove|rent|reserve|review|ring|roll|run|schedule|scroll|sell|send|set up|share"
+    r"|shoot|skip|spawn|spend|spin|stack|start|step|submit|summon|swap|swipe|take|tap|throw|toss|trade|train"
+    r"|turn(?: on| off)?|type|unlock|upload|use|vote|walk|water|write|(?:bau|bestell|buch|drück|erstell|füg|gieß|hol"
+    r"|kauf|klick|leg|mach|nehm|öffn|pflanz|reservier|samm?l|schick|schreib|send|start|würfl|zieh)(?:e|en)?|gib|nimm|wirf"
+    r"|(?:achet|achèt|ajout|appui|cliqu|command|cré|donn|envoi|génèr|insèr|lanc|ouvr|réserv)(?:e[sz]?|er)|fais|mets"
+    r"|prends|abre|agrega|añade|compra|crea|dame|envía|genera|haz|inserta|manda|pide|pon|pulsa|reserva|tira|toma|aggiungi"
+    r"|ordina|adicione|compre|crie|envie)|\b(?:needs?|wants?|(?:'d|would|'ll|will) (?:like|have|take)|möchten?|brauche"
+    r"|quiero|necesito|je veux|voudrais))\b"
+    r"(?:(?!\b(?:for|to|at|in|on|of|about|under|over|above|below|than|from|within|per|if|when|because|while|whose|that"
+    r"|which|who|is|are|was|were|has|have|with|number|priority|für|um|auf|unter|über|aus|wenn|weil|dass|sobald|pour|sous"
+    r"|quand|si|para|cuando|que)\b)[^,]){0,60}(?:,(?:[^,]{0,40},)* (?:[^,]{0,40}\b(?:and|und|et|y) )?)?$"
 )
 #: Words behind `|` count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
 _NUMBERS = """
@@ -140,48 +160,15 @@ _REPORTS_TIMES = re.compile(
     r"^(?!.*\b(?:until|before)\b).*(?:\b(?:why|warum|pourquoi|don't|do not|never|nicht|jamais)\b"
     r"|\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|happen(?:s|ed)|occur(?:s|red)|appears|broke|breaks|went|died|hung|ran|took"
     r"|(?:the|these|those|last|past|previous)"
-    r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?\w{2,12}ed)"
+    r"|(?:has|have|had|was|were|been|i|we|it|they|he|she|that|this) (?:\w{1,12} )?(?!need)\w{2,12}ed)"
     r"(?: (?:it|them|this|already|about|around|at least|up to))? $)"
     r"|^\W*(?:(?:and|but|so|because|while|then|when|if) )?(?!.*\b(?:want|needs?|should|must|shall|would|like|could|can"
-    r"|will|please|ha(?:ve|s) to)\b)(?:(?:i|we|they|he|she|it|this|that|there|you(?= did| were| have|'ve))\b"
+    r"|will|please|ha(?:ve|s) to)\b)(?:(?:(?:i|we|they|he|she|it|this|that|there)(?!'(?:d|ll)\b)"
+    r"|you(?= did| were| have|'ve))\b"
     r"|(?:the|my|our) [\w-]+ (?:[\w-]+ )?(?:is|are|was|were|has|have|gets?|runs?|calls?|fires?|loops?|does|do)\b)"
 )
-_SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s")
-#: What is waited for, and not worked for.
-_COMES = (
-    r"(?!(?:i|we)\b|.*(?<!says )(?<!reads )\b(?:pass|passes|passing|works?|working|green|fixed|done|finished|completed?"
-    r"|correct|right|bugs?|solved|resolved|compiles|clean|no (?:more )?(?:errors?|failures?|warnings?|issues?))\b)"
-)
-_BEGINS = r"(?:^|\band |\bthen )\W{0,4}(?:(?:please|just|now|(?:can|could|would|will) you) ){0,3}"
-_ENDLESS = re.compile(
-    rf"{_BEGINS}(?:(?:keep (?:on )?)?(?:re-?)?(?:run(?:n?ing)?|(?:press|click|tap|swipe|scroll|skip|flip|roll|toss|spin"
-    r"|draw|poll|check|watch|monitor|ping|query|refresh|wait|move|walk|turn|raise|lower|loop|mash|hit|retry|try|repeat|test"
-    r"|play|call)(?:p?ing)?)\b(?:(?!\b(?:and|then)\b).){0,60}?\b(?:until|till|'til|til) "
-    r"|(?:alert|notify|warn) me (?:when|if|once|as soon as) (?!you\b)"
-    r"|(?:(?:tell|ping|message|text|remind) me|let me know) (?:when(?:ever)?|once(?! more\b| again\b)|as soon as) "
-    r"(?!you\b|(?:did|does|do|is|are|was|were|to)\b|(?:it|that|this|everything|all)(?:'s| is| are) (?:ready|over)\b"
-    rf"|.*(?:\b(?:was|were|did)\b|\b(?:is|are)\W*$))){_COMES}.*"
-    rf"|{_BEGINS}(?:answer|reply to|respond to|handle|process|greet|sort|label|triage|review|forward|take|serve"
-    r"|translate|summari[sz]e|archive|log|post|read|watch|pick up|work on|deal with)\b.{3,60}? "
-    r"as (?:soon as )?(?:they|it|new ones) (?:come|arrive|appear|show up|get (?:sent|here)|drop)s?\b|"
-    r"\b(?:again and again|over and over|time and again|repeatedly|continuously|indefinitely|endlessly|forever"
-    r"|(?:every|each) (?:\d{1,3} |few |other )?(?:second|minute|hour|day|night|morning|tick)s?"
-    r"|until (?:i|we) (?:stop|say|tell|interrupt|cancel|call)|until (?:further notice|(?:you're|you are|being) told"
-    r"|stopped)|(?:don't|do not|never) stop (?:until|\w+ing)"
-    r"|(?<!\w )keep (?:on )?(?:\w{2,10}ing and )?(?:poll|check|press|click|watch|monitor|refresh|ask|call|runn|send"
-    r"|ping|query|repeat|scroll|tapp|add|mov|retry|test|roll|play|stepp|hitt)ing)\b"
-    r"|\b(?:immer wieder|immer weiter|ununterbrochen|jede (?:sekunde|minute|stunde)|alle \d{1,3} (?:sek|min|stunden)\w*"
-    r"|bis ich|una y otra vez|sin parar|cada (?:\d{1,3} )?(?:segundo|minuto|hora)s?|hasta que te|encore et encore"
-    r"|sans (?:arrêt|cesse)|(?:chaque|toutes les) (?:\d{1,3} )?(?:seconde|minute|heure)s?|jusqu'à ce que je)\b"
-    r"|每(?:隔)?\w{0,3}(?:秒|分钟|小时)|不断|反复|一直"
-)
-#: Words before it that make it a complaint, a report or a ban.
-_TELLS = re.compile(
-    r"\b(?:fail(?:s|ed|ing)|crash(?:es|ed|ing)|breaks|broke|happen(?:s|ed|ing)|occur(?:s|red|ring)|gets|got|goes|went"
-    r"|sees|saw|dies|hangs|restarts|reloads|complains|loses|throws|raises|returns|keeps|not|never|\w+n't|why|stop|avoid"
-    r"|without|instead|(?:is|are|was|were|been|being) \w+(?:ed|ing|en)|nicht|nie|niemals|warum|no|nunca|jamais|pas)\b"
-    r"|不要|别"
-)
+_SENTENCE = re.compile(r"[.;:!?]+(?:\s|$)|[\n。！？]|,\s(?!(?:bis|sobald|wenn)\b)")
+_LINE = re.compile(r"[.;:!?]+\s|[\n。！？]")
 
 
 def text_of(content: Any) -> str:
@@ -290,11 +277,9 @@ def read_order(text: str) -> PersonsOrder:
     lower = drop_elements(text).lower()
     if len(lower) > _REQUEST_CHARS:
         return PersonsOrder()
-    endless = _ENDLESS.search(lower) is not None and any(
-        _orders_endless(lower, *span) for span in _find_parts(_SENTENCE, lower)
-    )
+    endless = any(orders_repetition(lower, *span) for span in _find_parts(_SENTENCE, lower))
     times, again = _read_times(lower)
-    return PersonsOrder(_read_number(lower), times, endless, again)
+    return PersonsOrder(max(times, _read_number(lower)), times, endless, again)
 
 
 def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
@@ -307,9 +292,12 @@ def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _read_number(lower: str) -> int:
-    text = _TENS.sub(_write_figures, lower)
-    found = ((_NUMBER_WORDS.get(match[0]) or _read_figures(match[0]), match) for match in _NUMBER.finditer(text))
-    return max((n for n, match in found if 0 < n <= NUMBER_MAX and _counts(text, match)), default=0)
+    text, most = _TENS.sub(_write_figures, lower), 0
+    for match in _NUMBER.finditer(text):
+        number = _NUMBER_WORDS.get(match[0]) or _read_figures(match[0])
+        if most < number <= NUMBER_MAX and _counts(text, match):
+            most = number
+    return most
 
 
 def _write_figures(ten: re.Match[str]) -> str:
@@ -321,11 +309,15 @@ def _read_figures(word: str) -> int:
 
 
 def _counts(text: str, number: re.Match[str]) -> bool:
-    """Return whether a number says how many, and not how much or which one."""
+    """Return whether a number says how many are to be made or done, and not how much, which one or how many there
+    are. A short request may be the number alone."""
     if _MEASURES.match(text, number.end()):
         return False
     before = text[max(0, number.start() - _CLAUSE_CHARS) : number.start()]
-    if text.startswith(" times", number.end()) and _REPORTS_TIMES.search(_SENTENCE.split(before)[-1]):
+    line = _LINE.split(before)[-1]
+    if _REPORTS_TIMES.search(_SENTENCE.split(line)[-1]):
+        return False
+    if not _DOES.search(line) and (len(text) > _SHORT_CHARS or line not in ("", "a ")):
         return False
     return _NAMED_BY.search(before) is None or _MANY.match(text, number.end()) is not None
 
@@ -360,13 +352,3 @@ def _read_count(word: str) -> int:
         return _COUNTS.get(word, 0)
     tens, ten, ones = word.rpartition("十")
     return 10 * (_CHINESE.find(tens[-1:]) + 1 or 1) * bool(ten) + (_CHINESE.find(ones[-1:]) + 1 if ones else 0)
-
-
-def _orders_endless(lower: str, begin: int, end: int) -> bool:
-    clause = lower[begin:end]
-    found = _ENDLESS.search(clause)
-    if found is None or _TELLS.search(clause, 0, found.start()):
-        return False
-    if is_of_built_thing(lower, begin + found.start(), begin + found.end()):
-        return False
-    return bool(clause[: found.start()].strip()) or not _TELLS.search(clause, found.end())

@@ -193,6 +193,46 @@ def test_how_much_and_which_one_is_no_number_of_times(many: str) -> None:
     assert [text for text in single if read_order(text).times] == []
 
 
+#: What is so, what it is about, and who it is for: each beside an order of one thing.
+FACTS = """
+We have {} employees. | The server has {} users. | There are {} failing tests. | The file has {} lines.
+Our API serves {} customers. | I have {} unread mails. | I live at number {}. | He is number {} on the list.
+Our team of {} people is stuck. | Wir haben {} Mitarbeiter. | Das Büro hat {} Drucker. | Nous avons {} employés.
+Tenemos {} empleados. | Hay {} errores. | Users have created {} tickets. | They open {} tickets. | I turned {}.
+"""
+ABOUT = """
+when it falls under {} | if it is above {} | for {} people | about the {} errors | with priority {} | at {}, please
+that the {} boxes have arrived | in channel {} | to account {} | on floor {} | of the {} offers | for the {} users
+, we have {} printers | , the office has {} users | sobald er unter {} fällt | für {} Leute | um {} | auf {}
+quand il passe sous {} | pour {} personnes | cuando baje de {} | para {} personas
+"""
+ONE = ("Create a ticket", "Buy a stock", "Set the volume", "Send a message", "Kaufe eine Aktie", "Achète une action",
+       "Compra una acción", "Book a table", "Please open an issue", "I want a table", "Order pizza")  # fmt: skip
+DEEDS = """
+Create | Please create | Add | Order | Buy me | I'd like | I want you to send | Can you get us | We need
+Go there and buy | First open the list, then add | Add the usual and | Put | Water the next | You must make
+Erstelle | Bitte bestelle mir | Ich brauche | Achète | Commande-moi | Je voudrais | Crea | Quiero | Compra
+"""
+
+
+def split_row(rows: str) -> list[str]:
+    return [part.strip() for row in rows.strip().split("\n") for part in row.split("|")]
+
+
+@pytest.mark.parametrize("many", ["7", "60", "150", "twelve"])
+def test_only_a_number_that_is_ordered_counts(many: str) -> None:
+    """Law: over facts, circumstances and orders of one thing, in four languages: a number that stands beside the order,
+    or says when, where, for whom or about what, lets no deed be done twice; one that a verb of doing leads counts."""
+    facts = [form.format(fact.format(many), one) for one in ONE for fact in split_row(FACTS) for form in ("{} {}.",)]
+    about = [f"{one} {part.format(many)}.".replace(" ,", ",") for one in ONE for part in split_row(ABOUT)]
+    assert [text for text in (*facts, *about) if read_order(text).number > 1] == []
+    number = read_order(f"Press it {many} times").times
+    deeds = [f"{deed} {many} {thing}" for deed in split_row(DEEDS) for thing in ("apples.", "new tickets, please")]
+    deeds += [f"{deed} one pear, {many} apples and a fig." for deed in ("Buy", "Please order", "Add")]
+    assert [text for text in deeds if read_order(text).number != number] == []
+    assert read_order(f"{many} apples, please").number == number
+
+
 @pytest.mark.parametrize("number", [46, 60, 120, NUMBER_MAX])
 def test_an_order_of_any_size_ends(number: int) -> None:
     """Law: it is nudged behind the number that is ordered and broken at the next, up to the largest that is read."""
