@@ -39,7 +39,7 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     CommandFailed: as `preflight`; SystemExit: Ray's token is switched off."""
     # Here, and not at the top: they bring Ray along, and the supervisor, which imports this module, needs none.
     from deployments.api.api_keys import load_keys
-    from deployments.cli.preflight import preflight
+    from deployments.cli.preflight import find_state_folder, preflight
 
     flags = environment(announce_flags(), os.environ)
     if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
@@ -50,6 +50,7 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
         flags[SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
     flags["PYTHONSAFEPATH"] = "1"  # no process of the run imports from the folder that it was started in
     place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
+    place["state"] = find_state_folder(file)
     command = [sys.executable, "-P", "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
     with hold_signals():
         os.execve(sys.executable, [*command, *(["--verbose"] if verbose else [])], flags)
@@ -66,7 +67,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
     log = str(base / "logs" / f"serve-{place['port']}.log")
     try:
         folder = RunFolder.create(base, place["port"])
-        folder.note(supervisor=os.getpid(), config=place["config"], url=place["url"])
+        folder.note(supervisor=os.getpid(), **{name: place[name] for name in ("config", "url", "state")})
     except OSError as error:
         sys.exit(f"{base}: {error.strerror}")
     shown = ServerPlace(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])

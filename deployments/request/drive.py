@@ -350,7 +350,9 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
         run.silent = True
         if not cloud:
             return None
-        detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(_SILENT_RETRY_S)}"
+        why = f" ({ports.admission.trouble})" if ports.admission.trouble else ""
+        back = f"come back in {duration(_SILENT_RETRY_S)}"
+        detail = f"tier {tier} costs money, and the ledger can't be asked now{why}: {back}"
         return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=_SILENT_RETRY_S)
     if ports.admission.session not in (None, run.request.session_id):
         run.request = replace(run.request, session_id=ports.admission.session)
