@@ -265,6 +265,23 @@ def test_the_state_folder_of_a_server_that_runs_is_refused(place, monkeypatch, c
     assert serve_command.run_supervised(json.loads(checked), verbose=False) == 0
 
 
+@pytest.mark.parametrize("command", ["serve", "preflight"])
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("MLX_STACK_HEADER_S", "abc", 2),
+        ("MLX_STACK_UNREAD_S", "0", 2),
+        ("MLX_STACK_CONNECTIONS_OF_ONE", "many", 2),
+        ("RAY_AUTH_MODE", "disabled", 1),
+    ],
+)
+def test_an_environment_that_stops_the_start_is_found_before(place, monkeypatch, capsys, command, name, value, code):
+    """`preflight` refuses what `serve` would refuse, in the same line."""
+    monkeypatch.setenv(name, value)
+
+    assert name in refused(write(place), capsys, code=code, command=command)
+
+
 def test_a_folder_without_flags_has_the_built_in_ones(place, monkeypatch):
     """A server that is started anywhere keeps Ray on loopback and behind its token, as `make serve` does; a file of the
     folder goes before, and the environment before both."""

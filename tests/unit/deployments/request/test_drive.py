@@ -49,6 +49,17 @@ def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tup
     return drive_once(tiers, hold_all=hold_all, retries=retries)
 
 
+@pytest.mark.parametrize(("trouble", "why"), [("", ""), ("the disk is full", " (the disk is full)")])
+def test_a_ledger_that_is_shut_says_why(trouble, why):
+    """A tier that costs money isn't called without a grant; its client is told what keeps the ledger shut."""
+    shut = Listening(VirtualClock(), AdmissionConfig())
+    shut.silence, shut.trouble = 1.0, trouble
+    run, _ = drive_once(scripted({"premium": [{"answer": ANSWERS["good"][0]}]}), admission=shut, cloud={"premium"})
+
+    told = f"tier premium costs money, and the ledger can't be asked now{why}: come back in 2 s"
+    assert [(attempt.fault, attempt.detail) for attempt in run.attempts] == [(Fault.STATE_SILENT, told)]
+
+
 @pytest.mark.parametrize(
     ("answers", "extra"),
     [
