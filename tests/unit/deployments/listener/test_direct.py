@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import uvicorn
@@ -94,7 +95,10 @@ def read_requests(*parts: bytes) -> list[tuple[str, bytes, bytes]]:
         config.load()
         state = ServerState()
         door = direct_door.ListenerProtocol(config, state, {})
-        door.connection_made(Wire())
+        wire = Mock(spec=asyncio.Transport)
+        wire.is_closing.return_value, wire.get_write_buffer_size.return_value = False, 0
+        wire.get_extra_info.return_value = None
+        door.connection_made(wire)
         for part in parts:
             door.data_received(part)
         while state.tasks:
@@ -103,35 +107,6 @@ def read_requests(*parts: bytes) -> list[tuple[str, bytes, bytes]]:
 
     asyncio.run(play())
     return seen
-
-
-class Wire(asyncio.Transport):
-    """A transport that takes everything."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.closing = False
-
-    def write(self, data: Any) -> None:
-        """Take it."""
-
-    def close(self) -> None:
-        """Say so from now on."""
-        self.closing = True
-
-    def is_closing(self) -> bool:
-        """Whether it was closed."""
-        return self.closing
-
-    def get_write_buffer_size(self) -> int:
-        """Nothing waits."""
-        return 0
-
-    def pause_reading(self) -> None:
-        """Go on: what is sent is sent."""
-
-    def resume_reading(self) -> None:
-        """Go on."""
 
 
 REFUSED = {
