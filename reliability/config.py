@@ -201,7 +201,8 @@ class TierHealthConfig(Section):
 
 
 class RetryBudgetConfig(Section):
-    """Calls to a tier beyond the first of their request, over all requests: they don't storm a dying tier."""
+    """Calls to a tier that has just failed their request, over all requests: they don't storm a dying tier. An API key
+    has at most half of what the other keys leave."""
 
     share_percent: int = Field(default=20, ge=0, le=1000)
     """such calls, as a share of the first calls"""

@@ -49,7 +49,7 @@ class Fault(StrEnum):
     UNJUDGED = "unjudged"  # this server was too busy to check the answer, which says nothing of the tier
     # Not the tier's answer: admission rejected the call, and nothing was run.
     BREAKER_OPEN = "breaker_open"
-    RETRY_BUDGET = "retry_budget"  # too many extra calls of all requests in the last minute
+    RETRY_BUDGET = "retry_budget"  # too many extra calls in the last minute
     BUDGET = "budget"
     MEMORY_PRESSURE = "memory_pressure"
     STATE_SILENT = "state_silent"  # admission didn't answer, and this tier costs money

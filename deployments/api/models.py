@@ -35,7 +35,7 @@ def readiness(
     refused_patch: str | None,
     health: Mapping[str, Health],
     *,
-    state_up: bool,
+    state_actor: str,
     memory: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Report ready where at least one tier of the chain is; each tier with its state and reason. One that is scaled to
@@ -48,7 +48,7 @@ def readiness(
         "ready": can_answer(states[name] for name in chain if name in states),
         "chain": list(chain),
         "refused_user_config": refused_patch,
-        "state_actor": "up" if state_up else "away",
+        "state_actor": state_actor,
         "memory": memory,
         "tiers": {s.name: _describe_state(s, health.get(s.name)) for s in statuses},
     }

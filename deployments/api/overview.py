@@ -136,7 +136,7 @@ class Overview:
         names = sorted(self.tiers, key=lambda name: places.get(name, len(places)))
         return {
             "at": time.time(),
-            "state_actor": "up" if up else "away",
+            "state_actor": self.state.condition if up or not self.state.up else "away",
             "tiers": [self._describe(name, running, rates, places, memory) for name in names],
             "running": running,
             "finished": list(self._finished),

@@ -205,9 +205,8 @@ class Router:
         statuses = await self._watch.ask()
         chain = self._live.now.reliability.escalation.chain
         memory = None if self._memory is None else self._memory.summary()
-        body = readiness(
-            statuses, chain, self._live.refused_patch, self._state.health, state_up=self._state.up, memory=memory
-        )
+        state, patch = self._state, self._live.refused_patch
+        body = readiness(statuses, chain, patch, state.health, state_actor=state.condition, memory=memory)
         return json_response(filter_for(body, caller), status=200 if body["ready"] else 503)
 
     async def models(self, request: Request) -> Response:

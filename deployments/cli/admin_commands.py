@@ -68,7 +68,7 @@ def _sum_up_day(day: Record) -> str:
 
 def _show_status(now: Record, url: str) -> Iterator[str]:
     """Write the server at this moment."""
-    away = "" if now["state_actor"] == "up" else ", the state actor is away"
+    away = "" if now["state_actor"] == "up" else f", the state actor is {plain(now['state_actor'])}"
     yield f"{url}: {len(now['running'])} running{away}"
     yield from _list_tiers(now)
     for tier in now["tiers"]:

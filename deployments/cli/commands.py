@@ -130,9 +130,9 @@ def _check(config: Path | None) -> int:
 @CONFIG
 def _preflight(config: Path | None) -> int:
     """Check all that the server needs at its start, also the port."""
-    from deployments.cli.preflight import preflight
+    from deployments.cli.serve_command import check_start
 
-    preflight(announce_config(config))
+    check_start(announce_config(config))
     return 0
 
 

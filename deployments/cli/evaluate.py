@@ -52,8 +52,12 @@ class EvaluateOptions(Settings):
 
 def evaluate(arguments: EvaluateOptions) -> int:
     """Do what the command line asks for; return the exit code."""
+    if arguments.models and arguments.url is None:
+        raise ConfigError("--model needs --url: of a configuration all tiers are measured")
+    if arguments.config is not None and arguments.url is not None:
+        raise ConfigError(f"name {arguments.config} or --url, not both: one of them would not be measured")
     old = _read_report(arguments.compare, arguments.seed) if arguments.compare else None
-    source = None if arguments.url else announce_config(arguments.config)
+    source = None if arguments.url is not None else announce_config(arguments.config)
     try:
         config = read_config(source) if source else None
     except ConfigError as error:

@@ -36,13 +36,9 @@ MACOS_LEAST = 14
 OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
 
 
-class _PortTaken(CommandFailed):
-    """Another process listens there. The message is one line that names it."""
-
-
 def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile:
     """Check everything and clear what dead runs have left; warnings and what was cleared go to the terminal. Raises
-    ConfigError: one line that names the file and the key; _PortTaken: one line that names the owner."""
+    ConfigError: one line that names the file and the key; CommandFailed: who has the port or the state."""
     try:
         file = read_file(path)
         check(file, environ)
@@ -52,6 +48,7 @@ def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile
     for line in clear_dead(base_folder(environ)):
         click.echo(line, err=True)
     _check_port(path, file, environ)
+    _refuse_shared_state(file, environ)
     return file
 
 
@@ -110,6 +107,20 @@ def _check_state(file: ConfigFile) -> None:
         raise ConfigError(f"{key}: no folder can have that name") from None
 
 
+def _refuse_shared_state(file: ConfigFile, environ: Mapping[str, str]) -> None:
+    """Refuse the folder of a server that runs: its ledger would be taken from it."""
+    folder = find_state_folder(file)
+    if owner := _find_other_server(base_folder(environ), "*-*", state=folder):
+        raise CommandFailed(
+            f"{folder} is the state folder of {owner}: stop it, or set another state.path in the configuration"
+        )
+
+
+def find_state_folder(file: ConfigFile) -> str:
+    """Find the folder of the journal, by the one name that it has however it is written."""
+    return os.path.realpath(folder_of(file.app, file.args.state))
+
+
 def _check_tls(file: ConfigFile) -> None:
     """Load certificate and key as whoever listens will."""
     if not file.tls:
@@ -139,7 +150,7 @@ def _check_port(path: Path, file: ConfigFile, environ: Mapping[str, str]) -> Non
     # A name may stand for an address that this machine doesn't have (`localhost` without IPv6): one is enough.
     tried = [_try_bind(family, address) for family, _, _, _, address in found]
     if errno.EADDRINUSE in tried:
-        raise _PortTaken(_describe_owner(file, environ))
+        raise CommandFailed(_describe_owner(file, environ))
     if None not in tried:
         words = {
             errno.EACCES: f"http_options.port: {file.port} may be used by root alone: take one over 1023",
@@ -148,7 +159,7 @@ def _check_port(path: Path, file: ConfigFile, environ: Mapping[str, str]) -> Non
         raise ConfigError(f"{path}: {words}")
     # Linux lets two share a port where both ask for it, as Ray Serve does, and an open one elsewhere take ours.
     if find_listener(file.host, file.port) is not None:
-        raise _PortTaken(_describe_owner(file, environ))
+        raise CommandFailed(_describe_owner(file, environ))
 
 
 def _try_bind(family: int, address: Any) -> int | None:
@@ -164,17 +175,16 @@ def _try_bind(family: int, address: Any) -> int | None:
 
 def _describe_owner(file: ConfigFile, environ: Mapping[str, str]) -> str:
     at = f"{file.host}:{file.port}"
-    owner = (
-        _find_other_server(file.port, base_folder(environ)) or find_listener(file.host, file.port) or "another process"
-    )
+    ours = _find_other_server(base_folder(environ), f"{file.port}-*")
+    owner = ours or find_listener(file.host, file.port) or "another process"
     return f"{at} is taken by {owner}: stop it, or change http_options.port in the configuration"
 
 
-def _find_other_server(port: int, base: Path) -> str | None:
-    for path in (base / "runs").glob(f"{port}-*"):
+def _find_other_server(base: Path, runs: str, **known: str) -> str | None:
+    for path in (base / "runs").glob(runs):
         run = RunFolder(path)
         record = run.record()
         with run.dead() as dead:
-            if not dead and "supervisor" in record:
+            if not dead and "supervisor" in record and known.items() <= record.items():
                 return f"another server of this kind, process {record['supervisor']} ({record.get('config', '')})"
     return None

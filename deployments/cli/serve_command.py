@@ -16,7 +16,7 @@ import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_flags, read_variables
@@ -26,6 +26,9 @@ from deployments.running.folder import RunFolder, base_folder, refuse_long
 from deployments.running.status_messages import ServerPlace
 from deployments.running.supervisor import hold_signals, supervise
 
+if TYPE_CHECKING:
+    from deployments.graph.serve_file import ConfigFile
+
 SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 CONNECTIONS_MAX = 8192
 TOKEN = (
@@ -34,22 +37,30 @@ TOKEN = (
 )
 
 
-def serve(config: Path, *, verbose: bool = False) -> NoReturn:
-    """Check everything, and become the supervisor of `serve run config`, with the flags. Raises ConfigError and
+def check_start(config: Path) -> tuple[ConfigFile, dict[str, str]]:
+    """Check everything; return the configuration, and the environment of the server. Raises ConfigError and
     CommandFailed: as `preflight`; SystemExit: Ray's token is switched off."""
-    # Here, and not at the top: they bring Ray along, and the supervisor, which imports this module, needs none.
-    from deployments.api.api_keys import load_keys
+    # Here, and not at the top: it brings Ray along, and the supervisor, which imports this module, needs none.
     from deployments.cli.preflight import preflight
 
     flags = environment(announce_flags(), os.environ)
     if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
         sys.exit(TOKEN)
-    file = preflight(config)
+    return preflight(config), flags
+
+
+def serve(config: Path, *, verbose: bool = False) -> NoReturn:
+    """Check everything, and become the supervisor of `serve run config`, with the flags. Raises as `check_start`."""
+    from deployments.api.api_keys import load_keys
+    from deployments.cli.preflight import find_state_folder
+
+    file, flags = check_start(config)
     keyed = bool(load_keys(file.server, os.environ))
     if file.tls:
         flags[SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
     flags["PYTHONSAFEPATH"] = "1"  # no process of the run imports from the folder that it was started in
     place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
+    place["state"] = find_state_folder(file)
     command = [sys.executable, "-P", "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
     with hold_signals():
         os.execve(sys.executable, [*command, *(["--verbose"] if verbose else [])], flags)
@@ -66,7 +77,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
     log = str(base / "logs" / f"serve-{place['port']}.log")
     try:
         folder = RunFolder.create(base, place["port"])
-        folder.note(supervisor=os.getpid(), config=place["config"], url=place["url"])
+        folder.note(supervisor=os.getpid(), **{name: place[name] for name in ("config", "url", "state")})
     except OSError as error:
         sys.exit(f"{base}: {error.strerror}")
     shown = ServerPlace(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])

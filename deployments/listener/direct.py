@@ -18,6 +18,7 @@ import struct
 import sys
 from typing import Any, ClassVar
 
+import httptools
 import orjson
 import uvicorn.config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -102,12 +103,40 @@ class ListenerProtocol(HttpToolsProtocol):
         if self._refused is not None:
             return
         head_before = self._head_bytes
-        super().data_received(data)
+        self._parse(data)
         if self._in_head and self._refused is None:
             # Also a header that has no end yet, of which the parser has reported nothing.
             self._head_bytes = max(self._head_bytes, head_before + len(data))
             if self._head_bytes > HEADER_BYTES_MAX:
                 self._refuse(_make_too_large_error())
+
+    def _parse(self, data: bytes) -> None:
+        """Do as uvicorn does, but for an upgrade to what this server doesn't speak: the parser leaves it at the head's
+        end, so that head is parsed again without it, and the body behind it as ever (RFC 9110, 7.8)."""
+        self._unset_keepalive_if_required()
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserError:
+                self._refuse(ApiError("invalid_request", UNREADABLE))
+                return
+            except httptools.HttpParserUpgrade as end:
+                if self._should_upgrade():
+                    self.handle_websocket_upgrade()
+                    return
+                data = self._write_head_anew() + data[end.args[0] :]
+
+    def _write_head_anew(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+        return b"\r\n".join((*lines, b"", b""))
+
+    def _ignores_upgrade(self) -> bool:
+        return self.parser.should_upgrade() and not self._should_upgrade()
 
     def on_message_begin(self) -> None:
         """Begin a request's time at its first byte."""
@@ -129,9 +158,17 @@ class ListenerProtocol(HttpToolsProtocol):
         self._in_head = False
         if self._head_bytes > HEADER_BYTES_MAX:
             self._refuse(_make_too_large_error())
-            # The parser stops, and says so to `data_received`, which calls `send_400_response`.
+            # The parser stops, and says so to `_parse`.
             raise ValueError("headers too large")
-        super().on_headers_complete()
+        if self.parser.get_method() == b"CONNECT":
+            raise ValueError("no tunnels")
+        if not self._ignores_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Tell the app that its body is whole; an upgrade that is ignored is no message yet."""
+        if not self._ignores_upgrade():
+            super().on_message_complete()
 
     def _start_head_clock(self) -> None:
         if self._head_clock is None:
@@ -153,10 +190,6 @@ class ListenerProtocol(HttpToolsProtocol):
 
     # -- an error ----------------------------------------------------------------------------------------------
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse a request that uvicorn can't parse; it calls this."""
-        self._refuse(ApiError("invalid_request", UNREADABLE))
-
     def _refuse(self, error: ApiError) -> None:
         if self._refused is not None or self.transport.is_closing():
             return
@@ -164,8 +197,11 @@ class ListenerProtocol(HttpToolsProtocol):
         self._stop_head_clock()
         self._unset_keepalive_if_required()
         if self.cycle is not None and not self.cycle.response_complete:
-            self.transport.close()  # an earlier request's answer is under way
-            return
+            if self.pipeline or self.cycle.response_started or not self.cycle.more_body:
+                self.transport.close()  # an answer is under way
+                return
+            self.cycle.disconnected = True  # the app that waits for the body says no more
+            self.cycle.message_event.set()
         self.flow.resume_reading()
         self.transport.write(_render_error(error))
         if self.transport.can_write_eof():

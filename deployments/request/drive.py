@@ -350,7 +350,9 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
         run.silent = True
         if not cloud:
             return None
-        detail = f"tier {tier} costs money, and the ledger can't be asked now: come back in {duration(_SILENT_RETRY_S)}"
+        why = f" ({ports.admission.trouble})" if ports.admission.trouble else ""
+        back = f"come back in {duration(_SILENT_RETRY_S)}"
+        detail = f"tier {tier} costs money, and the ledger can't be asked now{why}: {back}"
         return Attempt(tier=tier, ran=False, fault=Fault.STATE_SILENT, detail=detail, retry_after_s=_SILENT_RETRY_S)
     if ports.admission.session not in (None, run.request.session_id):
         run.request = replace(run.request, session_id=ports.admission.session)
@@ -368,7 +370,8 @@ async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt
 def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> AdmissionRequest:
     request = run.request
     level, sustained_ns = ports.memory(tier)
-    called = {attempt.tier for attempt in run.attempts[run.passed_over :] if attempt.ran and attempt.loads is None}
+    ran = [attempt for attempt in run.attempts[run.passed_over :] if attempt.ran and attempt.loads is None]
+    extra = [attempt.fault is not None for attempt in ran if attempt.tier == tier][-1:] == [True]
     return AdmissionRequest(
         tier=tier,
         key=run.key,
@@ -378,8 +381,8 @@ def _build_admission_request(run: Run, tier: str, size: int, ports: Ports) -> Ad
         # What the client didn't ask for makes its request no larger in the eyes of the memory rules.
         output_tokens=request.max_tokens if request.max_tokens_named else None,
         tools=len(request.tools),
-        extra=tier in called,
-        fallback=bool(called) and tier not in called,
+        extra=extra,
+        fallback=bool(ran) and not extra,
         cheap=tier == run.limits.cheap,
         local=tier not in ports.cloud,
         level=level,

@@ -59,6 +59,10 @@ class Admission(Protocol):
         """Count a call that ran without a grant. Never waits, never raises."""
 
     @property
+    def trouble(self) -> str:
+        """Why `admit` is late, in words for a person; empty where nobody knows of anything."""
+
+    @property
     def session(self) -> str | None:
         """The session's name: the one that was found, once `admit` has answered, where the request names none; None
         where nobody knows better than the request."""

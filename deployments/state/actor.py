@@ -150,7 +150,7 @@ class SessionState(Watchable):
                 transition(transaction)
         except Superseded as error:
             if not self._superseded:
-                LOG.warning("the state actor is superseded: %s", error)
+                LOG.warning("the state actor is superseded: %s (%s)", error, self._journal.path)
             self._superseded = True
             raise
         self._state = transaction.state

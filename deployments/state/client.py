@@ -24,7 +24,7 @@ from deployments.running.actor_calls import call_actor, start_actor
 from deployments.state.actor import SessionState
 from deployments.state.idempotent_answers import KeptItem
 from deployments.state.journal import SCHEMA_VERSION
-from deployments.state.link import Actor, Link
+from deployments.state.link import Actor, Link, StateUnavailable
 from deployments.state.records import (
     AnswerItem,
     IncidentItem,
@@ -43,6 +43,7 @@ from reliability.types import Usage, Verdict
 
 _NS_PER_S = 1_000_000_000
 _RETRY_AFTER_S_MAX = 86_400  # how long a tier's `Retry-After` counts at most
+_PATIENCE_S = 10.0  # a link that has been down for so long: who asks for a paid tier waits in vain
 _MADE_S = 15.0  # a new actor replays its journal first; who waits longer asks again
 _Ts = TypeVarTuple("_Ts")
 T = TypeVar("T")
@@ -135,7 +136,10 @@ class RequestState:
     _ticket: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
-        """Admit. Raises `StateUnavailable` at once where the actor is away and the tier is local."""
+        """Admit. Raises `StateUnavailable` at once where the actor is away and the tier is local, or where it has been
+        away for long."""
+        if self.link.down_s > _PATIENCE_S:
+            raise StateUnavailable(self.link.condition)
         answer = await self.link.admit(
             StepRequest(
                 admission=request if self.trail is None else replace(request, session=self.session),
@@ -150,6 +154,11 @@ class RequestState:
         if answer.window is not None:
             self.window, self.wants_window = answer.window, False
         return answer.decision
+
+    @property
+    def trouble(self) -> str:
+        """What the last step failed by, if it did."""
+        return self.link.trouble
 
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
         """Settle as the protocol says. A failure is sent at once, since other requests should know; the rest waits."""

@@ -239,7 +239,7 @@ class Journal:
         owner. sqlite3.Error: the disk failed; nothing was written."""
         with self._transaction():
             if self._meta("owner") != self.owner:
-                raise Superseded(f"{self.path} belongs to another process: two servers need a state.path each")
+                raise Superseded("the ledger belongs to another process now: two servers need a state.path each")
             yield self
 
     def write_event(self, at_ns: int, event: replay.Event) -> None:

@@ -10,6 +10,7 @@ Invariants: no item is applied twice, overtakes another, or is lost while this p
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -114,6 +115,8 @@ class Link:
         self._progress: dict[str, Progress] = {}  # of each open grant the newest; none that has been settled
         self._requests: deque[tuple[StepRequest, asyncio.Future[StepAnswer]]] = deque()
         self.up = True  # whether the last step was answered
+        self.trouble = ""  # what it failed by
+        self._down_at_s = 0.0
         self._closed = False
         self._wake = asyncio.Event()
         self._first_reply = asyncio.Event()
@@ -124,6 +127,16 @@ class Link:
     def waiting_items(self) -> int:
         """What the actor hasn't confirmed yet."""
         return len(self._items) + len(self._progress) + len(self._in_flight)
+
+    @property
+    def condition(self) -> str:
+        """Describe the link in a line."""
+        return "up" if self.up else "away" + (f": {self.trouble}" if self.trouble else "")
+
+    @property
+    def down_s(self) -> float:
+        """For how long no step has been answered."""
+        return 0.0 if self.up else asyncio.get_running_loop().time() - self._down_at_s
 
     async def start(self, wait_s: float = _START_S) -> None:
         """Begin, and wait `wait_s` at most for the first answered step. Must run on the event loop of the Router."""
@@ -235,7 +248,7 @@ class Link:
                 raise
             self._in_flight, self._attempt = (), 0
             if not self.up:
-                self.up = True
+                self.up, self.trouble = True, ""
                 log_info("state_back", items_lost=self._lost)
                 self._lost = 0
             self._first_reply.set()
@@ -309,8 +322,10 @@ class Link:
 
     def _mark_down(self, error: Exception) -> None:
         self._forget()
+        cause = getattr(error, "cause", None) or error  # what Ray says around it is for the log
+        self.trouble = str(cause) if isinstance(cause, (RuntimeError, sqlite3.Error)) else type(cause).__name__
         if self.up:
-            self.up = False
+            self.up, self._down_at_s = False, asyncio.get_running_loop().time()
             log_error("state_silent", error)
         # Who asked meanwhile for a local tier shouldn't wait either.
         waiting, self._requests = list(self._requests), deque()

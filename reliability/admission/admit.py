@@ -96,7 +96,7 @@ def admit(
         return state, reserved
     calls, wait_ns = state.retries, None
     if not request.fallback:
-        calls, wait_ns = take(calls, config.retries, request.extra, now_ns)
+        calls, wait_ns = take(calls, config.retries, request.extra, now_ns, request.key)
     if wait_ns is not None:
         return state, Rejection(request.tier, RejectedBy.RETRY_BUDGET, "too many extra calls", wait_ns / SECOND_NS)
     after = replace(

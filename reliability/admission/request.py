@@ -17,9 +17,9 @@ from reliability.rolling import SECOND_NS
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:
     """One call that wants to run. `prompt_tokens` is an upper estimate; `output_tokens` None: none is named. `extra`:
-    its request has called this tier before. `fallback`: it has called others before, but not this one. `cheap`: the
-    tier is the one that a session goes on with under `escalate`. `local`: the call stays on the machine and costs no
-    money. `parent`: the session that this one helps."""
+    the tier has just failed this request. `fallback`: another call that isn't the request's first. `cheap`: the tier
+    is the one that a session goes on with under `escalate`. `local`: the call stays on the machine and costs no money.
+    `parent`: the session that this one helps."""
 
     tier: str
     key: str

@@ -1,7 +1,8 @@
 """How many extra calls the whole server may make, so that second tries don't storm a dying tier.
 
-A later call to a tier that its request has called before is *extra*; over any window the extra calls are at most
-`floor` plus `share_percent` of the first calls. A fallback to another tier is neither: the chain bounds those.
+A later call to a tier that has just failed its request is *extra*; over any window the extra calls are at most `floor`
+plus `share_percent` of the first calls, and those of one API key at most half of what the others have left. A fallback
+to another tier is neither, nor is a correction of what a tier has answered: the chain and the re-asks bound those.
 
 Invariants: no first call is rejected. Extra calls count a bucket too long and first calls a bucket too short, so the
 bound holds at every moment.
@@ -9,7 +10,8 @@ bound holds at every moment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 
@@ -40,17 +42,26 @@ class RetryBudget:
 
     first: Rolling = EMPTY
     extra: Rolling = EMPTY
+    extra_by_key: Mapping[str, Rolling] = field(default_factory=dict)
 
 
-def take(budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int) -> tuple[RetryBudget, int | None]:
+def take(
+    budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int, key: str = ""
+) -> tuple[RetryBudget, int | None]:
     """Count one call. Too many extra calls: return the same budget, and in how many nanoseconds one of them leaves the
-    window at the latest."""
+    window at the latest. Without a `key` nobody else is to be left any."""
     span = config.span
     if not extra:
         return replace(budget, first=budget.first.add(span, 1, now_ns)), None
     spent = budget.extra.drop_expired(span, now_ns)
     allowed = config.floor + budget.first.inner_total(span, now_ns) * config.share_percent // 100
-    if spent.total >= allowed:
-        wait_ns = spent.frees_in_ns(span, spent.total - allowed + 1, now_ns)
-        return budget, config.window_ns if wait_ns is None else wait_ns
-    return replace(budget, extra=spent.add(span, 1, now_ns)), None
+    by_key = {name: calls.drop_expired(span, now_ns) for name, calls in budget.extra_by_key.items()}
+    by_key = {name: calls for name, calls in by_key.items() if calls.total}
+    own = by_key.get(key, EMPTY)
+    key_max = (allowed - spent.total + own.total + 1) // 2 if key else allowed
+    for held, most in ((spent, allowed), (own, key_max)):
+        if held.total >= most:
+            wait_ns = held.frees_in_ns(span, held.total - most + 1, now_ns)
+            return budget, config.window_ns if wait_ns is None else wait_ns
+    by_key[key] = own.add(span, 1, now_ns)
+    return replace(budget, extra=spent.add(span, 1, now_ns), extra_by_key=by_key), None

@@ -32,8 +32,7 @@ _WAYS_OUT = {
     RejectedBy.OPEN: "has failed and is left alone for {wait} more (its circuit breaker is open): come back then, or "
     "POST /v1/reliability/tiers/{tier}/close",
     RejectedBy.PROBING: "has failed and is being tried with another request: come back in {wait}",
-    RejectedBy.RETRY_BUDGET: "failed, and all requests together have had their second tries of this minute: come back "
-    "in {wait}",
+    RejectedBy.RETRY_BUDGET: "failed, and no second try is left at this moment: come back in {wait}",
     RejectedBy.MEMORY_PRESSURE: "takes no request of this size while the machine is short of memory ({rule}): come "
     "back in {wait}, or send a smaller one",
     RejectedBy.FULL: "can take no more calls ({rule}): come back in {wait}",

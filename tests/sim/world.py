@@ -59,6 +59,7 @@ class SimAdmission:
         self.level = Level.NORMAL
 
     window = session = None
+    trouble = ""
 
     def expire(self) -> None:
         """Close what nobody has settled, and keep what it was charged."""
@@ -96,6 +97,7 @@ class Router:
     """One request's way to the admission, through a Router that may be killed: from then on it says nothing."""
 
     window = session = None
+    trouble = ""
 
     def __init__(self, admission: SimAdmission) -> None:
         self.admission = admission

@@ -20,6 +20,7 @@ class NearActor:
         self.open = asyncio.Event()
         self.open.set()
         self.away = False
+        self.fails: Exception | None = None  # with this, each step
         self.steps: list[Any] = []
         self.finds = 0
         self.link = Link(self.find, limits)
@@ -39,6 +40,8 @@ class NearActor:
         """Call one method."""
         if method == "step":
             self.steps.append(args[0])
+            if self.fails is not None:
+                raise self.fails
         if self._call_s:
             await asyncio.sleep(self._call_s)
         if self.away:

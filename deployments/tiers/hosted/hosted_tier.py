@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -80,7 +81,7 @@ class HostedTier:
         self._idle_s = idle_s
         self._client: aiohttp.ClientSession | None = None
         self._closed = False
-        self._active = 0
+        self._active: Counter[str] = Counter()  # by API key
         # What this upstream is known to take, by API key: a refusal may quote what a client has written.
         self._forms: dict[str, tuple[UpstreamForm, float]] = {}  # with when it is forgotten, by the loop's clock
         self.continues: Continues = continues or choose_continues(self._endpoint.url.host, model)
@@ -88,7 +89,7 @@ class HostedTier:
     @property
     def active(self) -> int:
         """How many streams are running."""
-        return self._active
+        return self._active.total()
 
     def __repr__(self) -> str:
         return f"HostedTier(name={self._name!r}, model={self._model!r}, source={self._endpoint.authority!r})"
@@ -99,16 +100,16 @@ class HostedTier:
         if reason := self._find_problem(key):
             yield [self._build_failed(Fault.UNAVAILABLE, f"is unavailable: {reason}")]
             return
-        if self._active >= STREAMS_MAX:
-            yield [self._build_failed(Fault.OVERLOADED, f"has all {STREAMS_MAX} connections in use")]
+        if full := self._find_full(request.key):
+            yield [self._build_failed(Fault.OVERLOADED, full)]
             return
-        self._active += 1
+        self._active[request.key] += 1
         try:
             async with aclosing(self._ask(request, key)) as answer:
                 async for events in answer:
                     yield events
         finally:
-            self._active -= 1
+            self._active -= Counter((request.key,))
             await self._free()
 
     async def status(self) -> TierStatus:
@@ -128,13 +129,20 @@ class HostedTier:
             context_tokens=self._context_tokens,
         )
 
+    def _find_full(self, key: str) -> str:
+        if self.active >= STREAMS_MAX:
+            return f"has all {STREAMS_MAX} connections in use"
+        if key and self._active[key] >= STREAMS_MAX // 2:
+            return f"has {STREAMS_MAX // 2} connections in use for this API key, as many as one may have"
+        return ""
+
     async def close(self) -> None:
         """Take no more requests; those that run may end, and the last one takes the connections with it."""
         self._closed = True
         await self._free()
 
     async def _free(self) -> None:
-        if self._closed and not self._active:
+        if self._closed and not self.active:
             client, self._client = self._client, None
             if client is not None:
                 await client.close()

@@ -270,6 +270,7 @@ applications:
 def test_the_file_check_holds_the_door(tmp_path, monkeypatch, capsys, command, host, server, patch, value, code, said):
     """`check` and `preflight` refuse what would be open, and keys that can't be used, before anything is started."""
     monkeypatch.setenv(ENV, value)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # the tests' own Ray has none
     path = tmp_path / "c.yaml"
     path.write_text(FILE.format(host=host, port=free_port(), server=server, patch=patch))
 

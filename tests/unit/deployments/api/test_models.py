@@ -33,7 +33,7 @@ CHAINS = st.lists(st.sampled_from(NAMES), min_size=1, unique=True)
 
 def told(statuses: Any, chain: list[str], health: dict[str, Health]) -> dict[str, Any]:
     """The whole body, as an admin reads it."""
-    return readiness(statuses, chain, "tiers: wrong", health, state_up=True, memory={"nodes": {}})
+    return readiness(statuses, chain, "tiers: wrong", health, state_actor="up", memory={"nodes": {}})
 
 
 @given(STATUSES, CHAINS, HEALTH)
@@ -107,7 +107,7 @@ def test_a_warning_stands_where_operators_and_clients_look() -> None:
     warning `/ready` has no word of it."""
     known = {"kind": "mlx", "state": TierState.READY}
     statuses = (TierStatus(name="fast", warning="its calls can't be read", **known), TierStatus(name="slow", **known))
-    ready = readiness(statuses, ["fast", "slow"], None, {}, state_up=True, memory=None)
+    ready = readiness(statuses, ["fast", "slow"], None, {}, state_actor="up", memory=None)
     rows = model_list(statuses, {}, ["fast", "slow"], 5, {})
 
     assert ready["ready"]

@@ -108,6 +108,28 @@ def test_a_mistake_is_one_line(folder, server, capsys, option, value):
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "m"], "--model needs --url"),
+        (["mine.yaml", "--model", "m", "--cloud"], "--model needs --url"),
+        (["mine.yaml", "--url", "http://127.0.0.1:9"], "mine.yaml or --url, not both"),
+        (["--url", ""], "--url: '' is no URL of a server"),
+        (["--url", "", "--model", "m"], "--url: '' is no URL of a server"),
+    ],
+)
+def test_a_target_that_would_be_left_out_is_refused(folder, capsys, monkeypatch, options, words):
+    """Law: what is named is measured, or nothing: an option that is passed over would measure something else, for
+    money, too."""
+    monkeypatch.setattr(command, "run_evaluation", lambda *_: pytest.fail("something was measured"))
+
+    assert main(["evaluate", *options]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert not (folder / "evaluation").exists()
+
+
 @pytest.mark.parametrize("option", ["--budget-minutes", "--cases", "--at-once"])
 def test_nothing_is_begun_without_time_or_cases(folder, server, capsys, option):
     """Zero is none."""

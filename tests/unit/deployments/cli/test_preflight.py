@@ -1,5 +1,6 @@
 """Wrong starts: each ends at once, with one line that names what is wrong, before Ray or anything else is started."""
 
+import json
 import os
 import socket
 import sys
@@ -11,11 +12,13 @@ import pytest
 import yaml
 
 from deployments import __main__
+from deployments.cli import serve_command
 from deployments.cli.preflight import _is_too_old
 from deployments.cli.serve_command import environment
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from deployments.graph.serve_file import read_file
+from deployments.running.folder import RunFolder
 from tests.support.certificates import write_certificate
 from tests.support.config_files import make_document
 from tests.support.repository import ROOT
@@ -228,6 +231,55 @@ def test_a_port_that_is_taken_names_its_owner(place, capsys, command):
 
     assert f"127.0.0.1:{port} is taken by another process" in held
     assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in line
+
+
+def test_the_state_folder_of_a_server_that_runs_is_refused(place, monkeypatch, capsys):
+    """Whoever begins in it takes the ledger from the server that has it, which then can call no cloud tier any more.
+    However the path is written; the line names the folder, the server, and the way out."""
+    path, folder = write(place), place[0]
+    (folder / "link").symlink_to(folder)
+    beside = folder / "beside.yaml"
+    beside.write_text(yaml.safe_dump(good(free_port(), folder / "link")))
+    commands: list[list[str]] = []
+    monkeypatch.setattr(os, "execve", lambda _, command, __: commands.append(command))
+    __main__.main(["serve", str(path)])
+
+    def supervise(_: Any, __: str, run: RunFolder, *___: Any, verbose: bool) -> int:
+        held = run.hold()
+        capsys.readouterr()
+        for command in ("serve", "preflight"):
+            line = refused(beside, capsys, code=1, command=command)
+            assert (
+                f"{folder / 'state'} is the state folder of another server of this kind, process {os.getpid()} " in line
+            )
+            assert f"({path}): stop it, or set another state.path in the configuration" in line
+        os.close(held)
+        assert __main__.main(["preflight", str(beside)]) == 0
+        return 0
+
+    monkeypatch.setattr(serve_command, "supervise", supervise)
+    monkeypatch.setattr(serve_command, "refuse_long", lambda *_: None)
+    monkeypatch.setattr(os, "umask", lambda _: 0)
+    checked = commands[0][commands[0].index("--checked") + 1]
+
+    assert serve_command.run_supervised(json.loads(checked), verbose=False) == 0
+
+
+@pytest.mark.parametrize("command", ["serve", "preflight"])
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("MLX_STACK_HEADER_S", "abc", 2),
+        ("MLX_STACK_UNREAD_S", "0", 2),
+        ("MLX_STACK_CONNECTIONS_OF_ONE", "many", 2),
+        ("RAY_AUTH_MODE", "disabled", 1),
+    ],
+)
+def test_an_environment_that_stops_the_start_is_found_before(place, monkeypatch, capsys, command, name, value, code):
+    """`preflight` refuses what `serve` would refuse, in the same line."""
+    monkeypatch.setenv(name, value)
+
+    assert name in refused(write(place), capsys, code=code, command=command)
 
 
 def test_a_folder_without_flags_has_the_built_in_ones(place, monkeypatch):

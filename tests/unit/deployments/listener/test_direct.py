@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import uvicorn
@@ -43,6 +44,94 @@ def test_what_is_no_http_is_refused_in_words(monkeypatch, rubbish):
 
     assert (answer.status, answer.error["code"]) == (400, "invalid_request")
     assert not answer.reset
+
+
+NEXT = b"GET /quick HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+JAVA = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\nUpgrade: h2c\r\n"
+UPGRADES = {
+    "java": JAVA,
+    "unknown": "Connection: upgrade\r\nUpgrade: foo\r\n",
+    "a list": "Upgrade: websocket, foo/2\r\nConnection: keep-alive\r\nConnection: Upgrade\r\n",
+    "twice": "UPGRADE: h2c\r\nConnection: Upgrade\r\nUpgrade: foo\r\n",
+}
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_an_upgrade_that_nobody_speaks_is_ignored(upgrade, chunked):
+    """Law (RFC 9110, 7.8): the request is answered as without it, wherever its bytes are cut: its body is its body,
+    even where it looks like a request, and what comes behind it is the next request. Java sends `h2c` by default."""
+    inner = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(inner), inner) if chunked else inner
+    framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(inner)}"
+    head = f"POST /outer?a=%20 HTTP/1.1\r\n{upgrade}{framing}\r\nHost: caf\xe9\r\n\r\n".encode("latin-1")
+    sent, wanted = head + body + NEXT, [("POST", b"/outer?a=%20", inner), ("GET", b"/quick?", b"")]
+
+    for cut in range(len(sent)):
+        assert read_requests(sent[:cut], sent[cut:]) == wanted, cut
+    assert read_requests(*(sent[at : at + 1] for at in range(len(sent)))) == wanted
+    assert len(read_requests((head + body) * 300)) == 300
+
+
+def read_requests(*parts: bytes) -> list[tuple[str, bytes, bytes]]:
+    """The requests as an app sees them that is sent these parts on one connection."""
+    seen = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            more = message.get("more_body", False)
+            body += message.get("body", b"")
+        names = [name for name, _ in scope["headers"]]
+        assert b"upgrade" not in names
+        assert names.count(b"host") == 1
+        seen.append((scope["method"], b"?".join((scope["raw_path"], scope["query_string"])), body))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def play() -> None:
+        config = uvicorn.Config(app, log_config=None)
+        config.load()
+        state = ServerState()
+        door = direct_door.ListenerProtocol(config, state, {})
+        wire = Mock(spec=asyncio.Transport)
+        wire.is_closing.return_value, wire.get_write_buffer_size.return_value = False, 0
+        wire.get_extra_info.return_value = None
+        door.connection_made(wire)
+        for part in parts:
+            door.data_received(part)
+        while state.tasks:
+            await asyncio.gather(*state.tasks)
+        door.connection_lost(None)
+
+    asyncio.run(play())
+    return seen
+
+
+REFUSED = {
+    "connect": "CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\nGET /quick HTTP/1.1\r\nhost: x\r\n\r\n",
+    "unknown coding": "POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: xchunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    "broken chunk": "POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabcXX0\r\n\r\n",
+    "broken size": "POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_body_that_cannot_be_read_is_refused_in_words(monkeypatch, sent, begun):
+    """A 400 in OpenAI's shape and the end of the connection, also where the app waits for the body already."""
+    back = Back()
+    with behind_uvicorn(back, monkeypatch) as door:
+        client = Raw(door.port)
+        head, end, body = sent.partition("\r\n\r\n")
+        client.send(head + end)
+        if begun and "chunked\r" in head + end:
+            until(lambda: back.reading or "xchunked" in head, "the app waits for the body")
+        answer = client.send(body).rest(BOUND_S)
+
+    assert (answer.status, answer.error["code"], answer.reset) == (400, "invalid_request", False)
+    assert answer.raw.count(b"HTTP/1.1") == 1
 
 
 def test_no_error_is_written_into_an_answer(monkeypatch):

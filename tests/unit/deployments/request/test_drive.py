@@ -14,6 +14,7 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability.admission.admit import AdmissionConfig
 from reliability.attempt import Attempt
 from reliability.types import (
     CallDelta,
@@ -25,10 +26,12 @@ from reliability.types import (
     Reason,
     RefuseCode,
 )
+from tests.sim.clock import VirtualClock
 from tests.support.driving import (
     ANSWERS,
     CALL,
     CHAIN,
+    Listening,
     calls_of,
     drive_once,
     make_ports,
@@ -44,6 +47,38 @@ def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tup
     """Drive one request; tier i of the chain answers with `ANSWERS[names[i]]` each time."""
     tiers = scripted({t: [{"answer": ANSWERS[n][0]}] for t, n in zip(CHAIN, names, strict=False)})
     return drive_once(tiers, hold_all=hold_all, retries=retries)
+
+
+@pytest.mark.parametrize(("trouble", "why"), [("", ""), ("the disk is full", " (the disk is full)")])
+def test_a_ledger_that_is_shut_says_why(trouble, why):
+    """A tier that costs money isn't called without a grant; its client is told what keeps the ledger shut."""
+    shut = Listening(VirtualClock(), AdmissionConfig())
+    shut.silence, shut.trouble = 1.0, trouble
+    run, _ = drive_once(scripted({"premium": [{"answer": ANSWERS["good"][0]}]}), admission=shut, cloud={"premium"})
+
+    told = f"tier premium costs money, and the ledger can't be asked now{why}: come back in 2 s"
+    assert [(attempt.fault, attempt.detail) for attempt in run.attempts] == [(Fault.STATE_SILENT, told)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "extra"),
+    [
+        (["500", "good"], [False, True]),
+        (["bad-call", "call"], [False, False]),
+        (["invented", "500", "call"], [False, False, True]),
+        (["cut", "invented", "call"], [False, True, False]),
+    ],
+)
+def test_only_what_follows_a_fault_is_extra(answers, extra):
+    """Law: a second try after a fault may storm a tier that dies; a correction of what a well tier has answered
+    doesn't, and is neither extra nor a first call, which would allow further ones."""
+    tiers, _ = tell_in_turn(("fast",), [ANSWERS[name][0] for name in answers])
+    heard = Listening(VirtualClock(), AdmissionConfig())
+    run, _ = drive_once(tiers, retries=3, admission=heard)
+
+    assert run.finish is not None
+    assert [request.extra for request in heard.requests] == extra
+    assert [request.fallback for request in heard.requests] == [False, *(not each for each in extra[1:])]
 
 
 @pytest.mark.parametrize("hold_all", [True, False])

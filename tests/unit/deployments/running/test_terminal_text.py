@@ -151,6 +151,7 @@ def test_no_command_passes_on_what_a_repository_names(command: str, tmp_path, mo
     """Law: a `serve_config.yaml` that was cloned may name models, tiers and folders as it likes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # the tests' own Ray has none
     hosted = {"kind": "hosted", "base_url": "http://127.0.0.1:1/v1", "model": f"m{ESC}"}
     named = make_document(tiers={"fast": {"kind": "mlx", "model": f"path:/nowhere/x{ESC}"}, "standard": hosted})
     strange = make_document(tiers={f"fast{ESC}": {"kind": ESC}}) | {ESC: ESC}

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import AsyncGenerator
 from math import inf, nan
 from pathlib import Path
@@ -13,13 +14,13 @@ from deployments.config.app_config import AppConfig, StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State, folder_of
-from deployments.state.link import _CALL_S
+from deployments.state.link import _CALL_S, StateUnavailable
 from deployments.state.records import StateLimits, TurnItem
 from reliability.admission.events import Order
-from reliability.admission.request import AdmissionRequest, RejectedBy, Rejection
+from reliability.admission.request import AdmissionRequest, Grant, RejectedBy, Rejection
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
-from tests.support.incarnations import done
+from tests.support.incarnations import done, life
 from tests.support.near_actor import NearActor
 from tests.support.room_rig import report
 
@@ -241,3 +242,42 @@ def test_a_home_that_is_not_known_is_one_line_that_names_the_key():
     """A folder under the home directory of nobody is a mistake in the configuration, and said as one."""
     with pytest.raises(ConfigError, match=r"^state\.path: its home directory isn't known"):
         folder_of("app", StateConfig(path="~nosuchuser/state"))
+
+
+def lose_ledger(near: NearActor, folder: Path) -> None:
+    """Let a second server begin in the same folder."""
+    life(folder)
+
+
+def fill_disk(near: NearActor, _: Path) -> None:
+    """Let every step fail as SQLite does."""
+    near.fails = sqlite3.OperationalError("database or disk is full")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"), [(lose_ledger, "two servers need a state.path each"), (fill_disk, "disk is full")]
+)
+async def test_what_keeps_the_ledger_shut_is_said(tmp_path, spoil, words):
+    """Why the actor's steps fail is known as long as they do. Who asks for a paid tier waits for it at first, and no
+    more once it has been so for long: an operator must come."""
+    near = NearActor(tmp_path, lost=False)
+    state = State(near.find, config())
+    await state.start()
+    assert (state.condition, state.trouble) == ("up", "")
+    spoil(near, tmp_path)
+    paid = AdmissionRequest(tier="cloud", key="k", session=S0, prompt_tokens=1, local=False)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10.5):
+            await RequestState(state, "k", S0, "r").admit(paid)
+    asker, began_s = RequestState(state, "k", S0, "r"), asyncio.get_running_loop().time()
+    with pytest.raises(StateUnavailable, match=words):
+        await asker.admit(paid)
+    assert asyncio.get_running_loop().time() == began_s
+    assert words in asker.trouble
+    assert state.condition.startswith("away: ")
+
+    near.fails, near.actor = None, life(tmp_path)
+    await asyncio.sleep(1)
+    assert (state.condition, asker.trouble) == ("up", "")
+    assert isinstance(await asker.admit(paid), Grant)
+    await state.close()

@@ -45,6 +45,31 @@ def test_share_and_floor_are_reached(firsts: int) -> None:
     assert take(budget, CONFIG, True, 5)[1] is not None
 
 
+@given(st.integers(0, 60), st.integers(0, 9), st.integers(0, 2))
+def test_a_key_leaves_half_to_the_others(firsts: int, others: int, keys: int) -> None:
+    """Law: a key has at most half of what the other keys have left, rounded up. What nobody's keys share is whole (""),
+    and what one has spent is its own until it leaves the window; then waiting has helped."""
+    budget = RetryBudget()
+    for _ in range(firsts):
+        budget, _ = take(budget, CONFIG, False, 5, "alice")
+    allowed = left = 3 + firsts // 5
+    for other in range(keys):
+        for _ in range(others):
+            budget, _ = take(budget, CONFIG, True, 5, f"other {other}")
+        left -= min(others, (left + 1) // 2)
+    taken = 0
+    while (answered := take(budget, CONFIG, True, 5, "alice"))[1] is None:
+        budget, taken = answered[0], taken + 1
+
+    assert taken == (left + 1) // 2
+    assert budget.extra.total == allowed - left + taken
+    assert (take(budget, CONFIG, True, 5, "bob")[1] is None) is (left > taken)
+    assert answered[1] is not None
+    assert take(budget, CONFIG, True, 5 + answered[1], "alice")[1] is None
+    after, _ = take(budget, CONFIG, True, 9_000, "bob")
+    assert set(after.extra_by_key) == {"bob"}
+
+
 def test_old_first_calls_carry_nothing() -> None:
     """A first call older than the window gives no share, even while its bucket is remembered."""
     budget = RetryBudget()

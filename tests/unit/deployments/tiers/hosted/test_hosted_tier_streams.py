@@ -72,6 +72,37 @@ async def test_a_connection_is_used_again(upstream: Upstream) -> None:
     assert len({seen.client for seen in upstream.log[-6:]}) == 1
 
 
+@pytest.mark.parametrize(("key", "held", "left"), [("alice", 2, 2), ("", 4, 0)])
+async def test_a_key_leaves_half_of_the_connections(upstream, monkeypatch, key, held, left) -> None:
+    """Law: one API key holds at most half of a tier's connections, and is told so; without keys all are anybody's. A
+    stream that ends makes room."""
+    monkeypatch.setattr(hosted, "STREAMS_MAX", 4)
+    upstream.plays("m", plays.slow(0.05))
+    tier, streams = hosted_tier(upstream), []
+
+    async def open_all(name: str) -> Any:
+        for _ in range(6):
+            stream: Any = tier.stream(ask(key=name))
+            events = await anext(stream)
+            if events != [Started()]:
+                return events[-1]
+            streams.append(stream)
+        raise AssertionError("nobody was refused")
+
+    refused = await open_all(key)
+    assert (refused.fault, len(streams)) == (Fault.OVERLOADED, held)
+    assert ("API key" in refused.message) == bool(key)
+    assert (await open_all("bob")).fault is Fault.OVERLOADED
+    assert len(streams) == held + left
+    await streams.pop(0).aclose()
+    assert (await open_all(key)).fault is Fault.OVERLOADED
+    assert tier.active == len(streams) == 4
+    for stream in streams:
+        await stream.aclose()
+    assert tier.active == 0
+    await tier.close()
+
+
 async def test_a_closed_tier_lets_streams_end(upstream: Upstream) -> None:
     """Law: a tier that is closed lets running streams end, takes no new ones, and keeps no connection."""
     upstream.plays("m", plays.slow(0.05))
