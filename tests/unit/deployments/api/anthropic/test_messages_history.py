@@ -115,7 +115,7 @@ def test_a_failed_result_says_so(text, shown):
     assert message["content"] == shown
 
 
-@pytest.mark.parametrize("place", ["{} (net error).", "It quotes ValueError({}).", "No terror.txt: {}", "{}: no errors", "{}"])
+@pytest.mark.parametrize("place", ["{} (net error).", "No ValueError({}).", "No terror.txt: {}", "{}: no errors"])
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_a_failed_result_is_read_as_one(place, blocks):
     """What `is_error` says is never lost: whoever reads the result later finds that it failed, wherever it has the
