@@ -35,7 +35,7 @@ from reliability.loops.comparison.volatile_fields import (
     word_set,
     words_of,
 )
-from reliability.loops.ended_jobs import tells_end
+from reliability.loops.ended_jobs import has_stopped, tells_end
 
 _GENERIC = word_set(
     "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
@@ -298,10 +298,9 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
     texts = _read_texts(call)
     if _polls_by_name(call.name) or any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS):
         return result is None or not _is_over(call, texts, result)
-    if _waits(call):
-        return True
-    if result is None:
-        return False
+    waits = _waits(call)
+    if waits or result is None:
+        return waits and not has_stopped(result or "")
     goes_on = is_ongoing(result) or names_state(result, _STANDS) or _is_partway(call, result)
     return (goes_on and not changes(call)) or _says_later(call, result)
 
