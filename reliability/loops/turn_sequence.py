@@ -22,6 +22,7 @@ from typing import TypeVar
 from reliability.loops.comparison.call_normalization import (
     HOLE,
     PLACE,
+    REFERENCE,
     blur_call,
     mask_echoes,
     names_place,
@@ -154,8 +155,8 @@ class TurnSequence:
         return self.memo.blind and not self.polls_at(newer) and self.has_near_results(older, newer)
 
     def _is_cheap(self, older: int, newer: int) -> bool:
-        """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
-        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in _COMPARED):
+        """Return whether these two may still be compared, past a verdict."""
+        if any((kind, older, newer) in self.memo for kind in _COMPARED):
             return True
         a, b = ([result for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
@@ -248,11 +249,6 @@ class TurnSequence:
         """Return whether a turn of the newest repetition polls."""
         return any(map(self.polls_at, range(self.size - period, self.size)))
 
-    def may_wait(self, period: int) -> bool:
-        """Return whether a person orders the wait, or the newest repetition takes long."""
-        calls = (call for turn in self.turns[-period:] for call in turn.calls)
-        return self.is_ordered(period) or any(map(_rests_long, calls))
-
     def waits_in(self, period: int) -> bool:
         """Return whether the newest repetition waits and then looks, and does nothing else."""
         pairs = {pair for index in range(self.size - period, self.size) for pair in self._distinct_pairs(index)}
@@ -296,10 +292,10 @@ class TurnSequence:
             return False
         if not _has_holes(self.key(newer)) or self.asks_the_same(older, newer):
             return True
+        refers = any(REFERENCE in call for call in self.key(newer))
+        if refers and self.turns[older].results == self.turns[newer].results:
+            return False  # another part of the same page
         return self._say_enough(newer) or self._finds_nothing(newer)
-
-    def _differs_in_times(self, older: str, newer: str) -> bool:
-        return self.is_equal(mask_times(older, self.memo), mask_times(newer, self.memo))
 
     def is_equal(self, older: str, newer: str) -> bool:
         """Return whether two results say the same."""
@@ -311,9 +307,12 @@ class TurnSequence:
         what says that time passes."""
         if not self.asks_the_same(older, newer):
             return False
-        if self.polls_at(older) or self.polls_at(newer):
-            return self._results_pass(older, newer, self._differs_in_times)
         threshold, memo = self.config.near_threshold, self.memo
+        if self.polls_at(older) or self.polls_at(newer):
+            # A person may order a wait without an end, and a long one has one that nobody counts.
+            if self.is_ordered(self.size - newer) or any(map(_rests_long, self.turns[newer].calls)):
+                return False
+            return self._results_pass(older, newer, lambda *two: self.is_equal(*(mask_times(one, memo) for one in two)))
         return self._results_pass(
             older, newer, lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo)
         )
