@@ -42,12 +42,11 @@ _OVER = re.compile(
 #: A container or a service that stands still, unless something beside it is up.
 _STOPPED = re.compile(r"\bexited \(\d+\)|^\s*active: failed\b", re.IGNORECASE | re.MULTILINE)
 _UP = re.compile(r"\bup (?:\d|about|less)", re.IGNORECASE)
-_TABLE_CHARS = 4_000
 
 
 def has_stopped(result: str) -> bool:
     """Return whether the result shows containers or a service that have ended, and none that is up or begins again."""
-    said = result[:_TABLE_CHARS]
+    said = result[: 10 * _CHARS]
     return _STOPPED.search(said) is not None and _UP.search(said) is None and _GOES_ON.search(said) is None
 
 

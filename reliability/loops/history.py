@@ -9,7 +9,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
             (drifting figures, see `near`; steps)         poller_duplicate_...  poller_break_...
-            (polls that only tell the time, see `may_wait`)  3 times these      3 times these
+            (polls that only tell the time)               3 times these         3 times these
             (other places, where there is nothing)        break_threshold - 1   poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
@@ -40,7 +40,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise, takewhile
+from itertools import filterfalse, islice, pairwise, takewhile
 
 from rapidfuzz import fuzz
 
@@ -233,12 +233,10 @@ def _poll_thresholds(config: LoopConfig) -> tuple[int, int]:
 
 
 def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
-    """Judge where the results of a near streak go; one that changed too seldom is progress, and so is a long wait."""
-    if row.polls_in(period):
-        return Movement.PROGRESS if row.may_wait(period) else Movement.DRIFT
-    told, changes = Movement.NOTHING, 0
+    """Judge where the results of a near streak go; one that changed too seldom is progress. Polls tell the time."""
+    told, changes = (Movement.DRIFT, _CHANGES_MIN) if row.polls_in(period) else (Movement.NOTHING, 0)
     known = min(count - (row.candidate is not None), LAPS_MAX)
-    for place in range(row.size - period, row.size):
+    for place in filterfalse(row.polls_at, range(row.size - period, row.size)):
         laps = [row.results(index) for index in range(place, max(-1, place - period * known), -period)][::-1]
         for key, newest in laps[-1].items():
             texts = [text for lap in laps if (text := lap.get(key)) is not None]

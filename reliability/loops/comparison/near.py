@@ -57,16 +57,13 @@ _FIGURE = re.compile(
 )
 _TIME = r"\d+(?:[.,]\d+)?"
 _PASSING = re.compile(
-    rf"{MOMENT.pattern}|\b\d{{1,2}}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
+    rf"(?=\d|[mtwfs][a-z]{{2}})(?:{MOMENT.pattern}|\b\d{{1,2}}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
     rf"|(?:\b\d+ \()?(?<![\w.])(?:{_TIME} ?(?:secs?|seconds?|mins?|minutes?|hrs?|hours?|days?)\b[ ,]*|{_TIME}s\b"
-    r"|(?:\d+[dhms]){2,4}\b|\d+[dhm](?= ago\b|\)|\s*$))+(?: ?ago\)?)?",
+    r"|(?:\d+[dhms]){2,4}\b|\d+[dhm](?= ago\b|\)|\s*$))+(?: ?ago\)?)?)",
     re.IGNORECASE | re.MULTILINE,
 )
-_AGED = re.compile(
-    rf"(\b(?:elapsed|duration|uptime|age|waited|seconds|minutes)\w{{0,12}}[\"' ]*[:=][\"' ]*){_TIME}", re.IGNORECASE
-)
+_AGED = re.compile(rf"(\b(?:elapsed|duration|uptime|age|waited)\w{{0,12}}[\"' ]*[:=][\"' ]*){_TIME}", re.IGNORECASE)
 _COUNTS_DOWN = re.compile(r"\b(?:eta|left|remaining|to go|estimated|next|until|expires)\b", re.IGNORECASE)
-_SPACES = re.compile(r"[ \t]+")
 _STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "cursor", "position"})
 
 
@@ -127,9 +124,11 @@ def mask_once(text: str, memo: Memo) -> str:
 
 def mask_times(text: str, memo: Memo) -> str:
     """Put one sign in the place of all that only says that time has passed; of what is left until an end, nothing."""
-    if len(text) > 2 * _CHARS or _COUNTS_DOWN.search(text):
+    if len(text) > _CHARS or _COUNTS_DOWN.search(text):
         return text.strip()
-    return memo.once(("times", text), lambda: _SPACES.sub(" ", _AGED.sub(r"\g<1>0", _PASSING.sub("0", text))).strip())
+    return memo.once(
+        ("times", text), lambda: re.sub("[ \t]+", " ", _AGED.sub(r"\g<1>0", _PASSING.sub("0", text))).strip()
+    )
 
 
 def _list_figures(text: str, memo: Memo) -> list[str]:
