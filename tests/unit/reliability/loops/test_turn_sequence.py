@@ -183,3 +183,13 @@ def test_what_has_stopped_is_not_waited_for(before: str, command: str, form: str
     """Law: a command that would wait has the limits of any other where its result shows that nothing goes on."""
     assert max(filter(None, wait(before + command, form))) <= 20
     assert wait(before + command, form.replace("{t}", "10:00").replace("{n}", "5"), laps=6) == (3, 5)
+
+
+def test_progress_beside_a_poll_is_no_wait() -> None:
+    """Law: a lap that polls and makes progress with another call goes on for as long as it does."""
+    messages, found = [USER], []
+    for lap in range(64):
+        found.append(loop_at(messages, acted("get_health", {})[0]))
+        messages += acted("get_health", {}, f'{{"status": "running", "uptime": {lap}}}')
+        messages += acted("list_tables", {}, f"The import has copied {lap}21 rows into the table of the orders")
+    assert found == [None] * 64
