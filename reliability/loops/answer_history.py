@@ -3,7 +3,8 @@
     request ─▶ ShownHistory ─┬▶ join_turns, find_kept_loop: the kept answers, then the shown ones, by `find_loop`
                              └▶ with the answer to it, keep_answer: what is kept from now on
 
-The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; one that no
+The two are joined where the newest answer that is shown was kept. Words that stand first and that this server never
+said are its client's: they acknowledge a summary, or are one. A shown result goes before a kept one; one that no
 request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
 was answered before, unless a text agent's equal requests were answered more than `_RETRIES_MAX` times.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import Any
 
 from reliability.loops.comparison.findings import PART, Loop, SeenCall, Turn, call_key, canonical, digest
@@ -34,7 +36,8 @@ _ARGUMENT_CHARS = 1_000
 _SUMMARY_CHARS = 4_000
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _SUMMARY = re.compile(
-    r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b"
+    r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b|<state_snapshot>"
+    r"|\bzusammen(?:fassung|gefasst)\b|摘要|总结|總結|要約|요약"
     r"|\bcontinued from (?:a|the) previous\b|\b(?:conversation|progress|history|work) so far\b",
     re.IGNORECASE,
 )
@@ -91,11 +94,14 @@ def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, con
 
 
 def _ends_folded(messages: Sequence[Any]) -> bool:
-    """Tell whether the last message that the user could have written is a summary, and stands behind all answers."""
+    """Tell whether the last message that the user could have written is a summary, and stands behind all answers but
+    such as only acknowledge it."""
     for message in reversed(messages):
-        if not isinstance(message, dict) or message.get("role") != "user":
+        if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
             return False
-        if classify_speaker(message) is Who.SPEAKS:
+        if message.get("tool_calls"):
+            return False
+        if message["role"] == "user" and classify_speaker(message) is Who.SPEAKS:
             return is_summary(message.get("content"))
     return False
 
@@ -103,7 +109,7 @@ def _ends_folded(messages: Sequence[Any]) -> bool:
 def keep_answer(kept: tuple[Kept, ...], shown: ShownHistory, answer: Turn, config: LoopConfig) -> tuple[Kept, ...]:
     """Keep an answer to the request that shows this."""
     before = _still_valid(kept, shown)
-    if shown.newest:
+    if shown.newest and not (shown.complete == 1 and _is_foreword(shown.newest[0], before, shown, config)):
         newest = [Kept(turn, _key_of(turn, config)) for turn in shown.newest]
         at = next((index for index in reversed(range(len(before))) if before[index].key == newest[0].key), None)
         if at is None:
@@ -125,6 +131,8 @@ def join_turns(
 ) -> tuple[Turn, ...] | None:
     """Join what is kept and what the request shows, oldest first; None where the request shows all that is known."""
     before = _still_valid(kept, shown)
+    if turns and _is_foreword(turns[0], before, None if any(turn.calls for turn in turns) else shown, config):
+        turns = list(dropwhile(lambda turn: turn.continued, turns[1:]))
     places = [index for index, turn in enumerate(turns) if not turn.continued]
     if not before or (turns and not places):
         return None
@@ -159,6 +167,17 @@ def _still_valid(kept: tuple[Kept, ...], shown: ShownHistory) -> tuple[Kept, ...
         return ()
     again = next((index for index, each in enumerate(kept) if each.request == shown.request), len(kept))
     return kept[:again]
+
+
+def _is_foreword(turn: Turn, before: tuple[Kept, ...], shown: ShownHistory | None, config: LoopConfig) -> bool:
+    """Return whether these words, the first that a request shows, are its client's: this server never said them. With
+    `shown` they are all it shows: it must begin as the kept ones do, or with a summary."""
+    if not before or turn.calls or turn.continued:
+        return False
+    key = _key_of(turn, config)
+    if any(each.request and each.key == key for each in before):
+        return False
+    return shown is None or shown.folded or shown.task == before[-1].task
 
 
 def _find_twin(kept: tuple[Kept, ...], shown: ShownHistory) -> Kept | None:

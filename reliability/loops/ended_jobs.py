@@ -39,6 +39,15 @@ _OVER = re.compile(
     r"(?:completed?|finished|done|success|succeeded|failed|cancell?ed|stopped|not[ _]found|true)\b",
     re.IGNORECASE,
 )
+#: A container or a service that stands still, unless something beside it is up.
+_STOPPED = re.compile(r"\bexited \(\d+\)|^\s*active: failed\b", re.IGNORECASE | re.MULTILINE)
+_UP = re.compile(r"\bup (?:\d|about|less)", re.IGNORECASE)
+
+
+def has_stopped(result: str) -> bool:
+    """Return whether the result shows containers or a service that have ended, and none that is up or begins again."""
+    said = result[: 10 * _CHARS]
+    return _STOPPED.search(said) is not None and _UP.search(said) is None and _GOES_ON.search(said) is None
 
 
 def tells_end(result: str, *, by_state: bool) -> bool:
@@ -46,4 +55,5 @@ def tells_end(result: str, *, by_state: bool) -> bool:
     said = result[:_CHARS]
     if _GOES_ON.search(said):
         return False
-    return (len(result) <= _CHARS and _GONE.search(said) is not None) or (by_state and _OVER.search(said) is not None)
+    gone = has_stopped(result) or (len(result) <= _CHARS and _GONE.search(said) is not None)
+    return gone or (by_state and _OVER.search(said) is not None)

@@ -9,6 +9,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
             (drifting figures, see `near`; steps)         poller_duplicate_...  poller_break_...
+            (polls that only tell the time)               3 times these         3 times these
             (other places, where there is nothing)        break_threshold - 1   poller_break_...
     ERRORS  same error of one tool, any arguments         duplicate_threshold   break_threshold
     TEXTS   same text, or texts in turn, no call between  duplicate_threshold   break_threshold
@@ -39,7 +40,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise, takewhile
+from itertools import filterfalse, islice, pairwise, takewhile
 
 from rapidfuzz import fuzz
 
@@ -73,7 +74,7 @@ from reliability.loops.turn_sequence import Pairwise, TurnSequence
 
 #: A result that changed once and no more is news.
 _CHANGES_MIN = 2
-_PUSHED_LAPS = 2
+_PUSHED_LAPS, _WAITED = 2, 3
 _ERROR_CHARS = 2_000
 #: An error shorter than this ("error") says too little to be the same error.
 _ERROR_CHARS_MIN = 8
@@ -212,7 +213,7 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     if movement is Movement.PROGRESS:
         return None, True
     if movement is Movement.DRIFT or row.is_ordered(period):
-        warn, limit = _poll_thresholds(row.config)
+        warn, limit = (laps * (_WAITED if row.polls_in(period) else 1) for laps in _poll_thresholds(row.config))
     stage, count = _judge_laps(row, period, row.has_near_results, (warn, limit), movement is Movement.DRIFT)
     before = TurnSequence(row.turns[: row.size - period], row.config, None, row.memo)
     if stage is Stage.BREAK and _judge_streak(before, period, count - 1) is not movement:
@@ -232,10 +233,10 @@ def _poll_thresholds(config: LoopConfig) -> tuple[int, int]:
 
 
 def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
-    """Judge where the results of a near streak go; one that changed too seldom is progress."""
-    told, changes = Movement.NOTHING, 0
+    """Judge where the results of a near streak go; one that changed too seldom is progress. Polls tell the time."""
+    told, changes = (Movement.DRIFT, _CHANGES_MIN) if row.polls_in(period) else (Movement.NOTHING, 0)
     known = min(count - (row.candidate is not None), LAPS_MAX)
-    for place in range(row.size - period, row.size):
+    for place in filterfalse(row.polls_at, range(row.size - period, row.size)):
         laps = [row.results(index) for index in range(place, max(-1, place - period * known), -period)][::-1]
         for key, newest in laps[-1].items():
             texts = [text for lap in laps if (text := lap.get(key)) is not None]

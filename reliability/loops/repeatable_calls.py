@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from reliability.loops.comparison.call_normalization import names_place
+from reliability.loops.comparison.call_normalization import POINTS, names_place, points
 from reliability.loops.comparison.findings import SeenCall, has_failed, parse
 from reliability.loops.comparison.same_result import UNDONE_FIELDS, is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
@@ -35,13 +35,12 @@ from reliability.loops.comparison.volatile_fields import (
     word_set,
     words_of,
 )
-from reliability.loops.ended_jobs import tells_end
+from reliability.loops.ended_jobs import has_stopped, tells_end
 
 _GENERIC = word_set(
     "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
     "browser computer"
 )
-_POINTS = word_set("click type hover fill select drag tap")
 _STEPS = word_set(
     "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go forward back "
     "backward backwards up down left right add increment increase decrement decrease raise lower advance rotate undo "
@@ -112,7 +111,7 @@ def is_generic_tool(name: str) -> bool:
     a part of a page (`browser_click`) is none."""
     words = words_of(name)
     found = _GENERIC.intersection(words)
-    return bool(found) and (found != {"browser"} or _POINTS.isdisjoint(words))
+    return bool(found) and not (found == {"browser"} and points(name))
 
 
 def _read_texts(call: SeenCall) -> dict[str, str]:
@@ -298,10 +297,9 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
     texts = _read_texts(call)
     if _polls_by_name(call.name) or any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS):
         return result is None or not _is_over(call, texts, result)
-    if _waits(call):
-        return True
-    if result is None:
-        return False
+    waits = _waits(call)
+    if waits or result is None:
+        return waits and not has_stopped(result or "")
     goes_on = is_ongoing(result) or names_state(result, _STANDS) or _is_partway(call, result)
     return (goes_on and not changes(call)) or _says_later(call, result)
 
@@ -317,7 +315,7 @@ def looks(call: SeenCall, result: str | None) -> bool:
     texts = _read_texts(call)
     named = _name_actions(call, texts)
     sees = is_generic_tool(call.name) or not named.isdisjoint(_SIGHTS)
-    if result is None or not sees or not named.isdisjoint(_EDITS | _STEPS | _POINTS) or changes(call):
+    if result is None or not sees or not named.isdisjoint(_EDITS | _STEPS | POINTS) or changes(call):
         return False
     return not _is_over(call, texts, result, looked=True)
 

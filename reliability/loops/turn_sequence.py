@@ -7,7 +7,8 @@ compared by their results, call by call:
                        say something, or the calls ask for places where there is nothing (`is_beyond`)
     has_near_results   nearly the same, and the calls are spelled alike
 
-Results of polls are compared as they are. What a result only repeats of its call for a place counts as nothing.
+Results of polls are compared as they are, by `has_near_results` without what says that time has passed. What a result
+only repeats of its call for a place counts as nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TypeVar
 from reliability.loops.comparison.call_normalization import (
     HOLE,
     PLACE,
+    REFERENCE,
     blur_call,
     mask_echoes,
     names_place,
@@ -28,7 +30,7 @@ from reliability.loops.comparison.call_normalization import (
     says_enough,
 )
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn, has_failed, parse
-from reliability.loops.comparison.near import is_near_result
+from reliability.loops.comparison.near import is_near_result, mask_times
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.content import PersonsOrder, read_order
@@ -56,6 +58,7 @@ _CHECKS = re.compile(
     r"|--(?:help|version|dry-run|list|show)\b|\"\s*(?:select|show|explain|describe)\b",
     re.IGNORECASE,
 )
+_SLEEPS, _SECONDS, _LONG_REST_S = re.compile(r"\bsleep\s+(\d+[mh]?)"), re.compile(r"\d{1,9}"), 30
 _COMPARED = ("has_same_results", "has_near_results")
 
 
@@ -149,11 +152,11 @@ class TurnSequence:
 
     def _seems_same(self, older: int, newer: int) -> bool:
         """Return whether two turns of a streak are near, where no more can be masked to see that they are the same."""
-        return self.memo.blind and self.has_near_results(older, newer)
+        return self.memo.blind and not self.polls_at(newer) and self.has_near_results(older, newer)
 
     def _is_cheap(self, older: int, newer: int) -> bool:
-        """Return whether these two may still be compared, past a verdict. Polls are compared as they are: cheaply."""
-        if self.polls_at(newer) or any((kind, older, newer) in self.memo for kind in _COMPARED):
+        """Return whether these two may still be compared, past a verdict."""
+        if any((kind, older, newer) in self.memo for kind in _COMPARED):
             return True
         a, b = ([result for result in self.turns[i].results if result is not None] for i in (older, newer))
         return a == b or self.memo.affords(sum(map(len, a)) + sum(map(len, b)))
@@ -242,6 +245,10 @@ class TurnSequence:
             for call, result in self._distinct_pairs(index)
         )
 
+    def polls_in(self, period: int) -> bool:
+        """Return whether a turn of the newest repetition polls."""
+        return any(map(self.polls_at, range(self.size - period, self.size)))
+
     def waits_in(self, period: int) -> bool:
         """Return whether the newest repetition waits and then looks, and does nothing else."""
         pairs = {pair for index in range(self.size - period, self.size) for pair in self._distinct_pairs(index)}
@@ -285,6 +292,9 @@ class TurnSequence:
             return False
         if not _has_holes(self.key(newer)) or self.asks_the_same(older, newer):
             return True
+        refers = any(REFERENCE in call for call in self.key(newer))
+        if refers and self.turns[older].results == self.turns[newer].results:
+            return False  # another part of the same page
         return self._say_enough(newer) or self._finds_nothing(newer)
 
     def is_equal(self, older: str, newer: str) -> bool:
@@ -293,10 +303,16 @@ class TurnSequence:
 
     @_once
     def has_near_results(self, older: int, newer: int) -> bool:
-        """Return whether the two turns have results that are nearly the same or the same, and neither polls."""
-        if self.polls_at(older) or self.polls_at(newer) or not self.asks_the_same(older, newer):
+        """Return whether the two turns have results that are nearly the same or the same; those of polls may differ in
+        what says that time passes."""
+        if not self.asks_the_same(older, newer):
             return False
         threshold, memo = self.config.near_threshold, self.memo
+        if self.polls_at(older) or self.polls_at(newer):
+            # A person may order a wait without an end, and a long one has one that nobody counts.
+            if self.is_ordered(self.size - newer) or any(map(_rests_long, self.turns[newer].calls)):
+                return False
+            return self._results_pass(older, newer, lambda *two: self.is_equal(*(mask_times(one, memo) for one in two)))
         return self._results_pass(
             older, newer, lambda a, b: self.is_equal(a, b) or is_near_result(a, b, threshold, memo)
         )
@@ -306,6 +322,12 @@ def _name_tools(calls: Iterable[SeenCall]) -> frozenset[str]:
     """Name the tools that are called, without those that only take notes, unless there are no others."""
     names = frozenset(call.name for call in calls)
     return frozenset(name for name in names if not takes_notes(name)) or names
+
+
+def _rests_long(call: SeenCall) -> bool:
+    """Return whether the call lets half a minute pass, or more."""
+    times = (_SLEEPS.findall(call.arguments) or _SECONDS.findall(call.arguments)) if rests(call) else []
+    return any(not time.isdecimal() or int(time) >= _LONG_REST_S for time in times)
 
 
 def _has_holes(key: _Key) -> bool:

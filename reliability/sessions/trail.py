@@ -225,8 +225,12 @@ def _describe(turn: Turn, ids: Iterable[str] = (), *, native: bool = False) -> A
 
 
 def _find_summary(said: Sequence[Message]) -> int | None:
-    """Find the message behind the newest answer, if any, that seems to sum up what came before."""
-    for index in range(len(said) - 1, max(-1, len(said) - 4), -1):
+    """Find the message behind the newest answer, if any, that seems to sum up what came before. Words of its client in
+    the assistant's name may stand behind it ("Got it.")."""
+    end = len(said)
+    if said and said[-1].get("role") == "assistant" and not said[-1].get("tool_calls"):
+        end -= 1
+    for index in range(end - 1, max(-1, end - 4), -1):
         if said[index].get("role") != "user":
             return None
         if is_summary(said[index].get("content")):

@@ -19,12 +19,12 @@ def _keep_last(count: int, *, bare: bool) -> Shape:
     return lambda head, said, _: (head + said)[-count:] if bare else head + said[-count:]
 
 
-def _fold(every: int, words: str) -> Shape:
-    """A summary in the place of all whole blocks of so many laps."""
+def _fold(every: int, words: str, *behind: Message, role: str = "user") -> Shape:
+    """A summary in the place of all whole blocks of so many laps, and what the client puts `behind` it."""
 
     def fold(head: list[Message], said: list[Message], lap: int) -> list[Message]:
         done = lap // every * every
-        summary = [{"role": "user", "content": f"{words} {done} calls."}] if done else []
+        summary = [{"role": role, "content": f"{words} {done} calls."}, *behind] if done else []
         return [*head, *summary, *said[2 * done :]]
 
     return fold
@@ -43,12 +43,17 @@ def _leave_results_out(head: list[Message], said: list[Message], _: int) -> list
     return head + [message for message in said if message["role"] != "tool"]
 
 
+GOT_IT = {"role": "assistant", "content": "Got it. Thanks for the additional context!"}
+CONTINUE = {"role": "user", "content": "Continue."}
 FULL: Shape = lambda head, said, _: head + said  # noqa: E731
 SHAPES: dict[str, Shape] = {
     **{f"keeps the last {n}": _keep_last(n, bare=False) for n in range(2, 7)},
     **{f"keeps nothing but the last {n}": _keep_last(n, bare=True) for n in range(2, 7)},
     **{f"folds every {n} answers": _fold(n, "Summary of the work so far:") for n in range(1, 5)},
     **{f"folds every {n} answers, without a word of it": _fold(n, "I made") for n in range(1, 5)},
+    **{f"folds every {n} answers and acknowledges it": _fold(n, "<state_snapshot>", GOT_IT) for n in range(1, 5)},
+    **{f"folds every {n} answers into one of its own": _fold(n, "I made", role="assistant") for n in range(1, 5)},
+    **{f"folds every {n} into its own, goes on": _fold(n, "I made", CONTINUE, role="assistant") for n in range(1, 5)},
     **{f"keeps {n} results": _clear(n) for n in range(1, 4)},
     "leaves results out": _leave_results_out,
 }

@@ -12,6 +12,8 @@ from typing import Any
 
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
+from reliability.loops.comparison.findings import has_failed
+from reliability.loops.content import text_of
 
 Block = Mapping[str, Any]
 Message = dict[str, Any]
@@ -45,7 +47,7 @@ def translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, A
     inner = read_content([] if content is None else content, f"{path}.content")
     parts = [part for at, one in enumerate(inner) for part in make_parts(one, f"{path}.content.{at}")]
     texts = [part for part in parts if part["type"] == "text"]
-    if block.get("is_error") is True and not any("error" in part["text"].lower() for part in texts):
+    if block.get("is_error") is True and not has_failed(text_of(texts)):
         texts = [{"type": "text", "text": "Error:"}, *texts]
     if texts and isinstance(block.get("cache_control"), dict):
         texts[-1] = {**texts[-1], "cache_control": block["cache_control"]}

@@ -6,6 +6,8 @@ command. Masked:
 
 - numbers that stand for themselves, and in a command a UUID or a moment: by `HOLE`. Such a call is the same only where
   its results say something (`says_enough`): five orders that are deleted by id all answer `ok`;
+- references of a browser that counts them on (`ref=e34`): by `REFERENCE`, equal where the page shows all of its
+  references anew, too. Of one that names its snapshot (`uid=3_7`, `s5e9`) that name is left out;
 - places in a text or a list and limits of a search: by `PLACE`. Such calls are the same even where there is nothing at
   those places, but for far longer (see `history`).
 
@@ -35,7 +37,7 @@ from reliability.loops.comparison.shell_commands import (
 from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
 
 HOLE = "\ufffc"
-PLACE = f"{HOLE}p"
+PLACE, REFERENCE = f"{HOLE}p", f"{HOLE}r"
 #: A longer command is its own spelling.
 _COMMAND_CHARS = 20_000
 #: A longer one is a script: its figures are its own.
@@ -71,6 +73,8 @@ _SAYS_DONE = re.compile(
 #: What a result only repeats of its call, in how many values, of how many characters, how deep.
 ECHO = "\ufff9"
 _VALUES_MAX, _VALUE_CHARS, _RESULT_CHARS, _DEPTH = 16, 400, 4_000, 2
+POINTS = word_set("click type hover fill select drag tap")
+_REFERENCE = re.compile(r"(?:s?\d{1,6}(?=[e_]))?(?P<place>(?P<counted>(?<!\d)e\d{1,6})|[e_]\d{1,6})")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -91,6 +95,11 @@ def blur_call(call: SeenCall, ignored: frozenset[str]) -> tuple[str, str]:
         if key in ignored or item is None or (about is _About.RUN and tells_run(key, item)):
             continue
         kept[key] = _spell_value(about, item)
+        if (found := _read_reference(call.name, key, item)) is not None:
+            kept[key] = found["place"]
+            if found["counted"] and any("element" in words_of(name) for name in value):
+                figures[key] = REFERENCE
+            continue
         if about is _About.REMARK:
             remarks.append(key)
         elif (masked := _mask_value(about, kept[key])) != kept[key]:
@@ -100,6 +109,17 @@ def blur_call(call: SeenCall, ignored: frozenset[str]) -> tuple[str, str]:
             del kept[key]
     spelled = f"{call.name}\x1f{spell(kept) or text}"
     return spelled, f"{call.name}\x1f{spell(kept | figures) or text}" if figures else spelled
+
+
+def points(name: str) -> bool:
+    """Return whether a tool of this name acts on a part of a page."""
+    return not POINTS.isdisjoint(words_of(name))
+
+
+def _read_reference(name: str, key: str, value: Any) -> re.Match[str] | None:
+    """Read what a browser's snapshot calls a part of the page."""
+    refers = isinstance(value, str) and words_of(key)[-1:] in (("ref",), ("uid",)) and points(name)
+    return _REFERENCE.fullmatch(value) if refers else None
 
 
 _About = Enum("_About", "RUN REMARK CODE ENTITY PLACE PATH SENT OTHER")

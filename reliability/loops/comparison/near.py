@@ -34,7 +34,7 @@ from rapidfuzz import fuzz
 
 from reliability.loops.comparison.findings import PART, Memo, dumps, has_failed
 from reliability.loops.comparison.same_result import count_shared, count_shared_end, count_shared_ends
-from reliability.loops.comparison.volatile_fields import word_set, words_of
+from reliability.loops.comparison.volatile_fields import MOMENT, word_set, words_of
 
 _CHARS = 2_000
 _LINES_MAX = 2_000
@@ -55,6 +55,15 @@ _FIGURE = re.compile(
     r"|\d+(?:[.,]\d+)*)",
     re.IGNORECASE,
 )
+_TIME = r"\d+(?:[.,]\d+)?"
+_PASSING = re.compile(
+    rf"(?=\d|[mtwfs][a-z]{{2}})(?:{MOMENT.pattern}|\b\d{{1,2}}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
+    rf"|(?:\b\d+ \()?(?<![\w.])(?:{_TIME} ?(?:secs?|seconds?|mins?|minutes?|hrs?|hours?|days?)\b[ ,]*|{_TIME}s\b"
+    r"|(?:\d+[dhms]){2,4}\b|\d+[dhm](?= ago\b|\)|\s*$))+(?: ?ago\)?)?)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_AGED = re.compile(rf"(\b(?:elapsed|duration|uptime|age|waited)\w{{0,12}}[\"' ]*[:=][\"' ]*){_TIME}", re.IGNORECASE)
+_COUNTS_DOWN = re.compile(r"\b(?:eta|left|remaining|to go|estimated|next|until|expires)\b", re.IGNORECASE)
 _STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "cursor", "position"})
 
 
@@ -111,6 +120,15 @@ def mask_figures(text: str) -> str:
 def mask_once(text: str, memo: Memo) -> str:
     """Mask as `mask_figures` does, each text once."""
     return memo.once(("masked", text), lambda: mask_figures(text))
+
+
+def mask_times(text: str, memo: Memo) -> str:
+    """Put one sign in the place of all that only says that time has passed; of what is left until an end, nothing."""
+    if len(text) > _CHARS or _COUNTS_DOWN.search(text):
+        return text.strip()
+    return memo.once(
+        ("times", text), lambda: re.sub("[ \t]+", " ", _AGED.sub(r"\g<1>0", _PASSING.sub("0", text))).strip()
+    )
 
 
 def _list_figures(text: str, memo: Memo) -> list[str]:

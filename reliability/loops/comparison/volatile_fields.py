@@ -175,6 +175,8 @@ VOLATILE_FORMS = _compile_patterns(
     rf"{_QUOTED}(?: (?:id|code|number|no\.?))?{_LINK}(?P<v>{_REFERENCE})",
     rf"\b(?:{_LABELS}|id|uuid|guid|nonce){_LINK}(?P<v>{_HEX})\b",
     r"\b(?P<v>(?:req|call|msg|trace|span|resp|run|evt|toolu|chatcmpl)[_-](?=[a-z0-9]{0,64}\d)[a-z0-9]{6,64})\b",
+    r"\[ref=(?P<v>(?:s\d{1,6})?e\d{1,6})\]",
+    r"\buid=(?P<v>\d{1,6})(?=_\d)",
     rf"\bp?pid{_LINK}(?P<v>\d{{1,10}})\b",
     r"(?<=[a-z])\[(?P<v>\d{2,7})\](?=:)",
     r"^\[\d{1,3}\] (?P<v>\d{2,7})$",

@@ -122,6 +122,16 @@ def test_a_new_task_in_the_same_session_rearms(rules):
     assert run_laps(SHAPES["keeps the last 2"], ["the same"] * 2, session, head) == [None, None]
 
 
+@pytest.mark.parametrize("words", ["Understood.", "Summary of the work so far: 4 calls."])
+def test_words_of_the_client_join_no_other_task(words):
+    """Law: words of the client in the assistant's name, which this server never said, are passed over; a new task that
+    begins with them, too, is a new task."""
+    session, foreword = ShrunkSession(), {"role": "assistant", "content": words}
+    heads = [[HEAD[0], {"role": "user", "content": task}, foreword] for task in ("The lamp.", "The heating.")]
+    assert run_laps(FULL, ["the same"] * 4, session, heads[0])[-1] is Stage.WARN
+    assert run_laps(FULL, ["the same"] * 2, session, heads[1]) == [None, None]
+
+
 @pytest.mark.parametrize("name", ["keeps the last 2", "keeps the last 4", "keeps nothing but the last 2"])
 def test_a_text_agent_whose_requests_are_equal_is_stopped(name):
     """Its calls have no ids, so from some lap on all of its requests are equal to the letter: nudged, and ended at

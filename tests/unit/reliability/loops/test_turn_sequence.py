@@ -113,3 +113,83 @@ def find_stages(lap: list[Any]) -> tuple[Stage | None, ...]:
     calls = [m for call in lap for m in acted(*call)]
     at = [loop_at([USER, *calls * (count - 1)], calls[0]) for count in LAPS]
     return tuple(loop and loop.stage for loop in at)
+
+
+def wait(command: str, form: str, order: str = USER["content"], laps: int = 64) -> tuple[int | None, int | None]:
+    """At which lap an agent is nudged and broken that polls so; `{n}` in the result counts up, `{t}` is a clock."""
+    call = ("bash", {"command": command}) if " " in command else (command, {"id": 7})
+    messages, found = [{"role": "user", "content": order}], []
+    for lap in range(laps):
+        loop = loop_at(messages, acted(*call)[0])
+        found.append(loop.stage if loop else None)
+        clock = f"2026-11-28T10:{lap // 2:02}:{30 * (lap % 2):02}Z"
+        messages += acted(*call, form.replace("{n}", str(lap + 5)).replace("{t}", clock))
+    return tuple(found.index(stage) + 1 if stage in found else None for stage in (Stage.WARN, Stage.BREAK))
+
+
+PODS = "NAME   READY   STATUS   RESTARTS   AGE\nweb-7d9c   0/1   {}   {}   {{n}}m"
+STILL = [
+    ("get_build_status", '{"status": "queued", "checked_at": "{t}"}'),
+    ("get_build_status", '{"status": "running", "elapsed_seconds": {n}}'),
+    ("bash_output", "<status>running</status>\n<stdout>\n</stdout>\n<timestamp>{t}</timestamp>"),
+    ("kubectl get pods", PODS.format("Pending", "0")),
+    ("kubectl get pods", PODS.format("CrashLoopBackOff", "4 ({n}s ago)")),
+    ("sleep 20; kubectl get pods", PODS.format("ImagePullBackOff", "0")),
+    ("docker ps", "CONTAINER ID   IMAGE   STATUS\n3f2a   nginx   Up {n} minutes (healthy)"),
+    ("docker ps -a", "3f2a   nginx   Up {n} minutes\n77ab   app   Exited (1) {n} minutes ago"),
+    ("sleep 5; tail -3 app.log", "{t} ERROR cannot connect to db"),
+    ("systemctl status app", "Active: activating (auto-restart) since {t}; {n}s ago"),
+]
+
+
+@pytest.mark.parametrize(("command", "form"), STILL)
+def test_a_poll_that_only_tells_the_time_has_a_late_limit(command: str, form: str) -> None:
+    """Law: over tools and commands, moments, clocks and ages: a wait that tells nothing but that time passes is nudged
+    at three times the limits of a poll; one that a person ordered, or that takes long, goes on."""
+    assert wait(command, form) == (30, 60)
+    assert wait(command, form, "Wait until the server is up.") == (None, None)
+    assert wait(command, form.replace("{t}", "10:00").replace("{n}", "5")) == (10, 20)
+    if " " in command:
+        assert wait(f"sleep 60; {command}", form) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [
+        ("get_build_status", '{"status": "running", "step": {n}, "checked_at": "{t}"}'),
+        ("get_build_status", '{"status": "queued", "position": {n}}'),
+        ("get_build_status", '{"status": "running", "eta_seconds": {n}}'),
+        ("get_build_status", "Status: running, {n} seconds left"),
+        ("sleep 5; tail -1 train.log", "{t} step {n}00 loss 0.{n}"),
+        ("scroll_down", "Rows {n}1 to {n}9"),
+        ("kubectl top pods", "NAME   CPU(cores)   MEMORY(bytes)\nweb   {n}m   120Mi"),
+        ("kubectl get pods", PODS.format("Running", "{n}")),
+    ],
+)
+def test_what_a_poll_tells_beside_the_time_is_news(command: str, form: str) -> None:
+    """Law: a count, a step, a load, a place in a queue or what is left may move for as long as it likes."""
+    assert wait(command, form) == (None, None)
+
+
+@pytest.mark.parametrize("before", ["", "sleep 5; "])
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [
+        ("docker ps -a", "CONTAINER ID   IMAGE   STATUS\n3f2a   nginx   Exited (1) {n} minutes ago"),
+        ("systemctl status app", "app.service - App\n   Active: failed (Result: exit-code) since {t}; {n}min ago"),
+    ],
+)
+def test_what_has_stopped_is_not_waited_for(before: str, command: str, form: str) -> None:
+    """Law: a command that would wait has the limits of any other where its result shows that nothing goes on."""
+    assert max(filter(None, wait(before + command, form))) <= 20
+    assert wait(before + command, form.replace("{t}", "10:00").replace("{n}", "5"), laps=6) == (3, 5)
+
+
+def test_progress_beside_a_poll_is_no_wait() -> None:
+    """Law: a lap that polls and makes progress with another call goes on for as long as it does."""
+    messages, found = [USER], []
+    for lap in range(64):
+        found.append(loop_at(messages, acted("get_health", {})[0]))
+        messages += acted("get_health", {}, f'{{"status": "running", "uptime": {lap}}}')
+        messages += acted("list_tables", {}, f"The import has copied {lap}21 rows into the table of the orders")
+    assert found == [None] * 64

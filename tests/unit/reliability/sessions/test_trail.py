@@ -105,3 +105,10 @@ def test_a_request_has_its_own_name():
 def test_any_messages_have_a_trail(messages):
     """Total: whatever the messages hold, there is a trail, and the same one each time."""
     assert read_trail(messages) == read_trail(messages)
+
+
+@pytest.mark.parametrize("behind", [[], [{"role": "assistant", "content": "Got it."}], [ANSWER]])
+def test_a_summary_is_known_that_its_client_acknowledges(behind):
+    """Words in the assistant's name behind a summary leave it one; a call behind it is an answer to it."""
+    summary = {"role": "user", "content": "<state_snapshot>\nTwo files were read.\n</state_snapshot>"}
+    assert read_trail([HEAD[0], summary, *behind]).folded is (ANSWER not in behind)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from deployments.api.anthropic.messages_history import _drop_billing_line, translate_history
 from deployments.errors import ApiError
 from deployments.tiers.prompt import tidy_messages
+from reliability.loops.comparison.findings import has_failed
+from reliability.loops.content import text_of
 from tests.support.anthropic_values import MARKER, PIXEL, bodies
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.197.410; cc_entrypoint=cli; cch=%s;"
@@ -112,6 +114,18 @@ def test_a_failed_result_says_so(text, shown):
     (message,) = tidy_messages(translate_history(None, [{"role": "user", "content": [block]}]))
 
     assert message["content"] == shown
+
+
+@pytest.mark.parametrize("place", ["{} (net error).", "No ValueError({}).", "No terror.txt: {}", "{}: no errors"])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_failed_result_is_read_as_one(place, blocks):
+    """What `is_error` says is never lost: whoever reads the result later finds that it failed, wherever it has the
+    word. What the client doesn't call a failure is none."""
+    texts = [{"type": "text", "text": text} for text in (place.format("not loaded"), "Try later.")[:blocks]]
+    for failed in (True, False):
+        block = {"type": "tool_result", "tool_use_id": "t", "content": texts, "is_error": failed}
+        (message,) = tidy_messages(translate_history(None, [{"role": "user", "content": [block]}]))
+        assert has_failed(text_of(message["content"])) is failed
 
 
 def test_thoughts_go_back_to_the_model():

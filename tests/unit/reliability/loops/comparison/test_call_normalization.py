@@ -1,14 +1,17 @@
 """What two calls share that mean the same."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reliability.loops import Stage
 from reliability.loops.comparison.call_normalization import ECHO, HOLE, PLACE, blur_call, mask_echoes, says_enough
 from reliability.loops.comparison.findings import SeenCall
+from tests.support.conversation import USER, acted, quiet, stages
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -133,3 +136,37 @@ def test_any_result_can_be_masked(arguments: dict[str, Any], text: str) -> None:
     """Law: any call and any result can be masked."""
     assert isinstance(mask(arguments, text), str)
     assert mask_echoes(SeenCall("read", text), text) in (text, mask_echoes(SeenCall("read", text), text))
+
+
+PAGE = '- textbox "Email" [ref={}e4]\n- text: Please enter a valid email address\n- button "Submit" [ref={}e9]\n' * 2
+TAKEN = 'uid={}_0 RootWebArea "Form"\n uid={}_2 StaticText "Please enter a valid email address"\n uid={}_3 button "Go"'
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "page"),
+    [
+        ("browser_click", {"element": "Submit button", "ref": "s{}e9"}, PAGE.replace("{}", "s{}")),
+        ("browser_click", {"element": "Submit button", "ref": "e{}9"}, PAGE.replace("{}e", "e{}")),
+        ("browser_type", {"element": "Email", "ref": "e{}4", "text": "x"}, PAGE.replace("{}e", "e{}")),
+        ("click", {"uid": "{}_3"}, "Successfully clicked on the element\n" + TAKEN),
+        ("mcp__chrome-devtools__fill", {"uid": "{}_3", "value": "x"}, TAKEN),
+    ],
+)
+def test_a_reference_that_is_new_in_each_snapshot_is_the_same(tool, arguments, page):
+    """Law: over browsers, an equal act on an equal page is a repetition, however its snapshot names the parts. Where
+    the page keeps its names, another name is another part: twenty cells of a table may be filled alike."""
+    acts = [{key: value.replace("{}", str(n)) for key, value in arguments.items()} for n in range(1, 7)]
+    again, cells = ([USER], [USER])
+    for n, act in enumerate(acts, 1):
+        again += acted(tool, act, page.replace("{}", str(n)))
+        cell = act | {key: f"{n // 99}_{n}" if key == "uid" else f"e{n}" for key in ("uid", "ref") if key in act}
+        cells += acted(tool, cell, page.replace("{}", "1"))
+    assert stages(again) == [None, None, Stage.WARN, Stage.WARN, Stage.BREAK, Stage.BREAK]
+    assert quiet(cells)
+
+
+def test_a_reference_is_one_only_in_a_browser():
+    """Another tool's `uid` or `ref` of such a form is an id."""
+    for tool, key in product(("get_user", "order"), ("uid", "ref")):
+        spelled = {blur_call(SeenCall(tool, json.dumps({key: f"{n}_3"})), frozenset())[1] for n in range(5)}
+        assert len(spelled) == 5
