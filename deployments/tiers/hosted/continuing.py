@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from reliability.answer.seam import Seam, find_anchor
+from reliability.answer.thoughts import Thoughts
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Fault, Finish, Reasoning, Text
 
 Continues = Literal["prefill", "anchor"]
@@ -71,15 +72,20 @@ async def join(
     answer: AsyncGenerator[list[Event], None], begun: str, how: Continues, name: str
 ) -> AsyncGenerator[list[Event], None]:
     """Pass on what comes behind `begun`; an answer that doesn't join ends in a fault. What it reasons stays here:
-    reasoning doesn't stand in the middle of an answer."""
-    seam = Seam(begun, trusted=how == "prefill")
+    reasoning doesn't stand in the middle of an answer. Behind an anchor the turn is a new one, which may begin with a
+    thought in its text; behind a prefill it is open already."""
+    seam, thoughts = Seam(begun, trusted=how == "prefill"), Thoughts(begun=how == "prefill")
     async with aclosing(answer) as batches:
         async for batch in batches:
-            out = _pass(seam, batch, name)
+            out = _pass(seam, [part for event in batch for part in _split(thoughts, event)], name)
             if out:
                 yield out
             if seam.torn:
                 return
+
+
+def _split(thoughts: Thoughts, event: Event) -> Sequence[Event]:
+    return (*thoughts.end(), event) if isinstance(event, Finish) else thoughts.split(event)
 
 
 def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:

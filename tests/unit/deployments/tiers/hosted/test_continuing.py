@@ -46,6 +46,17 @@ def test_the_rest_is_joined_to_the_letter(how, said):
     assert not any(isinstance(event, Reasoning) for event in events)
 
 
+@pytest.mark.parametrize("thought", ["<think>{}</think>", "<think>\n{}\n</think>\n\n", "[THINK]{}[/THINK]"])
+@pytest.mark.parametrize(("how", "joins"), [("anchor", True), ("prefill", False)])
+def test_a_thought_in_the_text_stands_before_the_rest(thought, how, joins):
+    """Law: behind an anchor the thought of a new turn goes, in whatever pieces it comes, and the rest is joined; a
+    prefill that is answered by a turn of its own isn't gone on with."""
+    said = thought.format("They want the rest.") + find_anchor(BEGUN) + REST
+    events, _ = go_on(good(said), how)
+
+    assert (text_of(events), isinstance(events[-1], Finish)) == ((REST, True) if joins else ("", False))
+
+
 @pytest.mark.parametrize("said", ["Sure! Here it is: at two.", "First you open the tap, and then", "I can't go on."])
 def test_an_answer_about_the_answer_never_leaves(said):
     """Law: it ends in a fault that says so, and not a word of it leaves; its connection is closed."""
