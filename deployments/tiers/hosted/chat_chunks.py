@@ -196,7 +196,7 @@ class ChunkReader:
             self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:_REASON_CHARS_MAX]}")
         if found is _UNKNOWN:
             self.unknown_reason = join_surrogates(reason[:_REASON_CHARS_MAX])
-        self.finish = found if isinstance(found, FinishReason) else FinishReason.STOP
+        self.finish = found if isinstance(found, FinishReason) else self.finish or FinishReason.STOP
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
