@@ -4,6 +4,7 @@ apart from the history that comes back with the next request."""
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support import plays, scripts
@@ -98,3 +99,50 @@ def test_a_thought_without_an_end_is_asked_for_again(
             told = ask_in(dialect, server, user("weather?"), stream=stream, **options)
             assert (told.text, told.calls) == ("It is 21.", [])
             assert [one["flaw"] for one in told.report["attempts"]] == ["empty", None]
+
+
+def _read_thoughts(frames: list[dict[str, Any]]) -> list[str]:
+    """The thoughts of a stream, one for each block or item that has any."""
+    thoughts: dict[int, str] = {}
+    for frame in frames:
+        for choice in frame.get("choices", ()):
+            thoughts[0] = thoughts.get(0, "") + choice["delta"].get("reasoning_content", "")
+        delta = frame.get("delta", "")
+        text = delta.get("thinking", "") if isinstance(delta, dict) else delta
+        if text and frame["type"] in ("content_block_delta", "response.reasoning_text.delta"):
+            place = frame.get("index", frame.get("output_index"))
+            thoughts[place] = thoughts.get(place, "") + text
+    return list(thoughts.values())
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("path", "fields", "told"),
+    [
+        ("/v1/chat/completions", {"messages": user("weather?")}, ["I need it.\n\nI still need it."]),
+        (
+            "/v1/messages",
+            {"messages": user("weather?"), "max_tokens": 4096, "thinking": {"type": "enabled", "budget_tokens": 1024}},
+            ["I need it.", "I still need it."],
+        ),
+        ("/v1/responses", {"input": "weather?"}, ["I need it.", "I still need it."]),
+    ],
+)
+def test_the_thoughts_of_two_attempts_are_apart(
+    server: Server, upstream: Upstream, path: str, fields: dict[str, Any], told: list[str], pause_s: float
+) -> None:
+    """Law: in a stream the thought of an attempt that failed stands, and the next one's begins a block or an item of
+    its own, in chat a paragraph; told again to a repeat it is the same."""
+    first = (
+        Head(headers=SSE),
+        Send(plays.chunk({"reasoning_content": "I need it."})),
+        plays.Wait(pause_s),
+        plays.Abort(),
+    )
+    upstream.plays("far", first, plays.good("It is 21.", reasoning="I still need it."))
+    headers = {"Idempotency-Key": f"thoughts {path} {pause_s}".replace(" ", "-")}
+    for _ in range(2):
+        body = {"model": "auto", "stream": True, **fields}
+        response = httpx.post(server.url + path, json=body, headers=headers, timeout=30.0)
+        lines = [line for line in response.text.splitlines() if line.startswith("data: {")]
+        assert _read_thoughts([json.loads(line.removeprefix("data: ")) for line in lines]) == told
