@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from deployments.reports.report import report_of
 from deployments.request.accounting import compute_bytes_max
 from deployments.request.run_record import Run
-from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Reasoning, RefuseCode
+from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode, Usage
 from tests.support.driving import CALL, CHAIN, calls_of, drive_once, say, tell_in_turn, text_of
 from tests.support.renderings import ALL
 
@@ -298,32 +298,14 @@ def test_an_answer_that_breaks_off_in_a_call_has_tokens_to_make_it_again():
 def test_all_of_a_continued_answer_is_counted(seams):
     """Law: its completion is what all attempts wrote whose text stands, and no others; its prompt is the request's, and
     not what stood behind that already."""
-    parts = ["one ", "two ", "three "]
-    broken = [[{"text": "".join(parts[: n + 1])}, {"cut": True}] for n in range(seams)]
-    failed = [[{"reasoning": "hm " * 50}, {"cut": True}]]
-    run, _, _ = drive_through([*failed, *broken, [{"text": "".join(parts)}]], chain=3, continuations=2)
-    counts = [one.usage for one in run.attempts[1:] if one.usage is not None]
+    parts = ["one ", "one two ", "one two three "]
+    broken = [[{"text": part}, {"cut": True}] for part in parts[:seams]]
+    failed = [{"reasoning": "hm " * 50}, {"cut": True}]
+    run, _, _ = drive_through([failed, *broken, [{"text": parts[-1]}]], chain=3, continuations=2)
+    counts = [one.usage or Usage() for one in run.attempts[1:]]
 
     assert run.finish is not None
     assert run.finish.usage is not None
     assert run.finish.usage.completion_tokens == sum(count.completion_tokens for count in counts)
     assert run.finish.usage.prompt_tokens == min(count.prompt_tokens for count in counts)
     assert len(counts) == seams + 1
-
-
-@pytest.mark.parametrize(
-    "second", [[{"text": "Four."}], [{"reasoning": "And "}, {"reasoning": "more. "}, {"text": "4."}]]
-)
-@pytest.mark.parametrize("first", [[{"cut": True}], [{"tool_call": {"name": "g", "arguments": {}}}]])
-@pytest.mark.parametrize("thought", ["", "Let me think. "])
-def test_each_attempt_has_a_thought_of_its_own(first, second, thought):
-    """Law: where a thought stands before the client already, that of the next attempt is marked at its first word, and
-    nowhere else."""
-    told = [[*([{"reasoning": thought}] if thought else []), *first], second]
-    _, events, _ = drive_through(told)
-    thoughts = [event for event in events if isinstance(event, Reasoning)]
-    begins = [at for at, event in enumerate(thoughts) if event.anew]
-    own = "".join(event.text for event in thoughts[: begins[0] if begins else None])
-
-    assert len(begins) == (1 if thought and len(second) > 1 else 0)
-    assert own == (thought or "".join(step.get("reasoning", "") for step in second))
