@@ -256,9 +256,11 @@ class Logprobs:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of the model's reasoning, which is no part of the answer. Never empty."""
+    """A piece of the model's reasoning, which is no part of the answer. Never empty. `anew`: behind the thought of one
+    attempt that of another begins."""
 
     text: str
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)

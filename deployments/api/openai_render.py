@@ -208,7 +208,7 @@ def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str
             pending = ""
         key = kind
         if isinstance(event, (Text, Reasoning, Refusal)):
-            pending += event.text
+            pending += f"\n\n{event.text}" if isinstance(event, Reasoning) and event.anew else event.text
         elif isinstance(event, CallDelta):
             yield _render_call_delta(event, legacy=legacy)
     if pending:

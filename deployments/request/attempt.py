@@ -226,7 +226,12 @@ class AttemptState:
             self.end = Finish(reason=FinishReason.STOP if self.scan.stopped_for_calls else FinishReason.LENGTH)
         if not isinstance(self.end, Finish):
             self.cut_in_call = gates.holds_call(self.delivery.gate)
-            return None
+            written, cap = self.spending.count_usage(self.end).completion_tokens, self.spending.output_cap
+            if not isinstance(self.end, Failed) or self.cut_in_call or not self.delivery.text_out or written != cap:
+                return None
+            # It stands as long as it may be: nobody could go on. A longer one says that its tier obeys no cap.
+            notes = (f"{self.end.message}, where no tokens were left",)
+            self.end = Finish(reason=FinishReason.LENGTH, usage=self.end.usage, notes=notes)
         self.end = self.scan.conclude(self.end)
         usage = self.spending.count_usage(self.end)
         if usage is not self.end.usage:
@@ -347,8 +352,7 @@ def record_end(
     # It wrote something, or cost something, or its fault says that it did some work.
     ran = TRAITS[failed.fault].ran if failed else Ran.RAN
     has_run = ran is Ran.RAN or (ran is Ran.IF_STARTED and spending.accepted)
-    if ttft_ns is not None or usage.total_tokens > 0:
-        has_run = True
+    has_run = has_run or ttft_ns is not None or usage.total_tokens > 0
     return Attempt(
         tier=tier,
         ran=has_run,

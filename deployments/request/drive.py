@@ -159,23 +159,23 @@ def _deliver(run: Run, number: int) -> list[Event]:
     accepted, judged = run.attempts[number], run.judgements[number]
     if judged is None:
         raise AssertionError("an accepted attempt has been judged")
-    run.tier, run.judged = accepted.tier, judged
+    run.tier, run.judged, finish = accepted.tier, judged, run.count_answer(number, judged.finish)
     if accepted.flaw is Flaw.CYCLE:
         # Cut to what is worth keeping. It was stopped, so its finish reason is a length.
-        notes = (*judged.finish.notes, f"{accepted.detail}, and its answer ends there")
-        run.finish = replace(judged.finish, reason=FinishReason.LENGTH, notes=notes)
+        notes = (*finish.notes, f"{accepted.detail}, and its answer ends there")
+        run.finish = replace(finish, reason=FinishReason.LENGTH, notes=notes)
         if any(attempt.text_out for attempt in run.attempts):
             return []  # text that stands before the client already can't be taken back
         # Prose only: a broken call in the raw text is no answer.
         return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
-    run.finish = judged.finish
+    run.finish = finish
     if accepted.flaw is Flaw.DOUBT:
         note = f"{accepted.detail}, and no other tier's answer is likelier"
-        run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
+        run.finish = replace(finish, notes=(*finish.notes, note))
     elif accepted.leeway is not None:
         note = f"tier {accepted.tier}: its answer was doubted and asked for again, and no better one came"
-        run.finish = replace(judged.finish, notes=(*judged.finish.notes, note))
-    events = list(judged.events)
+        run.finish = replace(finish, notes=(*finish.notes, note))
+    events = run.part_thoughts(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
     if accepted.seam is None and any(attempt.text_out and attempt.loads is None for attempt in others):
         # A later attempt may have written text since this one was judged.
@@ -207,8 +207,9 @@ async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event
     before = len(run.delivered)
     try:
         async with aclosing(read(state, request, ports, run.deadline_ns)) as events:
-            async for out in events:
+            async for batch in events:
                 run.counted = state.spending.counted or run.counted
+                out = run.part_thoughts(batch)
                 run.note_out(out)
                 yield out
     finally:

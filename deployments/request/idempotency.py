@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 from deployments.errors import ApiError
@@ -292,10 +292,13 @@ def _pack(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
 
 
 def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    for kind, group in groupby(pieces, type):
+    thoughts = accumulate(isinstance(piece, Reasoning) and piece.anew for piece in pieces)
+    for (kind, _), pairs in groupby(zip(pieces, thoughts, strict=True), lambda pair: (type(pair[0]), pair[1])):
+        group = [piece for piece, _ in pairs]
         if kind is CallDelta:
             yield from group
             continue
         text = "".join(piece.text for piece in group if isinstance(piece, Text | Reasoning | Refusal))
+        anew = {"anew": True} if isinstance(group[0], Reasoning) and group[0].anew else {}
         for start in range(0, len(text), _PIECE_CHARS):
-            yield kind(text[start : start + _PIECE_CHARS])
+            yield kind(text[start : start + _PIECE_CHARS], **({} if start else anew))

@@ -31,8 +31,9 @@ def restrict_to_hosted(run: Run, kinds: Mapping[str, str]) -> Run:
     if not chain:
         raise ApiError("unsupported", _describe_missing(run.request.route, others, kinds), param="model")
     notes = (f"only hosted tiers have {run.request.route}: passed over {', '.join(others)}",) if others else ()
-    # A budget leads no request to the cheap tier: it may be none of these.
-    return replace(run, chain=chain, limits=replace(run.limits, cheap=None), notes=(*run.notes, *notes))
+    # A budget leads no request to the cheap tier: it may be none of these. No tier goes on with another's pieces.
+    limits = replace(run.limits, cheap=None, continuations_max=0)
+    return replace(run, chain=chain, limits=limits, notes=(*run.notes, *notes))
 
 
 def _describe_missing(route: str, others: Collection[str], kinds: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployments.request.attempt import AttemptState
@@ -30,7 +30,8 @@ class Run:
     what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
     here. `counted`: what the tier that answers has counted of its tokens so far; `current`: the attempt that runs, or
     ran last. `delivered`, `reasoning`: the pieces of text and reasoning that have left for the client, without the
-    circles that another attempt has gone on behind; `delivered_chars`: with them. `warnings` are the budget's windows
+    circles that another attempt has gone on behind; `delivered_chars`: with them; `thinker`: the number of the attempt
+    that thought last. `warnings` are the budget's windows
     that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
     `compaction`: when a summary is to stand for the conversation; `summary`: the one that does; `summarized`: what it
     took. `edited`: what the edits that the client asked for have cleared. `whole`: the messages before they were
@@ -61,6 +62,7 @@ class Run:
     delivered: list[str] = field(default_factory=list)
     delivered_chars: int = 0
     reasoning: list[str] = field(default_factory=list)
+    thinker: int = -1
     edited: Sequence[Cleared] = ()
     compaction: Compaction | None = None
     summary: str = ""
@@ -80,6 +82,30 @@ class Run:
         self.delivered += texts
         self.delivered_chars += sum(map(len, texts))
         self.reasoning += [event.text for event in events if isinstance(event, Reasoning)]
+
+    def part_thoughts(self, events: Sequence[Event]) -> list[Event]:
+        """Mark where the thought of one attempt begins behind another's."""
+        first = next((event for event in events if isinstance(event, Reasoning)), None)
+        if first is None:
+            return list(events)
+        behind = bool(self.reasoning) and self.thinker != len(self.attempts)
+        self.thinker = len(self.attempts)
+        return [replace(event, anew=True) if behind and event is first else event for event in events]
+
+    def count_answer(self, number: int, finish: Finish) -> Finish:
+        """Count all of an answer of which this attempt wrote the end: the completions of those whose text stands, and
+        the prompt without what stood behind it already."""
+        wrote = [one for at, one in enumerate(self.attempts) if one.text_out or at == number]
+        counts = [one.usage for one in wrote if one.usage is not None]
+        if self.attempts[number].seam is None or finish.usage is None or not counts:
+            return finish
+        usage = replace(
+            min(counts, key=lambda count: count.prompt_tokens),
+            completion_tokens=sum(count.completion_tokens for count in counts),
+            reasoning_tokens=sum(count.reasoning_tokens for count in counts),
+            exact=all(count.exact for count in counts),
+        )
+        return replace(finish, usage=usage)
 
     @property
     def escalation(self) -> tuple[str, Reason] | None:

@@ -70,6 +70,9 @@ def test_a_broken_stream_is_whole(server: Server, upstream: Upstream, how: str, 
         assert [one["seam"] is not None for one in attempts] == [False, True], dialect
         assert 0 < attempts[1]["seam"] <= TEXT.index(" ", int(share * len(TEXT)))  # a reset may take words with it
         assert attempts[1]["usage"]["prompt_tokens"] > 0, dialect
+        assert told.tokens is not None
+        assert told.tokens[1] == sum(one["usage"]["completion_tokens"] for one in attempts), dialect
+        assert told.tokens[0] <= attempts[1]["usage"]["prompt_tokens"], dialect
 
 
 def test_the_seam_is_seen_in_the_stream(server: Server, upstream: Upstream) -> None:

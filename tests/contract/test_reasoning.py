@@ -4,6 +4,7 @@ apart from the history that comes back with the next request."""
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support import plays, scripts
@@ -98,3 +99,39 @@ def test_a_thought_without_an_end_is_asked_for_again(
             told = ask_in(dialect, server, user("weather?"), stream=stream, **options)
             assert (told.text, told.calls) == ("It is 21.", [])
             assert [one["flaw"] for one in told.report["attempts"]] == ["empty", None]
+
+
+def _read_thoughts(stream: str) -> list[str]:
+    """The thoughts of a stream, one for each block or item that has any."""
+    thoughts: dict[int, str] = {}
+    for frame in (json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")):
+        deltas = [choice["delta"].get("reasoning_content") for choice in frame.get("choices", ())]
+        if frame.get("type") in ("content_block_delta", "response.reasoning_text.delta"):
+            deltas = [frame["delta"].get("thinking") if isinstance(frame["delta"], dict) else frame["delta"]]
+        for text in filter(None, deltas):
+            place = frame.get("index", frame.get("output_index", 0))
+            thoughts[place] = thoughts.get(place, "") + text
+    return list(thoughts.values())
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": user("weather?")},
+    "/v1/messages": {"messages": user("weather?"), "max_tokens": 99, "thinking": {"type": "adaptive"}},
+    "/v1/responses": {"input": "weather?"},
+}
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.2])
+@pytest.mark.parametrize("path", ASKED)
+def test_the_thoughts_of_two_attempts_are_apart(server: Server, upstream: Upstream, path: str, pause_s: float) -> None:
+    """Law: in a stream the thought of an attempt that failed stands, and the next one's begins a block or an item of
+    its own, in chat a paragraph; told again to a repeat it is the same."""
+    thought = Send(plays.chunk({"reasoning_content": "I need it."}))
+    broken = (Head(headers=SSE), thought, plays.Wait(pause_s), plays.Abort())
+    upstream.plays("far", broken, plays.good("It is 21.", reasoning="I still need it."))
+    headers = {"Idempotency-Key": f"thoughts-{path}-{pause_s}"}
+    for _ in range(2):
+        body = {"model": "auto", "stream": True, **ASKED[path]}
+        response = httpx.post(server.url + path, json=body, headers=headers, timeout=30.0)
+        told = _read_thoughts(response.text)
+        assert told == (["I need it.\n\nI still need it."] if "chat" in path else ["I need it.", "I still need it."])

@@ -128,6 +128,9 @@ class _MessageWriter(_MessageAnswer):
                     wanted = "text"
                     self.refused = self.refused or isinstance(event, Refusal)
                 case Reasoning(text=text) if self.thinking:
+                    if event.anew:  # a block of its own
+                        out += [*self._write(kind, pieces), *self._close()]
+                        kind, pieces = "", []
                     wanted = "thinking"
                 case CallDelta(arguments=text):
                     wanted = f"tool_use {event.index}"

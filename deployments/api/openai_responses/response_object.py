@@ -104,7 +104,8 @@ class Output:
                 case Refusal(text=text):
                     added.append((self._find(_REFUSAL), text, []))
                 case Reasoning(text=text):
-                    added.append((self._find(_SUMMARY if self.wanted.summary else _REASONING), text, []))
+                    form = _SUMMARY if self.wanted.summary else _REASONING
+                    added.append((self._find(form, anew=event.anew), text, []))
                 case Logprobs():
                     added.append((self._find(TEXT), "", list(event.tokens)))
                 case CallDelta():
@@ -142,8 +143,8 @@ class Output:
         said = ["".join(saying.texts) for saying in self.sayings if saying.form not in _REASONS]
         return {"id": f"cmp_{self.wanted.tag}_0", "type": "compaction", "encrypted_content": seal("\n".join(said))}
 
-    def _find(self, form: _Form) -> Saying:
-        if self.sayings and self.sayings[-1].form is form:
+    def _find(self, form: _Form, *, anew: bool = False) -> Saying:
+        if self.sayings and self.sayings[-1].form is form and not anew:
             return self.sayings[-1]
         place = len(self.sayings)
         saying = Saying(f"{'rs' if form in _REASONS else 'msg'}_{self.wanted.tag}_{place}", place, form)

@@ -83,7 +83,10 @@ class BodyReader(ABC):
         try:
             work(events)
         except UnreadableStream as problem:
-            events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
+            if self.finishing:
+                self._end_frames(events, done=True)
+            else:
+                events.append(self._build_failed(Fault.PROTOCOL, str(problem)))
         self.over = has_end(events)
         return self._add_count(merge_events(events))
 
@@ -153,6 +156,9 @@ class BodyReader(ABC):
         self._read_frames(self._frames.close(), events)
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:
+        if self.finishing:  # the answer is complete: this is about what comes behind it
+            self._end_frames(events, done=True)
+            return
         clean = complaint.redact(self._clean)
         events.append(translate_complaint(self._tier, clean, usage=self.usage, write_asked=self._write_asked))
 

@@ -99,7 +99,7 @@ class ChunkReader:
             self._note_no_choice(chunk, choices)
         for event in events:
             self.written += estimate_written_tokens(event)
-        usage = read_usage(counts) if (counts := chunk.get("usage")) else None
+        usage = read_usage(counts) if (counts := _find_usage(chunk, choice)) else None
         if usage is not None or events:  # a count from before these words is not theirs
             self.usage = usage
         return events
@@ -196,7 +196,7 @@ class ChunkReader:
             self.complaint = UpstreamComplaint(message=f"finish_reason {reason[:_REASON_CHARS_MAX]}")
         if found is _UNKNOWN:
             self.unknown_reason = join_surrogates(reason[:_REASON_CHARS_MAX])
-        self.finish = found if isinstance(found, FinishReason) else FinishReason.STOP
+        self.finish = found if isinstance(found, FinishReason) else self.finish or FinishReason.STOP
 
     def _read_delta(self, delta: Mapping[str, Any]) -> list[Event]:
         events: list[Event] = []
@@ -303,13 +303,29 @@ def _tells_problem(chunk: Mapping[str, Any]) -> bool:
     )
 
 
+def _find_usage(chunk: Mapping[str, Any], choice: Any) -> Any:
+    """Find the usage: Moonshot tells it with the choice, Groq apart."""
+    apart = chunk.get("x_groq")
+    told = chunk.get("usage") or (choice.get("usage") if isinstance(choice, dict) else None)
+    return told or (apart.get("usage") if isinstance(apart, dict) else None)
+
+
 def read_usage(value: Any) -> Usage | None:
-    """Read OpenAI's usage object; None as well where it holds no number, or zeros: an answer took something to read."""
+    """Read OpenAI's usage object, in the names of its newer API and Anthropic's too; None as well where it holds no
+    number, or zeros: an answer took something to read."""
     if not isinstance(value, Mapping):
         return None
-    prompt, completion = _read_count(value, "prompt_tokens"), _read_count(value, "completion_tokens")
+    prompt, completion = (_read_count(value, f"{name}_tokens") for name in ("prompt", "completion"))
     cached = _read_count(value.get("prompt_tokens_details"), "cached_tokens")
     reasoning = _read_count(value.get("completion_tokens_details"), "reasoning_tokens")
+    if prompt is None and completion is None:
+        prompt, completion = (_read_count(value, f"{name}_tokens") for name in ("input", "output"))
+        cached = _read_count(value.get("input_tokens_details"), "cached_tokens")
+        reasoning = _read_count(value.get("output_tokens_details"), "reasoning_tokens")
+        # Anthropic counts apart what its cache had, and what it took.
+        apart = [_read_count(value, f"cache_{deed}_input_tokens") for deed in ("read", "creation")]
+        cached = cached or apart[0]
+        prompt = None if prompt is None else prompt + sum(count or 0 for count in apart)
     total = _read_count(value, "total_tokens")
     if prompt is not None and total is not None:
         completion = max(completion or 0, total - prompt)

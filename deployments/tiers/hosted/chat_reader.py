@@ -85,14 +85,16 @@ class ChatReader(BodyReader):
     def _read_chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
         chunks = self._chunks
         events += chunks.read(chunk)
-        self.usage, self.written_tokens, self.finishing = chunks.usage, chunks.written, chunks.finish is not None
-        if chunks.complaint is not None:
+        self.usage, self.written_tokens = chunks.usage, chunks.written
+        if chunks.complaint is not None:  # a finish reason beside it is its own
             self._refuse(chunks.complaint, events)
+        else:
+            self.finishing = chunks.finish is not None
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:
         clean, begun = complaint.redact(self._clean), bool(self.written_tokens)
-        told = self._chunks.has_call  # by calls whose end is not known
-        answer = [] if told else read_written(clean, self.usage, begun=begun, tools=self._chunks.named)
+        known = self.finishing or self._chunks.has_call  # what it is, or that it has calls whose end isn't
+        answer = [] if known else read_written(clean, self.usage, begun=begun, tools=self._chunks.named)
         if answer:
             events += [*self._chunks.end(), *answer]
         else:

@@ -15,7 +15,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal
 
+from reliability.answer.estimate import text_bytes, tokens_about
 from reliability.answer.seam import Seam, find_anchor
+from reliability.answer.thoughts import Thoughts
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Fault, Finish, Reasoning, Text
 
 Continues = Literal["prefill", "anchor"]
@@ -35,14 +37,16 @@ _SWITCHES = {"enable_thinking": False, "thinking": False}
 def ask_to_go_on(request: ChatRequest, how: Continues) -> ChatRequest:
     """Return the request for the rest of an answer that stands as far as `request.begun`."""
     stands = {"role": "assistant", "content": request.begun.rstrip()}
-    added = [stands]
+    added, anchor = [stands], find_anchor(request.begun)
     if how == "anchor":
         words = (
             "Your last message was cut off in the middle. Write the rest of it. Begin with its last words, exactly "
-            f"these, and go on from there:\n\n{find_anchor(request.begun)}\n\n"
+            f"these, and go on from there:\n\n{anchor}\n\n"
             "No introduction, no remark, and nothing of what stands before those words."
         )
         added.append({"role": "user", "content": words})
+        # What it says again is cut, so its tokens are none of those that are left for the client.
+        request = replace(request, max_tokens=request.max_tokens + tokens_about(text_bytes(anchor)))
     extra = dict(request.extra)
     if how == "prefill":
         # Claude can't think and go on behind words of its own: asked for both, it answers 400.
@@ -71,15 +75,20 @@ async def join(
     answer: AsyncGenerator[list[Event], None], begun: str, how: Continues, name: str
 ) -> AsyncGenerator[list[Event], None]:
     """Pass on what comes behind `begun`; an answer that doesn't join ends in a fault. What it reasons stays here:
-    reasoning doesn't stand in the middle of an answer."""
-    seam = Seam(begun, trusted=how == "prefill")
+    reasoning doesn't stand in the middle of an answer. Behind an anchor the turn is a new one, which may begin with a
+    thought in its text; behind a prefill it is open already."""
+    seam, thoughts = Seam(begun, trusted=how == "prefill"), Thoughts(begun=how == "prefill")
     async with aclosing(answer) as batches:
         async for batch in batches:
-            out = _pass(seam, batch, name)
+            out = _pass(seam, [part for event in batch for part in _split(thoughts, event)], name)
             if out:
                 yield out
             if seam.torn:
                 return
+
+
+def _split(thoughts: Thoughts, event: Event) -> Sequence[Event]:
+    return (*thoughts.end(), event) if isinstance(event, Finish) else thoughts.split(event)
 
 
 def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:

@@ -21,6 +21,7 @@ from functools import partial
 
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
+from yarl import URL
 
 from deployments.tiers.hosted.answer_limits import find_room, leaves_uncounted
 from deployments.tiers.hosted.chat_body import chat_body
@@ -312,7 +313,10 @@ class HostedTier:
             body = await _read_error_body(response)
         finally:
             response.close()
-        complaint = read_error_body(body).redact(self._endpoint.build_redactor(key))
+        complaint = read_error_body(body)
+        if target := _find_target(response):
+            complaint = replace(complaint, message=f"it redirects to {target}: is its base_url right?")
+        complaint = complaint.redact(self._endpoint.build_redactor(key))
         failed = translate_complaint(
             self._name,
             complaint,
@@ -341,6 +345,15 @@ def _find_room(words: str, limit: int | None, request: ChatRequest, lowered: int
     if limit is None or lowered >= LOWERED_MAX or (lowered and not leaves_uncounted(words)):
         return None
     return find_room(words, limit, named=request.max_tokens_named, body_bytes=request.body_bytes)
+
+
+def _find_target(response: aiohttp.ClientResponse) -> str:
+    """Find where a redirect leads, without what may be secret there; empty where the response is none."""
+    if response.status // 100 == 3 and (location := response.headers.get("Location")):
+        with suppress(ValueError):
+            target = response.url.join(URL(location))
+            return f"{target.origin()}{target.raw_path}"
+    return ""
 
 
 def _explain_route(failed: Failed, request: ChatRequest) -> Failed:

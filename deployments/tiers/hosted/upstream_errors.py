@@ -42,9 +42,9 @@ _BY_STATUS = {
     413: Fault.CONTEXT_LENGTH,  # too large for this upstream
     429: Fault.OVERLOADED,
     504: Fault.FIRST_TOKEN_TIMEOUT,
+    529: Fault.OVERLOADED,
 }
 _SAYS_LITTLE = frozenset({400, 413, 422})
-_OVERLOADED_WITH_RETRY_AFTER = frozenset({503, 529})
 
 # Error frames name their cause more often than their status.
 _CODES = {
@@ -264,7 +264,7 @@ def _find_fault(
     if known is not None:
         return known
     if status >= 500:
-        return Fault.OVERLOADED if has_retry_after and status in _OVERLOADED_WITH_RETRY_AFTER else Fault.SERVER_ERROR
+        return Fault.OVERLOADED if has_retry_after and status == 503 else Fault.SERVER_ERROR
     return Fault.REFUSED if status >= 400 else Fault.UNAVAILABLE
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from deployments.reports.report import report_of
 from deployments.request.accounting import compute_bytes_max
 from deployments.request.run_record import Run
-from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode
+from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, RefuseCode, Usage
 from tests.support.driving import CALL, CHAIN, calls_of, drive_once, say, tell_in_turn, text_of
 from tests.support.renderings import ALL
 
@@ -269,3 +269,43 @@ def test_the_cap_of_an_answer_holds_behind_a_seam():
 
     assert len(run.attempts) == 2
     assert cut < len(text_of(events)) <= compute_bytes_max(100) + len(max(say(endless), key=str)["raw"])
+
+
+@pytest.mark.parametrize("broke", BREAKS)
+@pytest.mark.parametrize(("cap", "attempts", "reason"), [(3, 1, "length"), (4, 2, "stop"), (2000, 2, "stop")])
+def test_a_text_that_breaks_off_at_its_last_token_is_one_of_that_length(broke, cap, attempts, reason):
+    """Law: nobody is asked for the rest of an answer that has all its tokens; the report says how it ended."""
+    text = "one two"  # three pieces
+    run, events, asked = drive_through([[*say(text), *BREAKS[broke]], say(text)], obeys=False, max_tokens=cap)
+
+    assert (text_of(events), len(asked)) == (text, attempts)
+    assert run.finish is not None
+    assert run.finish.reason.value == reason
+    assert ("where no tokens were left" in str(report_of(run)["notes"])) is (reason == "length")
+
+
+def test_an_answer_that_breaks_off_in_a_call_has_tokens_to_make_it_again():
+    """Law: at its last token, too, half a call is none: it is asked for again."""
+    broken = [*say("one two"), {"raw": '<tool_call>{"name": "f"'}, {"cut": True}]
+    for cap in range(1, 20):
+        run, events, _ = drive_through([broken, [CALL]], obeys=False, max_tokens=cap)
+
+        assert [call[0] for call in calls_of(events)] == ["f"], cap
+        assert run.finish is not None
+
+
+@pytest.mark.parametrize("seams", [0, 1, 2])
+def test_all_of_a_continued_answer_is_counted(seams):
+    """Law: its completion is what all attempts wrote whose text stands, and no others; its prompt is the request's, and
+    not what stood behind that already."""
+    parts = ["one ", "one two ", "one two three "]
+    broken = [[{"text": part}, {"cut": True}] for part in parts[:seams]]
+    failed = [{"reasoning": "hm " * 50}, {"cut": True}]
+    run, _, _ = drive_through([failed, *broken, [{"text": parts[-1]}]], chain=3, continuations=2)
+    counts = [one.usage or Usage() for one in run.attempts[1:]]
+
+    assert run.finish is not None
+    assert run.finish.usage is not None
+    assert run.finish.usage.completion_tokens == sum(count.completion_tokens for count in counts)
+    assert run.finish.usage.prompt_tokens == min(count.prompt_tokens for count in counts)
+    assert len(counts) == seams + 1

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from deployments.config.tier_config import Timeouts
 from deployments.errors import ApiError
+from deployments.request import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
+from reliability.escalation.decisions import Call, Decision
+from reliability.escalation.policies import decide
 from reliability.types import (
     ChatRequest,
     Counted,
@@ -163,6 +167,26 @@ def test_a_stream_that_has_begun_is_nobody_elses():
     assert run.refusal is not None
     assert run.refusal.code is RefuseCode.BROKEN_STREAM
     assert tiers["standard"].asked == []
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("pieces", [(), (b"half",)])
+@pytest.mark.parametrize("stream", [False, True])
+def test_nothing_is_asked_of_it_that_it_does_not_do(monkeypatch, fault, pieces, stream):
+    """Law: with whatever limits a chat would have, a request that is passed on is only ever called again: no attempt
+    goes on with another's pieces, and none follows one that has left."""
+    decided: list[Decision] = []
+    monkeypatch.setattr(drive, "decide", lambda situation: decided.append(decide(situation)) or decided[-1])
+    request = request_of(stream=stream)
+    limits = replace(run_of(request).limits, continuations_max=8, cheap="fast", shorten=True, reasks_max=3)
+    limits = restrict_to_hosted(run_of(request, limits=limits), HOSTED).limits
+    tiers = {name: PlayedTier(*[broken(fault, *pieces)] * 9) for name in HOSTED}
+    _, batches = ask(tiers, request=request, limits=limits)
+
+    asked = [decision for decision in decided if isinstance(decision, Call)]
+    assert asked == [Call(tier=call.tier, wait_ns=call.wait_ns) for call in asked]
+    assert data_of(batches) == (list(pieces) if stream else [])
+    assert len(asked) == 1 or not (stream and pieces)
 
 
 def test_a_request_that_is_wrong_is_refused_at_once():

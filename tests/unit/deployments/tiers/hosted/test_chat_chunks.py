@@ -26,6 +26,14 @@ def counted(prompt: int, completion: int, **more: object) -> dict[str, object]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, **more}
 
 
+CACHED = {"cached_tokens": 20}
+NAMES = [
+    {"prompt_tokens": 32, "completion_tokens": 9, "prompt_tokens_details": CACHED, "input_tokens": 0},
+    {"input_tokens": 32, "output_tokens": 9, "input_tokens_details": CACHED},
+    {"input_tokens": 8, "output_tokens": 9, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 4},
+]
+
+
 def chunk(usage: object = None, finish: str | None = None, **delta: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": usage}
 
@@ -36,6 +44,21 @@ def said(*chunks: object, cut: bool = False) -> Usage | None:
     last = reader.end(cut=cut)[-1]
     assert isinstance(last, Failed | Finish)
     return last.usage
+
+
+@pytest.mark.parametrize("told", NAMES)
+@pytest.mark.parametrize("place", ["chunk", "choice", "x_groq"])
+def test_a_count_is_read_wherever_it_stands(told: dict[str, Any], place: str) -> None:
+    """Law: beside the choices, in the choice (Moonshot) or apart (Groq), in any API's names; the chunk's own is the
+    first that counts."""
+    last = chunk(None, "stop")
+    (last if place == "chunk" else last["choices"][0] if place == "choice" else last.setdefault(place, {}))["usage"] = (
+        told
+    )
+
+    assert said(chunk(content="9"), last) == Usage(prompt_tokens=32, completion_tokens=9, cached_tokens=20)
+    if place != "chunk":
+        assert said(chunk(content="9"), last | {"usage": counted(1, 2)}) == Usage(prompt_tokens=1, completion_tokens=2)
 
 
 @given(prompt=counts, completion=counts, beside=counts)

@@ -94,6 +94,30 @@ def test_a_chunk_of_another_shape_ends_the_answer(chunk: object, at: int) -> Non
     assert isinstance(read(*WORDS, plays.chunk({}, "stop"), frame, b"data: [DONE]\n\n")[-1], Finish)
 
 
+LATE = {
+    "frame": plays.frame({"error": {"message": "usage service is away", "code": 500}}),
+    "event": b'event: error\ndata: {"message": "usage service is away"}\n\n',
+    "object": plays.frame({"object": "error", "message": "away"}),
+    "choice": plays.chunk({}, "error"),
+    "written": plays.frame({"error": {"message": "max_tokens: could not finish the message because max_tokens was"}}),
+    "garbage": NOISE["plain words"] * (SKIPPED_MAX + 1),
+}
+
+
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+@pytest.mark.parametrize("reason", ["stop", "length", "tool_calls"])
+def test_no_error_undoes_an_answer_that_is_complete(late: bytes, reason: str) -> None:
+    """Law: what comes behind the finish reason is not about the answer, which ends as it was; the same before it, or in
+    one chunk with it, ends it in a fault."""
+    call = [plays.chunk({"tool_calls": [CALLED]})] if reason == "tool_calls" else []
+    *_, last = events = read(*WORDS, *call, plays.chunk({}, reason), late)
+
+    assert text_of(events) == "w0 w1 w2 w3 w4 w5 "
+    assert (type(last), last.reason.value) == (Finish, reason)
+    assert isinstance(read(*WORDS, *call, late)[-1], Failed)
+    assert isinstance(read(*WORDS, *call, plays.chunk({}, reason, error={"message": "no"}), DONE)[-1], Failed)
+
+
 @pytest.mark.parametrize("choices", [[], None, {}, "", 0])
 def test_a_chunk_without_choices_loses_nothing(choices: object) -> None:
     """Law: a chunk that has only counts or a filter's results (Azure) leaves the answer whole, wherever it comes."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from deployments.tiers.hosted.continuing import ask_to_go_on, choose_continues
 from deployments.tiers.hosted.hosted_tier import OPENROUTER_URL, HostedTier
+from reliability.answer.estimate import tokens_max, tokens_min
 from reliability.answer.seam import find_anchor
 from reliability.types import CallDelta, Event, Fault, Finish, Reasoning
 from tests.support.plays import Player, Seen, good, tools
@@ -44,6 +45,17 @@ def test_the_rest_is_joined_to_the_letter(how, said):
     assert text_of(events) == REST
     assert isinstance(events[-1], Finish)
     assert not any(isinstance(event, Reasoning) for event in events)
+
+
+@pytest.mark.parametrize("thought", ["<think>{}</think>", "<think>\n{}\n</think>\n\n", "[THINK]{}[/THINK]"])
+@pytest.mark.parametrize(("how", "joins"), [("anchor", True), ("prefill", False)])
+def test_a_thought_in_the_text_stands_before_the_rest(thought, how, joins):
+    """Law: behind an anchor the thought of a new turn goes, in whatever pieces it comes, and the rest is joined; a
+    prefill that is answered by a turn of its own isn't gone on with."""
+    said = thought.format("They want the rest.") + find_anchor(BEGUN) + REST
+    events, _ = go_on(good(said), how)
+
+    assert (text_of(events), isinstance(events[-1], Finish)) == ((REST, True) if joins else ("", False))
 
 
 @pytest.mark.parametrize("said", ["Sure! Here it is: at two.", "First you open the tap, and then", "I can't go on."])
@@ -83,6 +95,20 @@ def test_it_is_asked_in_the_way_that_is_configured():
     assert [m["role"] for m in told.body["messages"][-2:]] == ["assistant", "user"]
     assert find_anchor(BEGUN) in told.body["messages"][-1]["content"]
     assert "continue_final_message" not in told.body
+
+
+@pytest.mark.parametrize("left", [1, 40])
+@pytest.mark.parametrize(
+    "begun",
+    [BEGUN, "Otwórz zawór, a potem poczekaj", "打开左边的阀门，等到指针指向二，然后再次打开盖子，让蒸汽慢慢地出来"],
+)
+def test_the_words_that_are_said_again_cost_the_client_nothing(begun, left):
+    """Law: an anchor's tokens are asked for beside those that are left, about as many as it has; a prefill has none."""
+    request, anchor = replace(ask(), begun=begun, max_tokens=left), find_anchor(begun)
+
+    assert ask_to_go_on(request, "prefill").max_tokens == left
+    more = ask_to_go_on(request, "anchor").max_tokens - left
+    assert tokens_min(len(anchor.encode())) <= more <= tokens_max(len(anchor.encode()))
 
 
 @given(st.sets(st.sampled_from(["reasoning", "reasoning_effort", "thinking", "include_reasoning"])))

@@ -78,7 +78,7 @@ BY_STATUS = {
     404: Fault.UNAVAILABLE,
     413: Fault.CONTEXT_LENGTH,
     422: Fault.REFUSED,
-    429: Fault.OVERLOADED,
+    **dict.fromkeys((429, 529), Fault.OVERLOADED),
 }
 
 
@@ -108,6 +108,26 @@ def test_a_refusal_is_one_fault_and_nothing_else(upstream: Upstream, played: Pla
     assert failed(events).fault is fault
     assert len(upstream.log) == before + 1
     assert "<" not in failed(events).message
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("https://user:secret@api.example/v2/chat?key=secret#secret", " it redirects to https://api.example/v2/chat: "),
+        ("/v2/chat?key=secret", "/v2/chat: "),
+        ("//api.example:8443", "api.example:8443/: "),
+        ("/sk-abcdefgh/chat", "/[redacted]/chat: "),
+        *((none, "(308)") for none in ("", "mailto:a@b.example", "http://[", "http://a:b/")),
+    ],
+)
+def test_a_redirect_is_told_by_where_it_leads(upstream: Upstream, location: str, told: str) -> None:
+    """Law: its scheme, host and path, and nothing that may be secret; a target that can't be read isn't named."""
+    message = failed(play(upstream, plays.whole(b"", status_code=308, headers={"Location": location}))).message
+
+    assert told in message
+    assert ("redirects" in message) is (told != "(308)")
+    assert "secret" not in message
+    assert "sk-" not in message
 
 
 @pytest.mark.parametrize(

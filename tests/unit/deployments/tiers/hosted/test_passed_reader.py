@@ -155,6 +155,16 @@ def test_what_is_no_answer_fails(play, body, cut, fault):
     assert events[-1].fault is fault
 
 
+@pytest.mark.parametrize(
+    "late", [b'data: {"error": {"message": "gone"}}\n\n', b"event: error\ndata: gone\n\n", b"data: {\n\n"]
+)
+def test_nothing_behind_the_finish_reason_undoes_an_answer(late):
+    """Law: an error or garbage there leaves the answer complete."""
+    events = read(plays.whole(body_of(plays.completion_frames("Once"))[: -len(b"data: [DONE]\n\n")] + late), STREAM)
+
+    assert (objects(events)[0]["choices"][0]["text"], type(events[-1])) == ("Once", Finish)
+
+
 def test_an_error_names_no_secret():
     """Law: the upstream's own words pass the redactor."""
     (failed,) = read(plays.whole(b'{"error": {"code": 400, "message": "key secret is odd"}}'), WHOLE)
