@@ -240,8 +240,8 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
         for key, newest in laps[-1].items():
             texts = [text for lap in laps if (text := lap.get(key)) is not None]
             changes = max(changes, _count_changes(texts, row))
-            step = key in row.steps_in(place)
-            told = max(told, find_movement(texts, has_failed(newest), step))
+            step, makes = key in row.steps_in(place), key in row.makings_in(place)
+            told = max(told, find_movement(texts, has_failed(newest), step, makes))
     return told if changes >= _CHANGES_MIN else Movement.PROGRESS
 
 
