@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 
@@ -169,9 +170,13 @@ def test_a_deed_that_is_done_again_makes_nothing_new(period, tool, arguments, re
 
 
 def test_an_agent_that_edits_between_equal_test_runs_goes_on():
-    """Law: other edits that succeed make all news, however often the same tests fail alike behind them."""
+    """Law: other edits that succeed make all news, however often the same tests fail alike behind them and the
+    same files are read, two of them twice."""
     tests = acted("Bash", {"command": "pytest"}, "1 failed")
-    laps = ([*acted("edit_file", {"new": f"x{n}"}, "changed"), *tests, *SEEN, *tests] for n in range(8))
+    laps = (
+        [*acted("edit_file", {"new": f"x{n}"}, "changed"), *tests, *SEEN, *look("a"), *look("b"), *tests]
+        for n in range(8)
+    )
     assert quiet([USER, *[message for lap in laps for message in lap]])
 
 
@@ -249,51 +254,30 @@ def test_tools_that_do_something(name):
 
 
 SENT = [json.dumps({"url": "http://h/a", "method": method}) for method in ("POST", "put", "DELETE")]
-SQL = [
-    "UPDATE lights SET on = NOT on",
-    "  insert into t values (1)",
-    "BEGIN; DELETE FROM t; COMMIT",
-    "create or replace view v as select 1",
-    "WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x",
-    "DROP TABLE t",
-    "mutation { toggle }",
-    "fragment f on L { id }\nmutation Go($a: Int) { toggle(a: $a) }",
-]
-ONLY_READS = [
-    "SELECT * FROM updates WHERE set = 1",
-    "WITH x AS (SELECT 1) SELECT * FROM x",
-    "query { mutation }",
-    "{ lights { on } }",
-    "how to update a lock file",
-    "create react app",
-    "who deleted the file",
-]
+SQL = """UPDATE lights SET on = NOT on|  insert into t values (1)|BEGIN; DELETE FROM t; COMMIT|DROP TABLE t
+create or replace view v as select 1|WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x|mutation { toggle }
+fragment f on L { id } mutation Go($a: Int) { toggle(a: $a) }"""
+ONLY_READS = """SELECT * FROM updates WHERE set = 1|WITH x AS (SELECT 1) SELECT * FROM x|query { mutation }
+{ lights { on } }|how to update a lock file|create react app|who deleted the file"""
 
 
 @pytest.mark.parametrize("name", ["query", "fetch", "graphql_query", "search"])
 def test_what_a_tool_that_looks_is_told_counts(name):
     """Law: a tool whose name says that it looks doesn't look where it is told to send or to write."""
-    told = [json.dumps({key: text}) for text in SQL for key in ("sql", "query")]
+    told = [json.dumps({key: text}) for text in re.split(r"[|\n]", SQL) for key in ("sql", "query")]
     told += [*SENT, '{"url": "http://h/relay/0?turn=on"}', '{"url": "http://h/a?b=1&light=toggle"}']
     assert [text for text in told if looks(SeenCall(name, text))] == []
-    read = [json.dumps({key: text}) for text in ONLY_READS for key in ("sql", "query")]
+    read = [json.dumps({key: text}) for text in re.split(r"[|\n]", ONLY_READS) for key in ("sql", "query")]
     read += ['{"url": "http://h/turn?on=1", "method": "GET"}', '{"url": "http://h/on"}', '{"method": "bfs"}']
     assert [text for text in read if not looks(SeenCall(name, text))] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "action", "only"),
-    [
-        ("str_replace_editor", "view", True),
-        ("manage_notes", "list_all", True),
-        ("str_replace_editor", "create", False),
-        ("get_note", "delete", False),
-        ("host", "cat a && rm a", False),
-    ],
-)
-def test_an_action_goes_before_a_name(name, action, only):
+@pytest.mark.parametrize("key", ["command", "action", "operation"])
+def test_an_action_goes_before_a_name(key):
     """Law: of one tool for many deeds the action says whether it looks."""
-    assert all(looks(SeenCall(name, json.dumps({key: action}))) is only for key in ("command", "action", "operation"))
+    told = [("str_replace_editor", "view"), ("manage_notes", "list_all"), ("str_replace_editor", "create")]
+    told += [("get_note", "delete"), ("host", "cat a && rm a")]
+    assert [looks(SeenCall(name, json.dumps({key: action}))) for name, action in told] == [True, True, *[False] * 3]
 
 
 @pytest.mark.parametrize(
