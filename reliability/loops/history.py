@@ -17,10 +17,10 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit, or behind as many as the user named. A shell does something else with every
-argument, and so does a browser that opens an address: their failures are left to the judge. TEXTS: thoughts are the
-text of an answer that holds nothing else. A user message re-arms it, also one that asks the same again, unless it only
-urges the model on or counts; so does a call with a result. Thoughts alone are notes, however they differ, whose results
-only repeat, count or confirm them.
+argument, and so does a browser that opens an address: their failures are left to the judge. What brings nothing new
+between errors of a deed (`repeats`) is skipped. TEXTS: thoughts are the text of an answer that holds nothing else. A
+user message re-arms it, also one that asks the same again, unless it only urges the model on or counts; so does a call
+with a result. Thoughts alone are notes, however they differ, whose results only repeat, count or confirm them.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. An answer that holds one call many times counts as that many repetitions;
@@ -66,7 +66,7 @@ from reliability.loops.comparison.near import (
     mask_once,
 )
 from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
-from reliability.loops.revisits import find_revisits
+from reliability.loops.revisits import find_last_deed, find_revisits, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import is_folded
@@ -241,8 +241,8 @@ def _judge_streak(row: TurnSequence, period: int, count: int) -> Movement:
         for key, newest in laps[-1].items():
             texts = [text for lap in laps if (text := lap.get(key)) is not None]
             changes = max(changes, _count_changes(texts, row))
-            step = key in row.steps_in(place)
-            told = max(told, find_movement(texts, has_failed(newest), step))
+            step, makes = key in row.steps_in(place), key in row.makings_in(place)
+            told = max(told, find_movement(texts, has_failed(newest), step, makes))
     return told if changes >= _CHANGES_MIN else Movement.PROGRESS
 
 
@@ -271,28 +271,25 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage, 
 
 def _find_same_errors(row: TurnSequence) -> Loop | None:
     """Find the failures of one tool in a row that say the same, where the candidate calls that tool again."""
-    newest = _read_error_at(row, row.size - 1) if row.turns else None
-    if newest is None or row.polls_at(row.size - 1):
+    before = find_last_deed(row)
+    retried = before is not None and _read_error(before) is not None
+    errors = (_read_error_at(row, at) for at in range(row.size - 1, -1, -1) if not (retried and _skips_at(row, at)))
+    newest = next(errors, None)
+    if newest is None:
         return None
     tool, text, masked = newest
     if row.candidate is not None and {call.name for call in row.candidate.calls} != {tool}:
         return None
-    config = row.config
-    warn, limit = (
-        _poll_thresholds(config) if row.is_ordered(1) else (config.duplicate_threshold, config.break_threshold)
-    )
-    count, echoes = 0, bool(_LOOKUP.search(text))
+    config, ordered = row.config, row.is_ordered(1)
+    warn, limit = _poll_thresholds(config) if ordered else (config.duplicate_threshold, config.break_threshold)
+    count, echoes = 1, bool(_LOOKUP.search(text))
     most = max(2 * max(warn, limit, 1), row.order.again, row.order.number)
-    for index in range(row.size - 1, max(row.size - most - 2, -1), -1):
-        error = _read_error_at(row, index)
-        if error is None or error[0] != tool:
+    for error in islice(errors, most + 1):
+        if error is None or error[0] != tool or not any(map(row.is_equal, error[1:], (text, masked))):
             break
-        if not row.is_equal(error[1], text):
-            if not row.is_equal(error[2], masked):
-                break
-            echoes = True
+        echoes = echoes or not row.is_equal(error[1], text)
         count += 1
-    if row.is_ordered(1):
+    if ordered:
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
     else:
         again = row.order.again
@@ -300,14 +297,20 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         later = max(2 * limit if echoes else limit, again + (again > 0), row.order.number if echoes else 0)
         limit = later if limit > 0 else limit
     nudged = row.count_judged(count, 1) >= warn
-    if row.is_ordered(1) and nudged and count < limit:
+    if ordered and nudged and count < limit:
         return None
     limit = limit if nudged or not row.holds_many else 0
     return _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
 
 
+def _skips_at(row: TurnSequence, index: int) -> bool:
+    """Return whether a turn between equal errors is none of them, and brings nothing new."""
+    return _read_error_at(row, index) is None and repeats(row, index)
+
+
 def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:
-    return row.memo.once(("error", index), lambda: _read_error(row.turns[index]))
+    found = row.memo.once(("error", index), lambda: _read_error(row.turns[index]))
+    return None if found is None or row.polls_at(index) else found
 
 
 def _read_error(turn: Turn) -> tuple[str, str, str] | None:

@@ -5,25 +5,39 @@
 CALLS wants laps of one order. Who has lost its thread reads the same few files as they come to mind, and behind each
 summary of its conversation once more (Qwen2.5-Coder 1.5B under Claude Code: nine files, for as long as it was let).
 
-Invariants: a streak is made of turns that only look; a call that does anything else makes all that was seen news again,
-and so does a wait. A look whose result has changed ends the streak. No recorded run of the 316 has two in a row.
+An edit that fails changes nothing, and what was done before with the same result changes nothing either: neither makes
+what was seen news, and neither counts. Between equal errors such turns are skipped (ERRORS).
+
+Invariants: only looks count; a call that does anything new makes all that was seen news again, and so does a wait. A
+look whose result has changed ends the streak. No recorded run of the 316 has two in a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from itertools import takewhile
 
-from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, digest, summary
+from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, Turn, digest, has_failed, parse, summary
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 from reliability.loops.repeatable_calls import is_generic_tool, list_commands
-from reliability.loops.turn_sequence import TurnSequence
+from reliability.loops.turn_sequence import TurnSequence, once
 
 _LOOKS = word_set("get read list ls search find fetch show view query cat grep glob inspect describe lookup retrieve")
 _DOES = word_set(
     "set put update reset change edit replace write patch save apply create make new add insert append delete remove "
     "clear move rename copy send submit post reply notify book order buy pay purchase cancel approve merge publish "
     "upload deploy start stop restart run execute trigger open close assign mark toggle enable disable next wait poll"
+)
+#: Arguments of one tool for many deeds that name the deed, and one that names how an address is asked.
+_ACTIONS, _METHODS = ("command", "action", "operation"), word_set("POST PUT PATCH DELETE")
+#: In what a tool that looks is told: SQL or GraphQL that writes, an address that switches something.
+_WRITES = re.compile(
+    r"(?:^|;)\s*(?:(?:insert|replace|merge)\s.{0,40}?\binto\b|update\s.{1,200}?\sset\s|delete\s+from\b|with\b[^;]{1,2000}?"
+    r"\b(?:insert\s+into|update\s+\S{1,80}\s+set|delete\s+from)\b|(?:create|alter|drop|truncate)\s(?:\w+\s+){0,3}?"
+    r"(?:table|view|index|database|schema|user|role|type|function|trigger|sequence)\b)"
+    r"|(?:^|\})\s*mutation\b\s*\w*\s*[({@]|[?&][\w.]{1,40}=(?:on|off|toggle)\b",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -34,14 +48,15 @@ def find_revisits(row: TurnSequence) -> Loop | None:
     newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
     if newest is None or not newest.calls or row.is_ordered(1) or row.order.again:
         return None
+    if row.candidate is not None and not all(map(looks, newest.calls)):
+        return None
     first = row.size
-    while first > 0 and _only_looks(row, first - 1):
+    while first > 0 and not _changes_at(row, first - 1):
         first -= 1
-    count, visits = sum(1 for _ in _walk_revisits(row, first)), 0
+    looked = [index for index in range(first, row.size) if _only_looks(row, index)]
+    count, visits = sum(1 for _ in takewhile(lambda index: repeats(row, index), reversed(looked))), 0
     if row.candidate is not None:
-        if not all(map(looks, newest.calls)):
-            return None
-        visits = 1 + sum(map(row.asks_again, range(first, row.size)))
+        visits = 1 + sum(map(row.asks_again, looked))
         count += visits > 1
     warn, limit = row.config.duplicate_threshold, row.config.break_threshold
     breaks = 0 < limit <= visits and count >= 2 * limit
@@ -59,11 +74,18 @@ def find_revisits(row: TurnSequence) -> Loop | None:
 
 
 def looks(call: SeenCall) -> bool:
-    """Return whether the call only looks, by its name or its command."""
+    """Return whether the call only looks, by its name, the action or the command that it is told, and what it sends."""
     if is_generic_tool(call.name):
         commands = list_commands(call)
         return any(commands) and all(read_deed(command) is Deed.LOOKS for command in commands)
-    return names_look(call.name)
+    known, value = parse(call.arguments)
+    fields = value if known and isinstance(value, dict) else {"": call.arguments}
+    texts = {key: text for key, text in fields.items() if isinstance(text, str)}
+    action = next((texts[key] for key in _ACTIONS if key in texts), "")
+    told = action.isidentifier() and names_look(action)
+    named = told or (names_look(call.name) and _DOES.isdisjoint(words_of(action)))
+    sends = texts.get("method", "").upper() in _METHODS or any(map(_WRITES.search, texts.values()))
+    return named and not sends
 
 
 def names_look(name: str) -> bool:
@@ -72,15 +94,41 @@ def names_look(name: str) -> bool:
     return not _LOOKS.isdisjoint(words) and _DOES.isdisjoint(words)
 
 
+def find_last_deed(row: TurnSequence) -> Turn | None:
+    """Return the newest turn that calls what the candidate calls, where neither only looks."""
+    asked = row.candidate.calls if row.candidate is not None else ()
+    names = {call.name for call in asked}
+    called = (turn for turn in reversed(row.turns) if {call.name for call in turn.calls} == names)
+    return None if all(map(looks, asked)) else next((t for t in called if not all(map(looks, t.calls))), None)
+
+
+@once
+def repeats(row: TurnSequence, index: int) -> bool:
+    """Return whether the turn brings nothing new: it looks at what was seen, and nothing has changed between; or it
+    does what was done before. Its result is the same, and it doesn't wait."""
+    turns, looked = row.turns, _only_looks(row, index)
+    for at in range(index - 1, -1, -1):
+        if looked and _only_looks(row, at) and row.asks_the_same(at, index):
+            return row.has_same_results(at, index)
+        if looked and _changes_at(row, at):
+            return False
+        # What isn't equal to the letter in either is another deed: no more is read of it.
+        alike = not looked and (turns[at].calls == turns[index].calls or turns[at].results == turns[index].results)
+        if alike and row.asks_the_same(at, index) and row.has_same_results(at, index):
+            return not row.is_patient_at(index)
+    return False
+
+
+@once
 def _only_looks(row: TurnSequence, index: int) -> bool:
     turn = row.turns[index]
     return None not in turn.results and all(map(looks, turn.calls)) and not row.is_patient_at(index)
 
 
-def _walk_revisits(row: TurnSequence, first: int) -> Iterator[int]:
-    """Walk from the newest turn to the oldest of those that got what the same look before them got."""
-    for index in range(row.size - 1, first, -1):
-        before = next((at for at in range(index - 1, first - 1, -1) if row.asks_the_same(at, index)), None)
-        if before is None or not row.has_same_results(before, index):
-            return
-        yield index
+@once
+def _changes_at(row: TurnSequence, index: int) -> bool:
+    """Return whether the turn may have changed what a look shows, or let time pass."""
+    turn = row.turns[index]
+    pairs = list(zip(turn.calls, turn.results, strict=False))
+    idle = all(looks(call) or (has_failed(result) and not is_generic_tool(call.name)) for call, result in pairs)
+    return None in turn.results or not ((idle and not row.is_patient_at(index)) or repeats(row, index))

@@ -42,6 +42,7 @@ from reliability.loops.repeatable_calls import (
     is_generic_tool,
     is_poll,
     leads_on,
+    list_commands,
     looks,
     rests,
     takes_notes,
@@ -62,7 +63,7 @@ _SLEEPS, _SECONDS, _LONG_REST_S = re.compile(r"\bsleep\s+(\d+[mh]?)"), re.compil
 _COMPARED = ("has_same_results", "has_near_results")
 
 
-def _once(find: Callable[..., T]) -> Callable[..., T]:
+def once(find: Callable[..., T]) -> Callable[..., T]:
     """Let the memo keep what a method finds about these places."""
 
     @wraps(find)
@@ -112,7 +113,7 @@ class TurnSequence:
         """Return what the turn's calls mean, with their figures masked."""
         return self._keys(index)[1]
 
-    @_once
+    @once
     def _keys(self, index: int) -> tuple[_Key, _Key]:
         return self._keys_of(self.turns[index].calls)
 
@@ -201,20 +202,26 @@ class TurnSequence:
             for index in range(self.size - period, self.size)
         )
 
-    @_once
+    @once
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
         pollers = self.config.pollers
         pairs = self._pairs(index).items()
         return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not is_poll(c, None, pollers))
 
-    @_once
+    @once
+    def makings_in(self, index: int) -> frozenset[str]:
+        """Name the steps of the turn and the commands that neither look nor test, as `results` names them."""
+        commands = {k for k, (c, _) in self._pairs(index).items() if list_commands(c) and _makes(c)}
+        return self.steps_in(index) | commands
+
+    @once
     def leads_at(self, index: int) -> bool:
         """Return whether a call of the turn leads on: a step, a deed, or a command that neither looks nor tests."""
         pairs = self._pairs(index).values()
         return bool(self.steps_in(index)) or any(leads_on(result) and _makes(call) for call, result in pairs)
 
-    @_once
+    @once
     def fails_at(self, index: int) -> bool:
         """Return whether a call of the turn has failed."""
         return any(map(has_failed, self.turns[index].results))
@@ -229,12 +236,12 @@ class TurnSequence:
                     return True
         return False
 
-    @_once
+    @once
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
         return all(is_poll(call, result, self.config.pollers) for call, result in self._distinct_pairs(index))
 
-    @_once
+    @once
     def is_patient_at(self, index: int) -> bool:
         """Return whether every call of the turn waits, pages, steps through a program, or is a step whose result only
         says it was done."""
@@ -264,7 +271,7 @@ class TurnSequence:
         """Return the turn's results by what was asked."""
         return {key: result for key, (_, result) in self._pairs(index).items()}
 
-    @_once
+    @once
     def _pairs(self, index: int) -> dict[str, tuple[SeenCall, str | None]]:
         pairs = list(zip(self.turns[index].calls, self.turns[index].results, strict=False))
         acted = [pair for pair in pairs if not takes_notes(pair[0].name)] or pairs
@@ -284,7 +291,7 @@ class TurnSequence:
                 return False
         return True
 
-    @_once
+    @once
     def has_same_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have the same results; those of polls are compared as they are."""
         exact = self.polls_at(older) and self.polls_at(newer)
@@ -301,7 +308,7 @@ class TurnSequence:
         """Return whether two results say the same."""
         return older == newer or self.memo.once((older, newer), lambda: is_same_result(older, newer, self.memo))
 
-    @_once
+    @once
     def has_near_results(self, older: int, newer: int) -> bool:
         """Return whether the two turns have results that are nearly the same or the same; those of polls may differ in
         what says that time passes."""

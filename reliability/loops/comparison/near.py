@@ -16,7 +16,7 @@ end, a drift, or nothing. Where most of them tell nothing, one that drifts is ch
     is a price                                                         DRIFT
 
 Words tell, too: the next page of a list is nearly all frame, and no lap before has said what is new on
-it.
+it. So does one hash or name that is new in every lap, of a call that makes something: the next commit, another file.
 
 Invariants: `_CHARS` at each end of a result for what costs more than a search; `_LINES_MAX` lines are sorted.
 """
@@ -210,6 +210,10 @@ LAPS_MAX = 8
 _NEWS_DRIFT, _NEWS_PROGRESS = 6, 16
 #: A word, and no part of a digest.
 _WORD = re.compile(r"(?<![\w+/=-])[^\W\d_]{2,20}(?![\w+/=-])")
+#: A hash, or a part of a name; a number isn't any.
+_NAME = re.compile(
+    r"(?<![a-z0-9])(?:(?=[a-f]{0,63}\d)(?=\d{0,63}[a-f])[0-9a-f]{7,64}(?![a-z0-9])|[a-z]{2,20})", re.IGNORECASE
+)
 _LABEL_BEFORE, _LABEL_BEHIND = 32, 20
 _COLUMNS_MAX = 400
 
@@ -241,13 +245,14 @@ class Movement(IntEnum):
     PROGRESS = 2
 
 
-def find_movement(texts: Sequence[str], failed: bool, step: bool = False) -> Movement:
+def find_movement(texts: Sequence[str], failed: bool, step: bool = False, makes: bool = False) -> Movement:
     """Tell where the figures and words go in the results of one call, oldest first, of which each differs from the next
-    in little. `failed`: the newest says that the call failed. `step`: the call leads on."""
+    in little. `failed`: the newest says that the call failed. `step`: the call leads on. `makes`: it may make other
+    things, or go on to them."""
     laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]])
     if failed or len(laps) < 2:
         return Movement.NOTHING
-    news = _find_news(laps)
+    news = max(_find_news(laps), Movement.DRIFT if makes and _names_others(laps) else Movement.NOTHING)
     figures = [list(islice(_FIGURE.finditer(lap), _COLUMNS_MAX)) for lap in laps]
     if len({len(found) for found in figures}) > 1:
         return news
@@ -273,6 +278,12 @@ def _find_news(laps: Sequence[str]) -> Movement:
     if least >= _NEWS_PROGRESS:
         return Movement.PROGRESS
     return Movement.DRIFT if least >= _NEWS_DRIFT else Movement.NOTHING
+
+
+def _names_others(laps: Sequence[str]) -> bool:
+    """Return whether every lap shows a hash or a name that none before it showed."""
+    names = [set(_NAME.findall(lap)) for lap in laps]
+    return all(names[at] - set().union(*names[:at]) for at in range(1, len(names)))
 
 
 def _trim_shared(texts: list[str]) -> list[str]:

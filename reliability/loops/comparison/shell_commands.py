@@ -2,7 +2,8 @@
 
 It asks how another system stands, it acts, or neither is known (`read_deed`). A line asks if one of its commands asks
 and every other only looks or prepares (`cd`, `export`, a filter). Variables, keywords, and commands that run another
-one (`sudo`, `ssh host`, `docker exec`, `bash -c`) say nothing of what it does.
+one (`sudo`, `ssh host`, `docker exec`, `bash -c`) say nothing of what it does. What writes a file doesn't only look,
+unless it keeps what another system was asked.
 
 What agents change in a line from lap to lap, although they mean the same, has no place in its spelling
 (`spell_command`):
@@ -90,9 +91,16 @@ _LOOKS = word_set(
     "jq yq awk column nl ls pwd which type hostname whoami id read sleep wait Set-Location "
     "tee df du free stat file ss netstat lsof dig nslookup"
 )
-_LOOKS_BY_VERB = re.compile(
-    r"curl(?!.* (?:-[XdFT]|--request|--data|--form|--json|--upload)) "
-    r"|git (?:status|log|diff|show|rev-parse)\b|sed (?!-i)",
+_LOOKS_BY_VERB = re.compile(r"(?:curl|sed|git (?:status|log|diff|show|rev-parse))\b")
+#: Where a redirection writes no file.
+_SINK = re.compile(r"/dev/(?:null|std(?:out|err)|tty|fd/\d)|nul|\$null", re.IGNORECASE)
+#: A command that looks, told to write a file or to send something.
+_WRITES = re.compile(
+    rf"tee\b(?: -\S+)* (?!-|(?:{_SINK.pattern})(?!\S))|(?:sed|yq)\b.* (?:-[a-zA-Z]*i|--in-place)"
+    r"|sort\b.* -[a-zA-Z]*o|(?:sort|curl|git)\b.* --output(?![= ](?:/dev/null|-)|-)"
+    r"|awk\b.*\bprint[^;}]*(?:>|\| ?\")|curl\b.* (?:(?!-[a-zA-Z]{0,6}X ?(?:GET|HEAD)\b)-[a-zA-Z]*[XdFTO]"
+    r"|-[a-zA-Z]*o(?! ?(?:/dev/null|-))|--(?:request(?![= ](?:GET|HEAD)\b)|data|form|json|upload|remote-name)"
+    r"|\S+[?&][\w.]+=(?:on|off|toggle)\b)",
     re.DOTALL,
 )
 _OPTIONS = r"(?: --?[\w-]+(?:[= ](?!-)\S+)?){0,4}"
@@ -118,7 +126,7 @@ _ASKS = re.compile(
 #: Commands each of which is known: what doesn't ask there acts.
 _ACTS = re.compile(
     r"(?:kubectl|oc|helm|gh|glab|aws|gcloud|az|terraform|argocd|systemctl) (?!--?(?:help|version))"
-    r"|git push\b|curl\b.* (?:-X|--request)[ =]?(?:POST|PUT|PATCH|DELETE)\b",
+    r"|git push\b|curl\b.* (?:-[a-zA-Z]*X|--request)[ =]?(?:POST|PUT|PATCH|DELETE)\b",
     re.DOTALL,
 )
 
@@ -158,15 +166,19 @@ def _read_deeds(line: str, depth: int) -> Iterator[Deed]:
     if not depth:
         yield Deed.UNKNOWN
         return
-    filters = False
-    for words, _files, end in _split_line(line):
+    fed = asked = False
+    for words, files, end in _split_line(line):
         for word in words:
             for inner in _INNER.finditer(word) if '"' in word else ():
                 yield from _read_deeds(inner[1] or inner[2] or "", depth - 1)
         deeds = list(_read_command([_unquote(word) for word in words], depth))
-        # What a pipe feeds only filters: it asks nobody.
-        yield from (Deed.LOOKS if filters and deed is Deed.ASKS else deed for deed in deeds)
-        filters = end == "|"
+        asked = asked if fed else Deed.ASKS in deeds
+        if not asked and any(">" in sign and not _SINK.fullmatch(file) for sign, file in files):
+            yield Deed.UNKNOWN
+        # What a pipe feeds only filters, or keeps what it is fed: it asks nobody.
+        kept = Deed.ASKS if not asked or words[:1] != ["tee"] else Deed.UNKNOWN
+        yield from (Deed.LOOKS if fed and deed is kept else deed for deed in deeds)
+        fed = end == "|"
 
 
 def _read_command(words: list[str], depth: int) -> Iterator[Deed]:
@@ -193,7 +205,8 @@ def _read_command(words: list[str], depth: int) -> Iterator[Deed]:
     elif _ACTS.match(command):
         yield Deed.ACTS
     elif words:
-        yield Deed.LOOKS if words[0] in _LOOKS or _LOOKS_BY_VERB.match(command) else Deed.UNKNOWN
+        looks = words[0] in _LOOKS or _LOOKS_BY_VERB.match(command)
+        yield Deed.LOOKS if looks and not _WRITES.match(command) else Deed.UNKNOWN
 
 
 def _skip_options(words: list[str], valued: str, before: int) -> list[str]:

@@ -1,12 +1,16 @@
 """Steps, work that repeats a call, and the loops that look like it."""
 
+import hashlib
+import json
+from collections.abc import Callable
+
 import pytest
 
 from reliability.loops import LoopConfig, Stage
 from reliability.loops.comparison.findings import SeenCall
 from reliability.loops.repeatable_calls import acts, find_entities, leads_on
 from tests.evals.step_cases import COUNTS, StepCase, list_stuck, list_work
-from tests.support.conversation import stages
+from tests.support.conversation import USER, acted, stages
 
 CONFIG = LoopConfig()
 POLL_NUDGE, POLL_BREAK = CONFIG.poller_duplicate_threshold, CONFIG.poller_break_threshold
@@ -131,4 +135,61 @@ def test_a_step_that_only_says_it_was_done_has_the_limits_of_a_poll(tool: str, a
 def test_a_refusal_is_no_deed(tool: str, result: str) -> None:
     """Law: a step that was refused, or has changed nothing, is broken like any loop."""
     found = stages(StepCase(tool, "{}", result).build(6, "Please go on until it is right."))
+    assert Stage.BREAK in found
+
+
+def _hash(seed: int, size: int = 40) -> str:
+    return hashlib.sha256(str(seed).encode()).hexdigest()[:size]
+
+
+_SUBJECTS = "add users,drop flags,rename ages,split address,index orders,seed roles,log audits,move tenants,cut names"
+NAMED = _SUBJECTS.split(",")
+CONFLICT = (
+    "Auto-merging a.json\nCONFLICT (content): Merge conflict in a.json\n{}... {}\nhint: Resolve all conflicts manually"
+)
+STACKS = {
+    "git rebase --skip": lambda n: CONFLICT.format(f"error: could not apply {_hash(n, 7)}", NAMED[n]),
+    "cd /srv && git cherry-pick --skip": lambda n: CONFLICT.format(f"error: could not apply {_hash(n, 7)}", NAMED[n]),
+    "git stash drop": lambda n: f"Dropped refs/stash@{{0}} ({_hash(n)})",
+    "npx knex migrate:down": lambda n: f"Batch 1 rolled back the following migrations:\n2026{n}_{NAMED[n]}.js",
+    "sequelize db:migrate:undo": lambda n: f"Loaded configuration file.\n== 2026{n}-{NAMED[n]}: reverted (0.0{n}s)",
+    "flyway undo": lambda n: f"Successfully undid migration to version {n}.{n}, in schema public: {NAMED[n]} (V{n})",
+}
+
+
+@pytest.mark.parametrize("command", STACKS)
+@pytest.mark.parametrize("tool", ["Bash", "shell", "run_command"])
+def test_a_command_that_goes_one_step_through_a_stack(command: str, tool: str) -> None:
+    """Law: equal commands, each of which ends at another commit, file or hash, have the limits of a poll."""
+    again = [message for n in range(9) for message in acted(tool, {"command": command}, STACKS[command](n))]
+    assert Stage.BREAK not in stages([USER, *again])
+
+
+FRAME = "These are the lines of a long report. " * 20
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("git rebase --skip", lambda n: f"{FRAME} It used {4000 + (7 * n) % 5} bytes."),
+        ("git rebase --skip", lambda n: f"{FRAME} {_hash(n % 2)}"),
+        ("git stash drop", lambda n: f"Error: {FRAME} {_hash(n)}"),
+        ("pytest -x", lambda n: f"{FRAME} {_hash(n)}"),
+        ("make check", lambda n: f"{FRAME} {_hash(n)}"),
+        ("cat a.txt", lambda n: f"{FRAME} {_hash(n)}"),
+        ("npm run deploy", lambda n: f"{FRAME} step{n}"),
+    ],
+)
+def test_a_command_that_goes_nowhere(command: str, result: Callable[[int], str]) -> None:
+    """Law: a command that looks, tests or fails, or whose every lap shows no other name, is ended as any loop."""
+    found = stages([USER, *[message for n in range(9) for message in acted("Bash", {"command": command}, result(n))]])
+    assert Stage.BREAK in found[:6]
+
+
+def test_what_is_generated_has_another_address_each_time() -> None:
+    """Law: a step whose results differ in the hash of what it made has the limits of a poll."""
+    made = lambda n: json.dumps({"url": f"https://img.example/{_hash(n, 16)}.png"})  # noqa: E731
+    images = [message for n in range(24) for message in acted("generate_image", {"prompt": "a cat"}, made(n))]
+    found = stages([USER, *images])
+    assert Stage.BREAK not in found[:19]
     assert Stage.BREAK in found

@@ -1,6 +1,8 @@
 """The revisit: looks at what was seen, in any order, that bring nothing new."""
 
+import json
 import random
+import re
 
 import pytest
 
@@ -82,6 +84,102 @@ def test_what_may_have_changed_is_looked_at_again(between):
     assert not quiet([USER, *SEEN, *AGAIN])
 
 
+FAILING = {
+    "Claude Code": (
+        "Edit",
+        "old_string",
+        "<tool_use_error>String to replace not found in file.\nString: {}</tool_use_error>",
+    ),
+    "Codex": ("apply_patch", "patch", "Failed to apply patch: context not found in a.py"),
+    "OpenHands": (
+        "str_replace_editor",
+        "old_str",
+        "ERROR:\nNo replacement was performed, old_str `{}` did not appear.",
+    ),
+    "Cline": ("replace_in_file", "diff", '{{"error": "The SEARCH block was not found in the file: {}"}}'),
+}
+SHOWN = "     1\tdef fooo():\n     2\t    pass\n"
+LOOKING = [
+    acted("Read", {"file_path": "a.py"}, SHOWN),
+    acted("str_replace_editor", {"command": "view", "path": "a.py"}, SHOWN),
+    acted("shell", {"command": ["cat", "a.py"]}, SHOWN),
+    acted("Bash", {"command": "cat a.py"}, SHOWN),
+    [*acted("Grep", {"pattern": "foo"}, "1:def fooo():"), *acted("Read", {"file_path": "a.py"}, SHOWN)],
+]
+
+
+def fail(client, n):
+    tool, key, error = FAILING[client]
+    text = f"def foo({'x' * n}): return {n}"
+    return acted(tool, {"command": "str_replace", "path": "a.py", key: text}, error.format(text))
+
+
+@pytest.mark.parametrize("client", FAILING)
+@pytest.mark.parametrize("looking", LOOKING, ids=lambda looking: looking[0]["tool_calls"][0]["function"]["name"])
+def test_edits_that_fail_make_nothing_new(client, looking):
+    """Law: edits that fail with one error, however they differ, and equal looks between them are a loop."""
+    found = stages([USER, *[message for n in range(14) for message in [*fail(client, n), *looking]]])
+    assert Stage.WARN in found[:12]
+    assert Stage.BREAK in found
+    assert Stage.BREAK not in found[:9]
+
+
+@pytest.mark.parametrize("client", FAILING)
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda n: acted("Read", {"file_path": f"{n}.py"}, f"{SHOWN} of {n}"),
+        lambda n: acted("Read", {"file_path": "a.py"}, SHOWN + "# somebody wrote here too\n" * n),
+        lambda n: acted("edit_file", {"path": "a.py", "new": f"x{n}"}, "The file was changed."),
+        lambda n: acted("Bash", {"command": f"sed -i {n}d a.py"}, ""),
+        lambda n: acted("wait", {"seconds": 5}, "5 s have gone by"),
+    ],
+    ids=["another file", "another text", "another edit", "command", "wait"],
+)
+def test_news_between_edits_that_fail_is_news(client, between):
+    """Law: what shows something new, changes something or waits between such errors ends their streak."""
+    look = acted("Read", {"file_path": "b.py"}, SHOWN)
+    assert quiet([USER, *[message for n in range(12) for message in [*fail(client, n), *look, *between(n)]]])
+
+
+def cycle(period, laps, act):
+    return [
+        USER,
+        *[m for n in range(laps) for part in [*(look(f"{k}.py") for k in range(period - 1)), act(n)] for m in part],
+    ]
+
+
+@pytest.mark.parametrize("period", [13, 16, 20])
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result"),
+    [
+        ("Write", {"file_path": "s.md", "content": "x"}, "The file is written."),
+        ("Bash", {"command": "pytest"}, "1 failed, 3 passed in {}.12s"),
+        ("run_tests", {}, "1 failed, 3 passed in {}.12s"),
+    ],
+)
+def test_a_deed_that_is_done_again_makes_nothing_new(period, tool, arguments, result):
+    """Law: in a cycle of looks longer than any that is compared, one equal deed with an equal result is no news; one
+    that differs, or ends differently, is."""
+    found = stages(cycle(period, 6, lambda n: acted(tool, arguments, result.format(n))))
+    assert found[: 2 * period] == [None] * (2 * period)
+    assert Stage.WARN in found[: 2 * period + 4]
+    assert Stage.BREAK in found
+    assert quiet(cycle(period, 6, lambda n: acted(tool, arguments | {"content": f"v{n}"}, result.format(n))))
+    assert quiet(cycle(period, 6, lambda n: acted(tool, arguments, f"{n + 1} things differ from what was before")))
+
+
+def test_an_agent_that_edits_between_equal_test_runs_goes_on():
+    """Law: other edits that succeed make all news, however often the same tests fail alike behind them and the
+    same files are read, two of them twice."""
+    tests = acted("Bash", {"command": "pytest"}, "1 failed")
+    laps = (
+        [*acted("edit_file", {"new": f"x{n}"}, "changed"), *tests, *SEEN, *look("a"), *look("b"), *tests]
+        for n in range(8)
+    )
+    assert quiet([USER, *[message for lap in laps for message in lap]])
+
+
 def test_a_note_between_changes_nothing():
     """Law: a plan that is written down between the looks makes none of them news."""
     note = acted("todo_write", {"todos": ["read a"]}, "Todos were modified.")
@@ -153,6 +251,33 @@ def test_tools_that_look(name):
 def test_tools_that_do_something(name):
     """Law: a tool that changes anything, leads on or waits does not only look, whatever else its name says."""
     assert not names_look(name)
+
+
+SENT = [json.dumps({"url": "http://h/a", "method": method}) for method in ("POST", "put", "DELETE")]
+SQL = """UPDATE lights SET on = NOT on|  insert into t values (1)|BEGIN; DELETE FROM t; COMMIT|DROP TABLE t
+create or replace view v as select 1|WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x|mutation { toggle }
+fragment f on L { id } mutation Go($a: Int) { toggle(a: $a) }"""
+ONLY_READS = """SELECT * FROM updates WHERE set = 1|WITH x AS (SELECT 1) SELECT * FROM x|query { mutation }
+{ lights { on } }|how to update a lock file|create react app|who deleted the file"""
+
+
+@pytest.mark.parametrize("name", ["query", "fetch", "graphql_query", "search"])
+def test_what_a_tool_that_looks_is_told_counts(name):
+    """Law: a tool whose name says that it looks doesn't look where it is told to send or to write."""
+    told = [json.dumps({key: text}) for text in re.split(r"[|\n]", SQL) for key in ("sql", "query")]
+    told += [*SENT, '{"url": "http://h/relay/0?turn=on"}', '{"url": "http://h/a?b=1&light=toggle"}']
+    assert [text for text in told if looks(SeenCall(name, text))] == []
+    read = [json.dumps({key: text}) for text in re.split(r"[|\n]", ONLY_READS) for key in ("sql", "query")]
+    read += ['{"url": "http://h/turn?on=1", "method": "GET"}', '{"url": "http://h/on"}', '{"method": "bfs"}']
+    assert [text for text in read if not looks(SeenCall(name, text))] == []
+
+
+@pytest.mark.parametrize("key", ["command", "action", "operation"])
+def test_an_action_goes_before_a_name(key):
+    """Law: of one tool for many deeds the action says whether it looks."""
+    told = [("str_replace_editor", "view"), ("manage_notes", "list_all"), ("str_replace_editor", "create")]
+    told += [("get_note", "delete"), ("host", "cat a && rm a")]
+    assert [looks(SeenCall(name, json.dumps({key: action}))) for name, action in told] == [True, True, *[False] * 3]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops.comparison.shell_commands import is_run_header, spell_command, spell_query, tells_run
+from reliability.loops.comparison.shell_commands import (
+    Deed,
+    is_run_header,
+    read_deed,
+    spell_command,
+    spell_query,
+    tells_run,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +60,29 @@ def test_a_wait_is_short() -> None:
     assert not tells_run("timeout", "the server gives up " * 3)
     assert not tells_run("message_id", "9f3c2a1b7d")
     assert re.fullmatch(r"make log ; tail log", spell_command("make >/tmp/1; tail /tmp/1"))
+
+
+WRITING = """echo x > a.txt;printf on > /sys/class/leds/l/trigger;jq . a >> b;tee -a log < x;cat a | tee b;ls &> a
+sort -o a a;sort --output=a a;curl -o f http://x;curl -sO http://x;curl -sX PUT http://x;curl -sd a http://x;> a
+curl 'http://x/0?turn=on';sed 1d -i a;sed --in-place s/a/b/ f;sed -n -Ei p f;yq -i .a f;git log --output=a
+awk '{print > "o"}' a"""
+LOOKING = """ls;cat a 2>/dev/null;cat a >&2;grep x a 2>&1;jq . a > /dev/null;cat a | tee;sort -k2 -n a;sed -n 1,5p a
+curl -so /dev/null http://x;curl -fsSL http://x;curl -X GET http://x?page=2;curl --output - http://x;ls > $null
+awk '$3 > 5 {print $1}' a;[ 1 -gt 0 ];git diff --output-indicator-new=x"""
+
+
+@pytest.mark.parametrize("around", ["{}", "cd /srv && {}", "sudo {}", "{}; true", "if true; then {}; fi", "ssh h {}"])
+def test_a_command_that_writes_a_file_does_not_only_look(around: str) -> None:
+    """Law: a redirection to a file, an option that writes one and what is sent make a look a deed; what is thrown away
+    does not."""
+    writing, looking = (re.split("[;\\n]", commands) for commands in (WRITING, LOOKING))
+    assert [c for c in writing if read_deed(around.format(c)) in (Deed.LOOKS, Deed.ASKS)] == []
+    assert [c for c in looking if read_deed(around.format(c)) is not Deed.LOOKS] == []
+
+
+@pytest.mark.parametrize(
+    "line", ["kubectl get pods > a; cat a", "kubectl get pods | tee a | grep b", "docker logs x | grep e > a"]
+)
+def test_what_another_system_was_asked_may_be_kept(line: str) -> None:
+    """Law: a line that asks how another system stands asks, though it keeps the answer in a file."""
+    assert read_deed(line) is Deed.ASKS
