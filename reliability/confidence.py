@@ -10,7 +10,6 @@ with known answers (`Calibration`).
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +77,7 @@ class _Said:
 
     def has_number(self, number: float) -> bool:
         """Return whether the number stands in the text, as itself, in percent or in thousands."""
-        size = min(abs(number), sys.float_info.max)  # JSON's integers may be greater than any float
+        size = min(abs(number), 1e308)  # JSON's integers may be greater than any float
         return any(_round(written) in self._sizes for written in (size, size * 100, size / 1_000))
 
     def _has_word(self, word: str) -> bool:
