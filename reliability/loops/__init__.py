@@ -17,13 +17,13 @@ Invariants:
 
 from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Kind, Loop, Memo, SeenCall, Stage, Turn, choose_loop
+from reliability.loops.comparison.tool_verbs import names_look
 from reliability.loops.content import read_order
 from reliability.loops.copied_answers import find_copy, read_copied
 from reliability.loops.history import find_loop
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import JudgeRequest, StuckCase, find_case, injection, judge_request, read_suggestion
 from reliability.loops.nudges import nudge
-from reliability.loops.revisits import names_look
 from reliability.loops.session import LoopDetector, LoopStatus, Window, keep_continued, name_asked, observe
 from reliability.loops.thresholds import JudgeConfig, LoopConfig
 from reliability.loops.transcript import answer_turn, calls_turn, carries_history, read_request, read_turns

@@ -57,15 +57,9 @@ from reliability.loops.comparison.findings import (
     has_failed,
     summary,
 )
-from reliability.loops.comparison.near import (
-    LAPS_MAX,
-    Movement,
-    find_difference,
-    find_movement,
-    mask_figures,
-    mask_once,
-)
-from reliability.loops.repeatable_calls import is_generic_tool, takes_notes
+from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, find_movement, mask_figures, mask_once
+from reliability.loops.comparison.tool_verbs import takes_notes
+from reliability.loops.repeatable_calls import is_generic_tool
 from reliability.loops.revisits import find_last_deed, find_revisits, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig
@@ -317,7 +311,7 @@ def _read_error(turn: Turn) -> tuple[str, str, str] | None:
     """Return (tool, its error, the error without what it repeats of the call) where all calls of the turn are of one
     tool and all failed with the same words."""
     names = {call.name for call in turn.calls}
-    if len(names) != 1 or is_generic_tool(turn.calls[0].name):
+    if len(names) != 1 or is_generic_tool(turn.calls[0]):
         return None
     texts = {error_text(result)[:_ERROR_CHARS] for result in turn.results if result is not None and has_failed(result)}
     if len(texts) != 1 or not all(has_failed(result) for result in turn.results):

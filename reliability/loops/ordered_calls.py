@@ -9,31 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reliability.loops.comparison.findings import SeenCall
-from reliability.loops.comparison.volatile_fields import word_set, words_of
 from reliability.loops.content import PersonsOrder
-from reliability.loops.repeatable_calls import acts, is_generic_tool
+from reliability.loops.repeatable_calls import acts
 from reliability.loops.written import REPEATS, Copies
 
 NO_ORDER = PersonsOrder()
-_MAKES = word_set("open new create start spawn launch make add")
 
 
 def count_ordered(order: PersonsOrder, name: str, arguments: str = "") -> int:
     """Return how many equal calls of a tool the order asks for; 0: it doesn't say."""
-    return max(order.times, order.number) if _does_something(name, arguments) else order.times
-
-
-def _does_something(name: str, arguments: str) -> bool:
-    """Return whether a call does something of which a person may want more, as `open_terminal` does."""
-    if acts(SeenCall(name, arguments)):
-        return True
-    words = [word for word in words_of(name) if not is_generic_tool(word)]
-    return not _MAKES.isdisjoint(words) and acts(SeenCall("_".join(words), arguments))
+    return max(order.times, order.number) if acts(SeenCall(name, arguments)) else order.times
 
 
 def limit_copies(order: PersonsOrder, tools: Iterable[str]) -> Copies:
     """Return how many equal calls of each of the tools are a loop under this order."""
     most = max(REPEATS, order.times + 1)
     more = max(most, order.number + 1)
-    ordered = tuple(name for name in tools if _does_something(name, "")) if more > most else ()
+    ordered = tuple(name for name in tools if acts(SeenCall(name))) if more > most else ()
     return Copies(most, more, ordered)

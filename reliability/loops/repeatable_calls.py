@@ -18,17 +18,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
-from reliability.loops.comparison.call_normalization import POINTS, names_place, points
+from reliability.loops.comparison.call_normalization import POINTS, names_place
 from reliability.loops.comparison.findings import SeenCall, has_failed, parse
 from reliability.loops.comparison.same_result import UNDONE_FIELDS, is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
+from reliability.loops.comparison.tool_verbs import (
+    CHANGES,
+    DOES,
+    FILLERS,
+    GENERIC,
+    LOOKS,
+    NOUNS,
+    READS,
+    SETTLES,
+    SHELLS,
+    STEPS,
+    find_verb,
+    polls_by_name,
+    split_tool,
+)
 from reliability.loops.comparison.volatile_fields import (
     MARKED,
-    NAMES_MAX,
     ONGOING_WORDS,
     names_state,
     phrase_set,
@@ -37,27 +49,15 @@ from reliability.loops.comparison.volatile_fields import (
 )
 from reliability.loops.ended_jobs import has_stopped, tells_end
 
-_GENERIC = word_set(
-    "bash shell sh terminal exec execute run command cmd console powershell python ipython jupyter code repl "
-    "browser computer"
-)
-_STEPS = word_set(
-    "press key keys hotkey keypress click tap swipe scroll step next continue resume move turn go forward back "
-    "backward backwards up down left right add increment increase decrement decrease raise lower advance rotate undo "
-    "redo jump walk zoom tab enter drag skip play roll draw n s c fin stepi nexti"
-)
 _WALKS = word_set("step next continue finish over into out n s c ni si fin stepi nexti")
-_READS = word_set(
-    "get read list ls search find fetch show view query check look inspect describe status state cat grep lookup count "
-    "is has test tests validate lint verify compile analyze calculate compute info help whoami ping diagnose retrieve "
-    "explain summarize logs price prices quote monitor"
-)
 _EDITS = word_set("edit editor replace write patch overwrite save apply rewrite str")
 #: What is on stays on, and what was sent to a person was sent.
 _SWITCHED = word_set("on off")
 _ONCE = _SWITCHED | word_set("send reply email mail notify sms")
 #: Where a shell or a terminal is told what to do.
 _COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
+_TOLD_KEYS = frozenset({*_COMMAND_KEYS, "url"})
+_CODE = re.compile(r"[\s(]")
 _ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
 #: A longer text is a command or a content, and names no step.
 _ACTION_CHARS = 16
@@ -106,12 +106,16 @@ _ENTITY = re.compile(
 _ENTITY_LABEL_CHARS = 24
 
 
-def is_generic_tool(name: str) -> bool:
-    """Return whether it is a shell, a code runner or a browser: with other arguments another tool. One that points at
-    a part of a page (`browser_click`) is none."""
-    words = words_of(name)
-    found = _GENERIC.intersection(words)
-    return bool(found) and not (found == {"browser"} and points(name))
+def is_generic_tool(call: SeenCall) -> bool:
+    """Return whether it is a shell, a code runner or a browser: with other arguments another tool. Its name says
+    nothing else (`run_command`, not `run_report`), or it is given a command, an address or code."""
+    words = words_of(call.name)
+    if GENERIC.isdisjoint(words) or find_verb(call.name) in LOOKS:
+        return False
+    texts = _read_texts(call)
+    if GENERIC.union(FILLERS).issuperset(split_tool(call.name)) or not texts.keys().isdisjoint(_TOLD_KEYS):
+        return True
+    return any(_CODE.search(texts.get(key, "")) for key in ("code", "script"))
 
 
 def _read_texts(call: SeenCall) -> dict[str, str]:
@@ -126,7 +130,11 @@ def _read_fields(call: SeenCall) -> dict[str, Any]:
 
 
 def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
-    named = set(words_of(call.name))
+    words = split_tool(call.name)
+    verb, named = find_verb(call.name), {*words[:1], *(word for word in words[1:] if word not in SHELLS)}
+    if verb in DOES:
+        named -= READS | GENERIC | _EDITS | (_ONCE - _SWITCHED)
+    named |= {verb} - {""}
     for key in _ACTION_KEYS:
         named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= _ACTION_CHARS else ())
     return named if named.isdisjoint(_SWITCHED) else named - {"turn"}
@@ -135,11 +143,13 @@ def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
 def acts(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may want more."""
     named = _name_actions(call, _read_texts(call))
-    if not _READS.isdisjoint(named):
+    if not READS.isdisjoint(named):
         return "next" in named
-    if not _STEPS.isdisjoint(named):
+    if not STEPS.isdisjoint(named):
         return True
-    return bool(named) and named.isdisjoint(_GENERIC | _EDITS | _ONCE) and not any(map(names_place, _read_fields(call)))
+    if not named.isdisjoint(SHELLS | _EDITS | _ONCE) or (is_generic_tool(call) and DOES.isdisjoint(named)):
+        return False
+    return bool(named) and not any(map(names_place, _read_fields(call)))
 
 
 def walks(call: SeenCall) -> bool:
@@ -161,13 +171,13 @@ def leads_on(result: str | None) -> bool:
 def acknowledges(call: SeenCall, result: str) -> bool:
     """Return whether the call goes one step on, and its result says no more than that it was done."""
     texts = _read_texts(call)
-    if not _STEPS.isdisjoint(_name_actions(call, texts)):
+    if not STEPS.isdisjoint(_name_actions(call, texts)):
         return len(result) <= _STEP_CHARS and _is_done(_SHOWN_CODE.sub("", result), _STEP_WORDS)
     if any(map(_BATCH.match, texts.values())):
         return leads_on(result) and re.search("[1-9]", result) is not None
     if not _is_done(result):
         return False
-    if is_generic_tool(call.name):
+    if is_generic_tool(call):
         return any(_STEP_COMMAND.fullmatch(texts.get(key, "-")) for key in _COMMAND_KEYS)
     return acts(call) and any(map(_is_deed, words_of(result)))
 
@@ -205,25 +215,17 @@ def find_entities(text: str) -> frozenset[str]:
     return frozenset(id for id, label in labels if MARKED.isdisjoint(words_of(label.rpartition(",")[2])))
 
 
-_LAST = word_set("poll polling wait await sleep progress watch tail scroll clock now datetime")
-_FIRST = word_set("poll wait await sleep watch scroll tail")
-#: Where a client writes the server's name before the tool's: `mcp__ci__watch_run`, `ci.watch_run`.
-_SERVER = re.compile(r"^(?:mcp_[^\W_]+_(?=[^\W_])|.*(?:__|[./:])(?=\w))")
-_PAIRS = phrase_set(
-    "job status|task status|build status|run status|process status|command status|deployment status|deploy status"
-    "|pipeline status|workflow status|read output|get output|bash output|task output|command output|process output"
-    "|shell output|terminal output|get result|fetch result|await result|page down|page up|scroll down|scroll up"
-    "|next page|previous page|prev page|load more|read more|fetch more|show more|current time|write stdin|wait for"
-)
 _RESTS = frozenset({"wait", "await", "sleep"})
 _WAITS = _RESTS | {"poll", "watch", "tail"}
-_SIGHTS = _READS | word_set("screenshot snapshot observe see context")
+_SIGHTS = READS | word_set("screenshot snapshot observe see context")
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
 #: Tools that look whether something has come.
 _RECEIVERS = word_set(
     "inbox mail mails email emails message messages notification notifications queue event events update updates "
     "receive listen alerts feed"
 )
+#: Verbs of tools that don't.
+_SENDS = SETTLES - NOUNS - {"new"}
 _NOTHING_YET = re.compile(
     r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
     r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)"
@@ -243,11 +245,12 @@ _PARTWAY = re.compile(
 )
 _PARTWAY_KEY = re.compile(r"progress|completion|(?:percent|pct)(?:age)?_?(?:complete|done)", re.IGNORECASE)
 _JOBS = word_set("status state job task build run deploy deployment download upload import export")
-#: Verbs of tools that change the world, and what only such a tool carries: what it answers is no state to wait for.
-_CHANGES = word_set(
-    "send submit transfer post create pay purchase buy publish cancel delete remove add insert upload deploy start "
-    "stop restart trigger reply invite approve merge charge refund withdraw deposit register subscribe notify email"
+#: A query that writes rows.
+_ROWS = re.compile(
+    r"\s*(?:insert into \S+\s*(?:\(|(?:values|select|default)\b)|delete from \S+ where\b|update \S+ set\b)",
+    re.IGNORECASE,
 )
+#: What only a tool carries that changes the world: what it answers is no state to wait for.
 _CARRIED = word_set("body subject amount recipient recipients comment")
 #: A result that is one of these says how a job stands, and nothing else.
 _STANDS = ONGOING_WORDS | phrase_set("pending|accepted|scheduled|submitted|dispatched")
@@ -264,22 +267,6 @@ _COME_AGAIN = re.compile(
     re.IGNORECASE,
 )
 _ASKS_STATE = word_set("poll output result status stdin")
-_THOUGHTS = word_set(
-    "think thinking thought thoughts reflect reflection sequentialthinking ponder brainstorm scratchpad"
-)
-_NOTES = phrase_set(
-    "update plan|update todo|update todos|write plan|write todo|write todos|set plan|set todo|set todos|manage plan"
-    "|manage todo|manage todos|revise plan|revise todo|revise todos|todo write|todo update|todos write|todos update"
-    "|plan write|plan update|report progress|task progress|task tracker"
-)
-
-
-@lru_cache(NAMES_MAX)
-def _polls_by_name(name: str) -> bool:
-    """Return whether the name itself says that the tool waits, pages or tells the time."""
-    words, own = words_of(name), words_of(_SERVER.sub("", name))
-    ends = bool(own) and (own[-1] in _LAST or own[0] in _FIRST)
-    return ends or not _PAIRS.isdisjoint(map(" ".join, pairwise(words)))
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -295,7 +282,8 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
     if any(_matches(call.name, pattern) for pattern in declared):
         return True
     texts = _read_texts(call)
-    if _polls_by_name(call.name) or any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS):
+    waits = any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS)
+    if polls_by_name(call.name) or (waits and find_verb(call.name) not in SETTLES):
         return result is None or not _is_over(call, texts, result)
     waits = _waits(call)
     if waits or result is None:
@@ -314,8 +302,8 @@ def looks(call: SeenCall, result: str | None) -> bool:
     """Return whether the call only looks, and what it looks at is neither gone nor has ended."""
     texts = _read_texts(call)
     named = _name_actions(call, texts)
-    sees = is_generic_tool(call.name) or not named.isdisjoint(_SIGHTS)
-    if result is None or not sees or not named.isdisjoint(_EDITS | _STEPS | POINTS) or changes(call):
+    sees = is_generic_tool(call) or not named.isdisjoint(_SIGHTS | SHELLS)
+    if result is None or not sees or not named.isdisjoint(_EDITS | STEPS | POINTS) or changes(call):
         return False
     return not _is_over(call, texts, result, looked=True)
 
@@ -330,7 +318,7 @@ def _is_over(call: SeenCall, texts: dict[str, str], result: str, *, looked: bool
 def _is_partway(call: SeenCall, result: str) -> bool:
     """Return whether a tool that looks says how far something is, hardly anything else, and that it isn't done."""
     words = words_of(call.name)
-    if _READS.isdisjoint(words) or len(result) > _DONE_CHARS:
+    if find_verb(call.name) not in READS or len(result) > _DONE_CHARS:
         return False
     known, value = parse(result)
     if known and isinstance(value, dict):
@@ -350,9 +338,10 @@ def _says_partway(item: Any, *, named: bool) -> bool:
 
 def changes(call: SeenCall) -> bool:
     """Return whether the call changes the world: the verb of its name says so, what it carries, or its command."""
-    words = words_of(call.name)
-    named = not (_CHANGES.isdisjoint(words) and _CARRIED.isdisjoint(_read_fields(call)))
-    if named and _READS.isdisjoint(words):
+    verb, fields = find_verb(call.name), _read_fields(call)
+    if verb in CHANGES or (verb in DOES and not (CHANGES - NOUNS).isdisjoint(split_tool(call.name))):
+        return True
+    if (verb not in READS and not _CARRIED.isdisjoint(fields)) or any(map(_ROWS.match, _read_texts(call).values())):
         return True
     return any(read_deed(command) is Deed.ACTS for command in list_commands(call))
 
@@ -370,7 +359,7 @@ def _waits(call: SeenCall) -> bool:
 
 def list_commands(call: SeenCall) -> list[str]:
     """List the commands that a shell or a terminal is given; none of another tool."""
-    texts = _read_texts(call) if is_generic_tool(call.name) else {}
+    texts = _read_texts(call) if is_generic_tool(call) else {}
     return [texts[key] for key in _COMMAND_KEYS if key in texts]
 
 
@@ -384,11 +373,4 @@ def _says_later(call: SeenCall, text: str) -> bool:
     if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
         return True
     empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
-    return empty and not _RECEIVERS.isdisjoint(words_of(call.name))
-
-
-@lru_cache(NAMES_MAX)
-def takes_notes(name: str) -> bool:
-    """Return whether a tool of this name only takes notes of what the model thinks or plans."""
-    words = words_of(name)
-    return not _THOUGHTS.isdisjoint(words) or not _NOTES.isdisjoint(map(" ".join, pairwise(words)))
+    return empty and not _RECEIVERS.isdisjoint(words_of(call.name)) and find_verb(call.name) not in _SENDS

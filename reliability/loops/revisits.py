@@ -19,16 +19,11 @@ from itertools import takewhile
 
 from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, Turn, digest, has_failed, parse, summary
 from reliability.loops.comparison.shell_commands import Deed, read_deed
+from reliability.loops.comparison.tool_verbs import LEADS, names_look
 from reliability.loops.comparison.volatile_fields import word_set, words_of
 from reliability.loops.repeatable_calls import is_generic_tool, list_commands
 from reliability.loops.turn_sequence import TurnSequence, once
 
-_LOOKS = word_set("get read list ls search find fetch show view query cat grep glob inspect describe lookup retrieve")
-_DOES = word_set(
-    "set put update reset change edit replace write patch save apply create make new add insert append delete remove "
-    "clear move rename copy send submit post reply notify book order buy pay purchase cancel approve merge publish "
-    "upload deploy start stop restart run execute trigger open close assign mark toggle enable disable next wait poll"
-)
 #: Arguments of one tool for many deeds that name the deed, and one that names how an address is asked.
 _ACTIONS, _METHODS = ("command", "action", "operation"), word_set("POST PUT PATCH DELETE")
 #: In what a tool that looks is told: SQL or GraphQL that writes, an address that switches something.
@@ -75,7 +70,7 @@ def find_revisits(row: TurnSequence) -> Loop | None:
 
 def looks(call: SeenCall) -> bool:
     """Return whether the call only looks, by its name, the action or the command that it is told, and what it sends."""
-    if is_generic_tool(call.name):
+    if is_generic_tool(call):
         commands = list_commands(call)
         return any(commands) and all(read_deed(command) is Deed.LOOKS for command in commands)
     known, value = parse(call.arguments)
@@ -83,15 +78,9 @@ def looks(call: SeenCall) -> bool:
     texts = {key: text for key, text in fields.items() if isinstance(text, str)}
     action = next((texts[key] for key in _ACTIONS if key in texts), "")
     told = action.isidentifier() and names_look(action)
-    named = told or (names_look(call.name) and _DOES.isdisjoint(words_of(action)))
+    named = told or (names_look(call.name) and LEADS.isdisjoint(words_of(action)))
     sends = texts.get("method", "").upper() in _METHODS or any(map(_WRITES.search, texts.values()))
     return named and not sends
-
-
-def names_look(name: str) -> bool:
-    """Return whether the name of a tool says that it only looks."""
-    words = words_of(name)
-    return not _LOOKS.isdisjoint(words) and _DOES.isdisjoint(words)
 
 
 def find_last_deed(row: TurnSequence) -> Turn | None:
@@ -130,5 +119,5 @@ def _changes_at(row: TurnSequence, index: int) -> bool:
     """Return whether the turn may have changed what a look shows, or let time pass."""
     turn = row.turns[index]
     pairs = list(zip(turn.calls, turn.results, strict=False))
-    idle = all(looks(call) or (has_failed(result) and not is_generic_tool(call.name)) for call, result in pairs)
+    idle = all(looks(call) or (has_failed(result) and not is_generic_tool(call)) for call, result in pairs)
     return None in turn.results or not ((idle and not row.is_patient_at(index)) or repeats(row, index))

@@ -29,6 +29,7 @@ from typing import Any
 
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
 from reliability.loops.comparison.near import find_other_digits, mask_figures
+from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.content import (
     CLOCK,
     Message,
@@ -40,7 +41,6 @@ from reliability.loops.content import (
     text_of,
     urges_on,
 )
-from reliability.loops.repeatable_calls import takes_notes
 from reliability.loops.text_calls import read_text_calls
 
 #: So many hold all turns that `LoopConfig` needs, each with four results or with a thought and a push before it.

@@ -33,6 +33,7 @@ from reliability.loops.comparison.findings import Memo, SeenCall, Turn, has_fail
 from reliability.loops.comparison.near import is_near_result, mask_times
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.comparison.shell_commands import Deed, read_deed
+from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.content import PersonsOrder, read_order
 from reliability.loops.repeatable_calls import (
     acknowledges,
@@ -45,7 +46,6 @@ from reliability.loops.repeatable_calls import (
     list_commands,
     looks,
     rests,
-    takes_notes,
     walks,
 )
 from reliability.loops.thresholds import LoopConfig
@@ -349,7 +349,7 @@ def _makes(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may order many, be it by a command."""
     known, given = parse(call.arguments)
     fields = given if known and isinstance(given, dict) else {"": call.arguments}
-    if not is_generic_tool(call.name):
+    if not is_generic_tool(call):
         return acts(call) or (changes(call) and not any(map(names_place, fields)))
     deeds = {read_deed(text) for text in fields.values() if isinstance(text, str)}
     return not deeds.isdisjoint((Deed.ACTS, Deed.UNKNOWN)) and not _CHECKS.search(call.arguments)

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from reliability.loops import SeenCall, Stage
-from reliability.loops.repeatable_calls import _polls_by_name, is_poll
+from reliability.loops.comparison.tool_verbs import polls_by_name as _polls_by_name
+from reliability.loops.repeatable_calls import is_poll
 from tests.evals.step_cases import StepCase
 from tests.support.conversation import CONFIG, stages
 
