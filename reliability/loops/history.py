@@ -57,7 +57,14 @@ from reliability.loops.comparison.findings import (
     has_failed,
     summary,
 )
-from reliability.loops.comparison.near import LAPS_MAX, Movement, find_difference, find_movement, mask_figures, mask_once
+from reliability.loops.comparison.near import (
+    LAPS_MAX,
+    Movement,
+    find_difference,
+    find_movement,
+    mask_figures,
+    mask_once,
+)
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.repeatable_calls import is_generic_tool
 from reliability.loops.revisits import find_last_deed, find_revisits, repeats
@@ -293,8 +300,7 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     nudged = row.count_judged(count, 1) >= warn
     if ordered and nudged and count < limit:
         return None
-    limit = limit if nudged or not row.holds_many else 0
-    return _build_streak_loop(Kind.ERRORS, count, warn, limit, text, tool)
+    return _build_streak_loop(Kind.ERRORS, count, warn, limit if nudged or not row.holds_many else 0, text, tool)
 
 
 def _skips_at(row: TurnSequence, index: int) -> bool:
