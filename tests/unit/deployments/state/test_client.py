@@ -23,6 +23,7 @@ from reliability.types import Usage, Verdict
 from tests.support.incarnations import done, life
 from tests.support.near_actor import NearActor
 from tests.support.room_rig import report
+from tests.support.tier_asking import eventually
 
 S0, S1 = "s0", "s1"
 
@@ -277,7 +278,6 @@ async def test_what_keeps_the_ledger_shut_is_said(tmp_path, spoil, words):
     assert state.condition.startswith("away: ")
 
     near.fails, near.actor = None, life(tmp_path)
-    await asyncio.sleep(1)
-    assert (state.condition, asker.trouble) == ("up", "")
+    await eventually(lambda: (state.condition, asker.trouble) == ("up", ""))
     assert isinstance(await asker.admit(paid), Grant)
     await state.close()
