@@ -149,7 +149,8 @@ class Played:
         counts, seconds = Counter[str](), 0.0
         for name in ids:
             attempts, answer = self._play_case(chain, name, least)
-            right = (not self.rows[chain[0]][name]["wanted"]) if answer == "words" else self.rows[answer][name]["right"]
+            right = self._is_right(chain, name, answer)
+            before = self._is_right(chain, name, self._play_case(chain, name, 0.0)[1])
             asked = [attempt.tier for attempt in attempts]
             seconds += sum(self.rows[model][name]["seconds"] for model in dict.fromkeys(asked))
             counts["right"] += right
@@ -157,8 +158,14 @@ class Played:
             counts["by the last"] += answer == chain[-1]
             counts["last asked"] += chain[-1] in asked
             counts["words"] += answer == "words"
-            counts["harmed"] += self.rows[chain[-1]][name]["right"] and not right
+            counts["below the last"] += self.rows[chain[-1]][name]["right"] and not right
+            counts["helped"] += right and not before
+            counts["harmed"] += before and not right
         return {"cases": len(ids), "seconds": seconds, **counts}
+
+    def _is_right(self, chain: Sequence[str], name: str, answer: str) -> bool:
+        row = self.rows[chain[0] if answer == "words" else answer][name]
+        return not row["wanted"] if answer == "words" else row["right"]
 
     def _play_case(self, chain: Sequence[str], name: str, least: float) -> tuple[list[Attempt], str]:
         limits = Limits(retries_max=0, reasks_max=0, attempts_max=9, escalate_on=frozenset(Reason))
@@ -244,15 +251,15 @@ def _print_chain(played: Played, chain: Sequence[str]) -> None:
     unwanted = sum(not row["wanted"] for row in last)
     print(f"\n{' → '.join(NAMES[model] for model in chain)}: {len(ids)} cases, the last alone right in {alone}, "
           f"{spent / max(1, alone):.0f} s a right answer, {unwanted} cases want no call\n")  # fmt: skip
-    print(
-        "| min | right | of the last alone | last asked | by the last | in words | no call, right | harmed | s/right |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| min | right | of the last alone | last asked | by the last | in words | no call, right | helped : harmed "
+          "| below the last | s/right |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for least in LEASTS:
         one = Counter(played.play(chain, least))
         shares = [f"{one[name] / len(ids):.0%}" for name in ("last asked", "by the last")]
         cells = [least, one["right"], f"{one['right'] / max(1, alone):.0%}", *shares, one["words"], one["no call"]]
-        print("|", " | ".join(map(str, [*cells, one["harmed"], round(one["seconds"] / max(1, one["right"]))])), "|")
+        cells += [f"{one['helped']} : {one['harmed']}", one["below the last"]]
+        print("|", " | ".join(map(str, [*cells, round(one["seconds"] / max(1, one["right"]))])), "|")
 
 
 def write_calibrations(played: Played, digests: Mapping[str, str]) -> None:
