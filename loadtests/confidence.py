@@ -30,7 +30,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
 from reliability.answer.answer_calls import collapse_calls
 from reliability.attempt import Attempt, Confidence
-from reliability.confidence import Calibration, Gauge, read_signs
+from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Calibration, Gauge, read_signs
 from reliability.escalation.decisions import Accept, Call, Limits, Situation
 from reliability.escalation.policies import decide
 from reliability.tools import RawCall, check_calls, extract_calls, id_source
@@ -178,10 +178,10 @@ class Played:
             if not isinstance(made, Call):
                 return attempts, attempts[-1].tier  # no tier's answer was valid: that of the last is wrong as well
             doubted = any(attempt.flaw is Flaw.DOUBT for attempt in attempts)
-            bound = 0.0 if made.tier == chain[-1] and not doubted else least
-            attempts.append(self._attempt(made, name, bound))
+            alone = made.tier == chain[-1] and not doubted
+            attempts.append(self._attempt(made, name, least, alone=alone))
 
-    def _attempt(self, call: Call, name: str, least: float) -> Attempt:
+    def _attempt(self, call: Call, name: str, least: float, *, alone: bool) -> Attempt:
         row, likely = self.rows[call.tier][name], self.likely[call.tier].get(name)
         made = Attempt(tier=call.tier, ran=True, text_out=call.words, calls_held="signs" in row)
         if call.words:
@@ -191,8 +191,15 @@ class Played:
         if likely is None:
             return made
         found = Confidence({}, likely, self.unwanted[call.tier].get(name))
-        gauge = Gauge(calibration=None, least=least, texts=(), request="", words_do=True)
-        if not gauge.explain_doubt(found):
+        gauge = Gauge(
+            calibration=None,
+            least=0.0 if alone else least,
+            unwanted_min=UNWANTED_ALONE_MIN if alone else UNWANTED_MIN,
+            texts=(),
+            request="",
+            words_do=True,
+        )
+        if not least or not gauge.explain_doubt(found):
             return made
         return Attempt(
             tier=call.tier,
@@ -239,7 +246,7 @@ def print_figures(played: Played) -> None:
         print("|", " | ".join(str(cell) for cell in cells), "|")
         shares = ", ".join(f"{one['likely']:.0%} → {one['right']:.0%}" for one in told[0]["bins"])
         print(f"<!-- {NAMES[model]}, thought to be right → right: {shares} -->")
-    for chain in (("small", "large"), ("tiny", "small"), ("tiny", "small", "large")):
+    for chain in (("small",), ("large",), ("small", "large"), ("tiny", "small"), ("tiny", "small", "large")):
         if all(model in played.rows for model in chain):
             _print_chain(played, chain)
 

@@ -197,8 +197,9 @@ def _join(calls: Sequence[ToolCall]) -> str:
     return " ".join(f"{call.name} {call.arguments}" for call in calls)[:TEXT_CHARS_MAX]
 
 
-# From here on a call is held to be one that nobody wanted (docs/decisions/092-confidence.md).
-UNWANTED_MIN = 0.4
+# From here on a call counts as unwanted where other tiers doubt theirs as well, and where one tier alone is asked
+# (docs/decisions/092-confidence.md).
+UNWANTED_MIN, UNWANTED_ALONE_MIN = 0.4, 0.6
 
 
 class Calibration(BaseModel):
@@ -228,10 +229,12 @@ class ModelCalibration(BaseModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
     """What tells how likely the calls of one tier are right, and how likely they have to be (`least`; 0: they need
-    not). `texts`, `request`: as in `read_signs`. `words_do`: an answer in words may be what was wanted."""
+    not). `unwanted_min`: from which probability on a call is in doubt because no tool was wanted. `texts` and
+    `request`: as in `read_signs`. `words_do`: an answer in words may be what was wanted."""
 
     calibration: ModelCalibration | None
     least: float
+    unwanted_min: float = UNWANTED_MIN
     texts: Sequence[str]
     request: str
     words_do: bool
@@ -255,6 +258,6 @@ class Gauge:
         likely, unwanted = confidence.likely, confidence.unwanted
         if likely is not None and likely < self.least:
             return f"its tool call is right with a probability of {likely:.0%}"
-        if self.least and unwanted is not None and unwanted >= UNWANTED_MIN:
+        if unwanted is not None and unwanted >= self.unwanted_min:
             return f"no tool was wanted with a probability of {unwanted:.0%}"
         return ""

@@ -27,7 +27,7 @@ from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.attempt import Attempt
-from reliability.confidence import Gauge
+from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Gauge
 from reliability.context_edits import Cleared, ClearResults, clear_media, clear_results
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
@@ -246,19 +246,20 @@ def _open_attempt(
 
 
 def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
-    """Build what tells whether the tier's calls are right. Where no other tier could make others, they need not be."""
+    """Build what tells whether the tier's calls are right and wanted. Where no other tier could make others, they need
+    not be right."""
     least, messages, texts = run.limits.confidence_min, run.request.messages, run.expected.words
     if not least or not run.request.tools:
         return None
-    if tier in run.chain[-1:] and not any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts):
-        least = 0.0
+    alone = tier in run.chain[-1:] and not any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts)
     asked = bool(texts) and messages[-1].get("role") == "user"
     # Whether a tool is wanted at all was measured on requests that begin a conversation and have a choice of few.
     free = run.request.tool_choice in (None, "auto") and len(run.request.tools) <= _WORDS_TOOLS_MAX
     begins = asked and not any(message.get("role") in ("assistant", "tool") for message in messages)
     return Gauge(
         calibration=ports.calibration(tier),
-        least=least,
+        least=0.0 if alone else least,
+        unwanted_min=UNWANTED_ALONE_MIN if alone else UNWANTED_MIN,
         texts=texts,
         request=texts[0] if asked else "",
         words_do=free and begins,

@@ -5,13 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.attempt import UNMEASURED, Confidence
 from reliability.confidence import (
     LEAVES_MAX,
-    UNWANTED_MIN,
     Calibration,
     Gauge,
     ModelCalibration,
@@ -194,15 +193,16 @@ def test_it_is_a_probability_that_falls_with_each_bad_sign(found: dict[str, floa
     assert calibration.estimate({**found, "other": 9.0}) == likely
 
 
-@given(st.floats(0, 1), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))
-def test_a_doubt_says_what_it_is(least: float, likely: float | None, unwanted: float | None) -> None:
+@given(st.floats(0, 1), st.floats(0, 1), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))
+@example(0.0, 0.6, 0.0, 0.6)
+def test_a_doubt_says_what_it_is(least: float, most: float, likely: float | None, unwanted: float | None) -> None:
     """Law: a call is in doubt if it is less likely right than it has to be, or if probably no tool was wanted; never
-    where it need not be right, or nobody knows."""
-    gauge = Gauge(calibration=None, least=least, texts=(), request="", words_do=True)
+    where nobody knows."""
+    gauge = Gauge(calibration=None, least=least, unwanted_min=most, texts=(), request="", words_do=True)
     words = gauge.explain_doubt(Confidence({}, likely, unwanted))
     if likely is not None and likely < least:
         assert "is right with" in words
-    elif least and unwanted is not None and unwanted >= UNWANTED_MIN:
+    elif unwanted is not None and unwanted >= most:
         assert "no tool was wanted" in words
     else:
         assert words == ""

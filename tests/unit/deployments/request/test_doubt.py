@@ -1,5 +1,6 @@
 """Valid calls that are probably not right: who answers then, and that nobody's answer is changed."""
 
+import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,7 +15,7 @@ from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
-from reliability.confidence import Calibration, ModelCalibration
+from reliability.confidence import UNWANTED_ALONE_MIN, Calibration, ModelCalibration
 from reliability.types import ChatRequest, Event, Finish, Flaw, Reason
 from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, text_of
 
@@ -132,6 +133,21 @@ def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None
         assert not run.finish.notes
     else:
         assert arguments_of(events) == ['{"a": "standard"}']
+
+
+@pytest.mark.parametrize("said", [UNWANTED_ALONE_MIN - 0.1, UNWANTED_ALONE_MIN + 0.1])
+@pytest.mark.parametrize("after", ["good", "500"])
+def test_a_tier_alone_is_asked_in_words_where_its_call_is_probably_unwanted(said: float, after: str) -> None:
+    """Law: a tier behind which there is none is believed, unless probably no tool was wanted: then it is asked without
+    its tools, once. So it is behind a tier that has failed, and never where confidence is off."""
+    likely = ModelCalibration(unwanted=Calibration(base=math.log(said / (1 - said))))
+    chain = [("call", False)] if after == "good" else [(after, False), ("call", False)]
+    run, events = ask(*chain, calibration=likely)
+    assert (calls_of(events) == []) == (said > UNWANTED_ALONE_MIN)
+    assert text_of(events) == "I can't do that." * (said > UNWANTED_ALONE_MIN)
+    run, events = ask(*chain, calibration=likely, least=0.0)
+    assert len(calls_of(events)) == 1
+    assert all(attempt.flaw is not Flaw.DOUBT for attempt in run.attempts)
 
 
 @pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True)])
