@@ -193,6 +193,13 @@ def _read_request(
     }
 
 
+def _is_named(toolbox: ToolBox, texts: Sequence[str]) -> bool:
+    """Return whether the conversation names one of the tools, as agents' system prompts do: then calls are wanted. The
+    cases that calibrations are fitted on name none."""
+    said = "\n".join(texts)[:TEXT_CHARS_MAX]
+    return any(re.search(rf"(?<!\w){re.escape(tool.name)}(?!\w)", said) for tool in toolbox.tools)
+
+
 def _join(calls: Sequence[ToolCall]) -> str:
     return " ".join(f"{call.name} {call.arguments}" for call in calls)[:TEXT_CHARS_MAX]
 
@@ -250,7 +257,7 @@ class Gauge:
         known = self.calibration
         if known is None or not signs:
             return Confidence(signs)
-        asks = known.unwanted if self.words_do else None
+        asks = known.unwanted if self.words_do and not _is_named(toolbox, self.texts) else None
         return Confidence(signs, known.right.estimate(signs), None if asks is None else asks.estimate(signs))
 
     def explain_doubt(self, confidence: Confidence) -> str:

@@ -172,6 +172,19 @@ def test_calls_that_nobody_checked_are_not_measured(arguments: list[str]) -> Non
     assert (measured == UNMEASURED) == any(text != '{"a": 1}' and not _is_object(text) for text in arguments)
 
 
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [("First use book, then sum up.", True), ("call `book`.", True), ("Read the booking.", False), ("a_book", False)],
+)
+def test_a_tool_that_is_named_is_wanted(said: str, named: bool) -> None:
+    """Law: where the conversation names one of the tools, no call counts as unwanted; part of a word is no name."""
+    called = (ToolCall(id="1", name="book", arguments="{}"),)
+    judged = replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
+    known = ModelCalibration(unwanted=Calibration(base=1.0))
+    gauge = Gauge(calibration=known, least=0.25, texts=("Go on.", said), request="", words_do=True)
+    assert (gauge.measure(judged, BOX, ()).unwanted is None) is named
+
+
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
