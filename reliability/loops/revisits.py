@@ -5,6 +5,8 @@
 CALLS wants laps of one order. Who has lost its thread reads the same few files as they come to mind, and behind each
 summary of its conversation once more (Qwen2.5-Coder 1.5B under Claude Code: nine files, for as long as it was let).
 
+The same file with other bounds (`offset`, `limit`) is nothing new if each of its lines was seen, whatever its number.
+
 An edit that fails changes nothing, and what was done before with the same result changes nothing either: neither makes
 what was seen news, and neither counts. Between equal errors such turns are skipped (ERRORS).
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
+from reliability.loops.comparison.call_normalization import spell_aim
 from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, Turn, digest, has_failed, parse, summary
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.tool_verbs import LEADS, names_look
@@ -35,6 +38,10 @@ _WRITES = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+#: `cat -n`, `grep -n`, the readers of Claude Code, OpenHands and others.
+_LINE_NUMBER = re.compile(r"^[ \t]*\d+(?:\t|\u2192|: ?| ?\| ?)", re.MULTILINE)
+_LINES_MIN, _LINES_CHARS = 3, 64_000
+
 
 def find_revisits(row: TurnSequence) -> Loop | None:
     """Find the streak of revisits at the tail that the candidate goes on with; None where a person orders repetition.
@@ -51,7 +58,8 @@ def find_revisits(row: TurnSequence) -> Loop | None:
     looked = [index for index in range(first, row.size) if _only_looks(row, index)]
     count, visits = sum(1 for _ in takewhile(lambda index: repeats(row, index), reversed(looked))), 0
     if row.candidate is not None:
-        visits = 1 + sum(map(row.asks_again, looked))
+        aim = _spell_aims(newest)
+        visits = 1 + sum(row.asks_again(index) or (aim != "" and aim == _find_aim(row, index)) for index in looked)
         count += visits > 1
     warn, limit = row.config.duplicate_threshold, row.config.break_threshold
     breaks = 0 < limit <= visits and count >= 2 * limit
@@ -99,6 +107,8 @@ def repeats(row: TurnSequence, index: int) -> bool:
     for at in range(index - 1, -1, -1):
         if looked and _only_looks(row, at) and row.asks_the_same(at, index):
             return row.has_same_results(at, index)
+        if looked and _only_looks(row, at) and _shows_no_more(row, at, index):
+            return True
         if looked and _changes_at(row, at):
             return False
         # What isn't equal to the letter in either is another deed: no more is read of it.
@@ -106,6 +116,32 @@ def repeats(row: TurnSequence, index: int) -> bool:
         if alike and row.asks_the_same(at, index) and row.has_same_results(at, index):
             return not row.is_patient_at(index)
     return False
+
+
+def _shows_no_more(row: TurnSequence, older: int, newer: int) -> bool:
+    """Return whether the newer turn looks at what the older one did, with other bounds, and shows no other line."""
+    aim = _find_aim(row, newer)
+    if not aim or aim != _find_aim(row, older):
+        return False
+    lines = _find_lines(row, newer)
+    return len(lines) >= _LINES_MIN and lines <= _find_lines(row, older)
+
+
+@once
+def _find_aim(row: TurnSequence, index: int) -> str:
+    return _spell_aims(row.turns[index])
+
+
+def _spell_aims(turn: Turn) -> str:
+    aims = sorted(map(spell_aim, turn.calls))
+    return "\n".join(aims) if all(aims) else ""
+
+
+@once
+def _find_lines(row: TurnSequence, index: int) -> frozenset[str]:
+    """Find the lines of a turn's results, without the numbers that a reader puts before them."""
+    text = "\n".join(result for result in row.turns[index].results if result is not None)
+    return frozenset(map(str.strip, _LINE_NUMBER.sub("", text[:_LINES_CHARS]).splitlines())) - {""}
 
 
 @once

@@ -156,6 +156,19 @@ def names_place(key: str) -> bool:
     return _classify_argument(key) in (_About.PATH, _About.CODE)
 
 
+def spell_aim(call: SeenCall) -> str:
+    """Spell what a call looks at: the call without the figures that say how much of it; empty where nothing is left."""
+    known, fields = parse(call.arguments)
+    if not known or not isinstance(fields, dict):
+        return ""
+    spelled = {}
+    for key, value in fields.items():
+        about = _classify_argument(key)
+        if about is not _About.PLACE or not isinstance(value, int | None):
+            spelled[key] = _spell_value(about, value)
+    return f"{call.name} {spell(spelled)}" if spelled else ""
+
+
 def _spell_value(about: _About, value: Any) -> Any:
     if isinstance(value, str):
         if about is _About.CODE:

@@ -63,6 +63,32 @@ def test_what_was_cleared_may_be_read_once_more():
     assert found.count(Stage.WARN) == 4
 
 
+def page(name, first, last, **bounds):
+    """Reads lines of a file that shows their numbers."""
+    shown = "\n".join(f"{n + bounds.get('offset', 1)}\tEntry {n} of {name} is in order." for n in range(first, last))
+    return acted("Read", {"file_path": f"/work/{name}", **bounds}, shown)
+
+
+@pytest.mark.parametrize("again", [{}, {"limit": 2000}, {"offset": 1, "limit": None}], ids=["whole", "limit", "offset"])
+def test_other_bounds_of_what_was_seen_show_nothing_new(again):
+    """Law: a file that is read once more is a revisit however its lines are numbered, unless it shows another line."""
+    names = [f"part_{n}" for n in range(5)]
+    seen = [message for name in names for message in page(name, 0, 9, offset=0, limit=1000)]
+    looks_again = [message for name in reversed(names) for message in page(name, 0, 9, **again)]
+    assert stages([USER, *seen, *looks_again])[-3:] == [Stage.WARN, None, None]
+
+    longer = [message for name in reversed(names) for message in page(name, 0, 10, **again)]
+    assert set(stages([USER, *seen, *longer])) == {None}
+
+
+@pytest.mark.parametrize("step", [3, 50])
+def test_a_file_that_is_read_part_by_part_is_news(step):
+    """Law: each further part of a file is news, also where a part is read that begins before the end of the last."""
+    parts = range(0, 20 * step, step)
+    read = [message for at in parts for message in page("log", at, at + step + 1, offset=at, limit=step + 1)]
+    assert set(stages([USER, *read])) == {None}
+
+
 SEEN = [message for name in "abcd" for message in look(name)]
 AGAIN = [message for name in "cadb" for message in look(name)]
 

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops import Stage
-from reliability.loops.comparison.call_normalization import ECHO, HOLE, PLACE, blur_call, mask_echoes, says_enough
+from reliability.loops.comparison.call_normalization import (
+    ECHO,
+    HOLE,
+    PLACE,
+    blur_call,
+    mask_echoes,
+    says_enough,
+    spell_aim,
+)
 from reliability.loops.comparison.findings import SeenCall
 from tests.support.conversation import USER, acted, quiet, stages
 
@@ -170,3 +178,20 @@ def test_a_reference_is_one_only_in_a_browser():
     for tool, key in product(("get_user", "order"), ("uid", "ref")):
         spelled = {blur_call(SeenCall(tool, json.dumps({key: f"{n}_3"})), frozenset())[1] for n in range(5)}
         assert len(spelled) == 5
+
+
+@pytest.mark.parametrize(
+    ("bounds", "same"),
+    [
+        *[({key: 3}, True) for key in ("offset", "limit", "start_line", "endLine", "page", "max_lines", "view_limit")],
+        *[({key: 3}, False) for key in ("row", "id", "user", "number", "depth", "issue")],
+        ({"offset": "3"}, False),
+        ({"limit": None}, True),
+        ({"page": 3, "query": "x"}, False),
+    ],
+)
+def test_bounds_say_how_much_of_it(bounds, same):
+    """Law: numbers of bounds say how much is looked at; any other argument says what."""
+    whole, part = SeenCall("Read", '{"path": "a"}'), SeenCall("Read", json.dumps({"path": "a", **bounds}))
+    assert (spell_aim(whole) == spell_aim(part)) is same
+    assert spell_aim(SeenCall("Read", '{"offset": 3}')) == spell_aim(SeenCall("Read", "part of it")) == ""
