@@ -58,6 +58,11 @@ class Access:
         return bool(self._callers)
 
     @property
+    def shared(self) -> bool:
+        """Whether there is more than one key."""
+        return len(self._callers) > 1
+
+    @property
     def key_hours(self) -> Mapping[str, int]:
         """The tokens an hour of each key that has such a limit."""
         callers = (caller for _, caller in self._callers)

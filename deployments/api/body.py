@@ -2,8 +2,9 @@
 
 A body has `first_s` seconds, and one more for each `_RATE_BYTES` that have come; no `first_s` without a byte. Above
 `readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408, which closes
-the connection. The large bodies of one API key hold at most half of the bytes that there are for them. Behind HAProxy,
-what fits into its buffer has come before the Router hears of it.
+the connection. Of several API keys one has at most half of the replica's requests, and its large bodies hold at most
+half of the bytes that there are for them. Behind HAProxy, what fits into its buffer has come before the Router hears
+of it.
 """
 
 from __future__ import annotations
@@ -60,13 +61,15 @@ class Bodies:
         self._readers_max = max(1, readers_max)
         self._incoming: set[_IncomingBody] = set()
         self._held = Counter[str]()  # bytes, by the name of the API key
+        self._requests = Counter[str]()  # from the head to the last byte of the answer
 
     async def read(
         self, request: Request, *, bytes_max: int, first_s: float, ending: ExitStack, key: str = ""
     ) -> bytes:
         """Read the complete body, of at most `bytes_max` bytes, which count as held by this API key until `ending`
-        closes; "": there are no keys. Raises ApiError: `body_too_large`; `overloaded`; `request_timeout`.
-        ClientDisconnect: the client left."""
+        closes, as the request does; "": there is no other key. Raises ApiError: `body_too_large`; `overloaded`;
+        `request_timeout`. ClientDisconnect: the client left."""
+        self._take_slot(key, ending)
         try:
             async with asyncio.timeout(first_s) as clock:
                 body = self._enter(clock)
@@ -89,6 +92,16 @@ class Bodies:
                 f"{_RATE_BYTES} bytes, without a pause; where many come at once, the slowest ends first"
             )
             raise ApiError("request_timeout", words) from None
+
+    def _take_slot(self, key: str, ending: ExitStack) -> None:
+        """Count the request for its key until `ending` closes. Half of what the Router takes is for the other keys."""
+        if not key:
+            return
+        if self._requests[key] >= self._readers_max:
+            words = f"{self._requests[key]} requests of this API key run, and {self._readers_max} may"
+            raise ApiError("overloaded", f"{words} (half of server.max_ongoing_requests)")
+        self._requests[key] += 1
+        ending.callback(self._requests.subtract, (key,))
 
     def _hold(self, key: str, body: _IncomingBody, size: int, ending: ExitStack) -> None:
         if size <= 0:

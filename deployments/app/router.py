@@ -270,9 +270,8 @@ class Router:
     async def _read_body(self, request: Request, caller: Caller) -> bytes:
         own = self._live.now.server
         bodies, ending = self._bodies, find_ending(request.scope)
-        return await bodies.read(
-            request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending, key=caller.name
-        )
+        key = caller.name if self._live.access.shared else ""
+        return await bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending, key=key)
 
     async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
         """Parse a body; where it goes on from stored responses, with those."""

@@ -91,6 +91,27 @@ async def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) ->
     assert await read("a", 2 * large, ExitStack()) == 2 * large
 
 
+async def test_no_key_takes_every_request() -> None:
+    """Law: however many requests of one key run, half of them are for the others; a slot is free when its request has
+    ended, also one that was refused. Without another key there is no such bound."""
+    bodies = Bodies(4)
+
+    async def read(key: str, ending: ExitStack) -> bytes:
+        request: Any = Sent(2)
+        return await bodies.read(request, bytes_max=9, first_s=30.0, ending=ending, key=key)
+
+    for _ in range(3):
+        with ExitStack() as of_a, ExitStack() as others:
+            for _ in range(4):
+                await read("a", of_a)
+            for _ in range(2):
+                with pytest.raises(ApiError, match="4 requests of this API key run, and 4 may") as refused:
+                    await read("a", of_a)
+                assert refused.value.code == "overloaded"
+            for key in ["b"] * 4 + [""] * 9:
+                assert await read(key, others) == b"xx"
+
+
 async def test_bodies_that_trickle_keep_no_other_key_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: bodies that have sent much and then hardly anything more hold their own key's half."""
     monkeypatch.setattr(body, "HELD_BYTES_MAX", 4 * body.SMALL_BYTES)
