@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reliability.attempt import Attempt
-from reliability.confidence import UNWANTED_MIN
+from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN
 from reliability.escalation.decisions import (
     CONSTRAINED_FROM,
     RETRY_STRATEGY,
@@ -342,7 +342,8 @@ def _ask_in_words(situation: Situation) -> Call | None:
     if not doubted or not once or situation.text_out or situation.spent:
         return None
     behind = situation.attempts[situation.attempts.index(doubted[-1]) + 1 :]
-    unwanted = all((a.confidence.unwanted or 0.0) >= UNWANTED_MIN for a in doubted)
+    chances = [a.confidence.unwanted or 0.0 for a in doubted]
+    unwanted = min(chances) >= UNWANTED_MIN or chances[-1] >= UNWANTED_ALONE_MIN
     return Call(tier=doubted[-1].tier, words=True) if unwanted and not any(a.ran for a in behind) else None
 
 

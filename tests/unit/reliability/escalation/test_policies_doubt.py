@@ -95,14 +95,18 @@ def test_of_answers_in_doubt_the_likeliest_is_delivered():
 
 
 def test_calls_that_nobody_wanted_end_in_words():
-    """Law: where each tier in doubt has called a tool that probably nobody wanted, the last of them is asked for words,
-    once, and where that fails the likeliest call is delivered; not where text stands, or one of them was wanted."""
+    """Law: where each tier in doubt has called a tool that probably nobody wanted, or the last of them one that rather
+    surely nobody wanted, the last is asked for words, once, and where that fails the likeliest call is delivered; not
+    where text stands, or one of them was wanted."""
     unwanted = [
         Attempt(tier=tier, ran=True, flaw=Flaw.DOUBT, detail="x", confidence=Confidence({}, likely, 0.9))
         for tier, likely in (("fast", 0.2), ("standard", 0.1))
     ]
     here = replace(situation(tuple(unwanted)), chain=CHAIN[:2])
     assert decide(here) == Call(tier="standard", words=True)
+    for first, last, words in ((0.1, 0.7, True), (None, 0.7, True), (0.1, 0.5, False), (0.4, 0.5, True)):
+        chances = [replace(a, confidence=Confidence({}, 0.1, c)) for a, c in zip(unwanted, (first, last), strict=True)]
+        assert isinstance(decide(replace(here, attempts=tuple(chances))), Call) is words
     for again in (unwanted[1], Attempt(tier="standard", ran=True, fault=Fault.BAD_REQUEST, detail="x")):
         assert decide(replace(here, attempts=(*unwanted, again))) == Accept(attempt=0)
     for other in (
