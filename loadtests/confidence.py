@@ -190,7 +190,8 @@ class Played:
             return Attempt(tier=call.tier, ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="invalid")
         if likely is None:
             return made
-        found = Confidence({}, likely, self.unwanted[call.tier].get(name))
+        unwanted = None if _is_grounded(row["signs"]) else self.unwanted[call.tier].get(name)
+        found = Confidence({}, likely, unwanted)
         gauge = Gauge(
             calibration=None,
             least=0.0 if alone else least,
@@ -208,6 +209,10 @@ class Played:
             calls_held=True,
             confidence=found,
         )
+
+
+def _is_grounded(signs: Mapping[str, float]) -> bool:
+    return not signs["made_up"] and not signs["made_up_optional"]
 
 
 def _estimate(rows: Any, field: str, *, hit: bool) -> dict[str, float]:

@@ -193,6 +193,13 @@ def _read_request(
     }
 
 
+def _is_grounded(signs: Mapping[str, float], calls: Sequence[ToolCall]) -> bool:
+    """Return whether there are values, and all of them stand in the conversation: "Open the garage" wants a call,
+    though it is as short as words that want none."""
+    given = any(call.arguments.strip("{} \n") for call in calls)
+    return given and not signs["made_up"] and not signs["made_up_optional"]
+
+
 def _is_named(toolbox: ToolBox, texts: Sequence[str]) -> bool:
     """Return whether the conversation names one of the tools, as agents' system prompts do: then calls are wanted. The
     cases that calibrations are fitted on name none."""
@@ -257,7 +264,8 @@ class Gauge:
         known = self.calibration
         if known is None or not signs:
             return Confidence(signs)
-        asks = known.unwanted if self.words_do and not _is_named(toolbox, self.texts) else None
+        wanted = not self.words_do or _is_grounded(signs, judged.calls) or _is_named(toolbox, self.texts)
+        asks = None if wanted else known.unwanted
         return Confidence(signs, known.right.estimate(signs), None if asks is None else asks.estimate(signs))
 
     def explain_doubt(self, confidence: Confidence) -> str:

@@ -185,6 +185,25 @@ def test_a_tool_that_is_named_is_wanted(said: str, named: bool) -> None:
     assert (gauge.measure(judged, BOX, ()).unwanted is None) is named
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ({"door": "garage"}, True),
+        ({"door": "garage", "action": "open"}, True),
+        ({"door": "cellar"}, False),
+        ({"door": "garage", "speed": 5}, False),
+        ({}, False),
+    ],
+)
+def test_a_call_whose_values_were_all_said_is_wanted(arguments: dict[str, object], wanted: bool) -> None:
+    """Law: however short a request is, a call whose values it has named doesn't count as unwanted."""
+    called = (ToolCall(id="1", name="book", arguments=json.dumps(arguments)),)
+    judged = replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
+    known = ModelCalibration(unwanted=Calibration(base=1.0))
+    gauge = Gauge(calibration=known, least=0.25, texts=("Open the garage.",), request="", words_do=True)
+    assert (gauge.measure(judged, BOX, ()).unwanted is None) is wanted
+
+
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
