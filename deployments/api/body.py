@@ -1,9 +1,8 @@
 """The body of a request: read within its bytes and within its time, and parsed here or in a worker process.
 
 A body has `first_s` seconds, and one more for each `_RATE_BYTES` that have come; no `first_s` without a byte. Above
-`readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408, which closes
-the connection. The large bodies of one API key hold at most half of the bytes that there are for them. Behind HAProxy,
-what fits into its buffer has come before the Router hears of it.
+`readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408. The large
+bodies of one API key hold at most half of the bytes that there are for them.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ class Bodies:
     async def read(
         self, request: Request, *, bytes_max: int, first_s: float, ending: ExitStack, key: str = ""
     ) -> bytes:
-        """Read the complete body, of at most `bytes_max` bytes, which count as held by this API key until `ending`
-        closes; "": there are no keys. Raises ApiError: `body_too_large`; `overloaded`; `request_timeout`.
-        ClientDisconnect: the client left."""
+        """Read the complete body, of at most `bytes_max` bytes, which count as held by this API key (if any) until
+        `ending` closes. Raises ApiError: `body_too_large`, `overloaded`, `request_timeout`. ClientDisconnect: the
+        client left."""
         try:
             async with asyncio.timeout(first_s) as clock:
                 body = self._enter(clock)
@@ -134,7 +133,7 @@ async def parse_body(
     **named: Any,
 ) -> ChatCall:
     """Run a dialect's `parse`, here or in a worker, in the turn of this API key. `beside`: so many bytes it reads
-    beside `raw`. Raises `ApiError`: as `parse`; `overloaded` where too many large requests wait already."""
+    beside `raw`. Raises `ApiError`: as `parse`; `overloaded`."""
     try:
         inline = Steps(STEPS_INLINE, owner=key)
         return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=inline))

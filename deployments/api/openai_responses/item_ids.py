@@ -1,7 +1,7 @@
 """The names of responses (`resp_TAG`) and of their items (`msg_TAG_N`, `in_TAG_N`), and the opaque form of texts.
 
-TAG is the second that the response began in, in hexadecimal, and 24 random digits. The seal is base64 behind a mark, no
-secret: it is for clients that pass `encrypted_content` back and drop the rest (Codex does).
+TAG: the second that the response began in, in hexadecimal, and 24 random digits. The seal is base64 behind a mark, no
+secret: some clients (Codex) pass back `encrypted_content` alone.
 Invariants: no two responses have one name; no item names another response than its own.
 """
 

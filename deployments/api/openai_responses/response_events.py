@@ -1,9 +1,9 @@
 """The two ways out of `POST /v1/responses`: one response object, or the events of a stream in OpenAI's order.
 
-Events are numbered without a gap; each names its item and the item's place. An answer that breaks off ends in
-`response.failed`, with an `error.code` that OpenAI's clients know and this server's own as `mlx_stack_code`; what stays
-is a 400 (`STATUSES`): docs/decisions/070-errors-that-agents-heed.md.
-Invariants: a delta belongs to an item that is open; a stream ends with one of its three ends.
+An answer that breaks off ends in `response.failed`, with an `error.code` that OpenAI's clients know and this server's
+own as `mlx_stack_code`; what stays is a 400 (`STATUSES`): docs/decisions/070-errors-that-agents-heed.md.
+Invariants: events are numbered without a gap; a delta belongs to an open item; a stream ends with one of its three
+ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from deployments.reports.report import prefill_json
 from reliability.types import Event, Finish, FinishReason, Prefilled, Usage
 
 STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400, "idempotency_key_reused": 400}
-ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
 class _Answer:
@@ -45,11 +44,9 @@ class _ResponseCollector(_Answer):
     """Collects an answer that isn't streamed."""
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add a batch of events."""
         self.output.take(events)
 
     def body(self, model: str, finish: Finish) -> bytes:
-        """Write the complete response."""
         self.output.end()
         response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
         self.written = orjson.dumps(response)
@@ -97,7 +94,6 @@ class _EventWriter(_Answer):
         return self._take_frames()
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
-        """Write a comment, and now and then that it is in progress."""
         self._silences += prefill is None
         if prefill is None and self._silences % COMMENTS_PER_EVENT:
             return KEEP_ALIVE
@@ -105,7 +101,6 @@ class _EventWriter(_Answer):
         return self._take_frames()
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
-        """Write what is left of the items, and the end."""
         self._begin(model)
         if self.wanted.compacts:
             for kind in ("response.output_item.added", "response.output_item.done"):
@@ -114,7 +109,7 @@ class _EventWriter(_Answer):
             self._end_items(finish)
         response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
         self.written = orjson.dumps(response)
-        self._add_end(ENDS[response["status"]], self.written, report)
+        self._add_end(f"response.{response['status']}", self.written, report)
         return self._take_frames()
 
     def _end_items(self, finish: Finish) -> None:
@@ -128,14 +123,14 @@ class _EventWriter(_Answer):
         self._add_calls()
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
-        """Write the end of an answer that broke off. Calls that never left aren't shown."""
+        """Write the end of an answer that broke off, without calls that never left."""
         model = (report or {}).get("tier") or self._asked
         self._begin(model)
         self.output.calls.clear()
         self._close_saying("incomplete")
         failure = _explain_failure(error)
         response = build_response(self.wanted, self.created_s, model, output=self.output, error=failure)
-        self._add_end(ENDS["failed"], orjson.dumps(response), report)
+        self._add_end("response.failed", orjson.dumps(response), report)
         return self._take_frames()
 
     # -- events ------------------------------------------------------------------------------------------------
@@ -176,7 +171,6 @@ class _EventWriter(_Answer):
             self._add("response.output_item.done", {"output_index": place, "item": complete})
 
     def _add_given(self, item: dict[str, Any], named: dict[str, Any]) -> None:
-        """Write what a call hands over."""
         kind, given, told = "function_call_arguments", "arguments", {"name": item["name"]}
         if item["type"] == "custom_tool_call":
             kind, given, told = "custom_tool_call_input", "input", {}

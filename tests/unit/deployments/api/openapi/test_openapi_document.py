@@ -14,14 +14,14 @@ from deployments.api.access import Access
 from deployments.api.api_keys import ApiKey
 from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.api.openapi import openapi_document
-from deployments.api.openapi.openapi_document import ASSETS, SCHEMAS, _build_document, _write_document, list_docs_routes
+from deployments.api.openapi.openapi_document import ASSETS, SCHEMAS, _write_document, list_docs_routes
 from deployments.api.openapi.operations import OPERATIONS
 from deployments.api.responses import build_error_handlers
 from deployments.errors import TABLE
 from tests.unit.deployments.api.test_access import AGENT
 from tests.unit.deployments.api.test_api_keys import GOOD
 
-DOCUMENT = _build_document()
+DOCUMENT = json.loads(_write_document(""))
 
 
 def operations() -> list[dict[str, Any]]:
