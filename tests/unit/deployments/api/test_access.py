@@ -37,19 +37,12 @@ def access(value: str = THREE, **server: object) -> Access:
         (LOCAL, Caller(name="local", admin=False, allow_cloud=False)),
     ],
 )
-@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
-def test_a_key_is_its_caller(key, caller, header):
-    """Both headers name the caller, with the flags of its entry."""
-    value = f"Bearer {key}" if header == "authorization" else key
-
-    assert access().caller({header: value}) == caller
-    assert access().caller({header: f"  {value} "}) == caller
-
-
-@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
-def test_the_scheme_has_no_case(scheme):
-    """HTTP's schemes are written in any case."""
-    assert access().caller({"authorization": f"{scheme} {AGENT}"}).name == "agent"
+@pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", "BEARER ", "Bearer  ", ""])
+def test_a_key_is_its_caller(key, caller, scheme):
+    """Both headers name the caller, with the flags of its entry; HTTP's schemes are written in any case."""
+    header = "authorization" if scheme else "x-api-key"
+    for value in (f"{scheme}{key}", f"  {scheme}{key} "):
+        assert access().caller({header: value}) == caller
 
 
 def test_a_bearer_token_goes_before_x_api_key():
@@ -58,14 +51,6 @@ def test_a_bearer_token_goes_before_x_api_key():
     assert access().caller({"authorization": "Basic dTpw", "x-api-key": BOSS}).name == "boss"
     with pytest.raises(ApiError):
         access().caller({"authorization": "Bearer wrong", "x-api-key": BOSS})
-
-
-def test_without_keys_everybody_is_admin():
-    """No keys: whatever is sent, the caller is nobody in particular and may do everything."""
-    nobody = Caller(name="", admin=True, allow_cloud=True)
-
-    assert access("").caller({}) == nobody
-    assert access(" ").caller({"authorization": "Bearer unused"}) == nobody
 
 
 def test_admin_routes_need_an_admin():
@@ -86,8 +71,10 @@ headers = st.dictionaries(
 
 @given(headers)
 def test_no_header_is_more_than_refused(sent):
-    """Any text in the headers is a 401, and nothing else is ever raised; without keys it is let in."""
-    assert access("").caller(sent).name == ""
+    """Any text in the headers is a 401, and nothing else is ever raised; without keys the caller is nobody in
+    particular and may do everything."""
+    for nothing in ("", " "):
+        assert access(nothing).caller(sent) == Caller(name="", admin=True, allow_cloud=True)
     with pytest.raises(ApiError) as caught:
         access().caller(sent)
 

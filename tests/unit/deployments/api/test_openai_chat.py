@@ -97,32 +97,6 @@ MCP = {"name": "f", "description": "d", "inputSchema": F["parameters"]}
 SERVED = ("web_search_20250305", "web_search", "web_search_preview", "web_fetch_20250910", "code_execution_20250825")
 
 
-@pytest.mark.parametrize(
-    ("tool", "choice"),
-    [
-        ({"type": "function", "function": F}, {"type": "function", "function": {"name": "f"}}),
-        ({"type": "function", **F}, {"type": "function", "name": "f"}),
-        ({"function": F}, "required"),
-        (F, {"name": "f"}),
-        (ANTHROPIC, {"type": "tool", "name": "f"}),
-        ({"type": "function", "function": ANTHROPIC}, "auto"),
-        ({**MCP, "title": "F", "annotations": {"readOnlyHint": True}}, {"type": "any"}),
-        ({"type": "function", "function": MCP}, {"type": "function", "name": "f", "function": "f"}),
-        ({"type": "function", **MCP, "parameters": None}, "any"),
-    ],
-)
-def test_tools_of_any_form_are_those_of_chat_completions(tool, choice):
-    """Law: whoever reads a request's tools finds `function` with `name` and `parameters`, and so in the choice."""
-    request = parse(tools=[tool], tool_choice=choice).request
-
-    assert [each["function"] for each in request.tools] == [F]
-    if isinstance(request.tool_choice, dict):
-        assert request.tool_choice == {"type": "function", "function": {"name": "f"}}
-    assert all(each.keys() <= {"type", "function"} for each in request.tools)
-    assert parse(tools=[tool]).toolbox.tools[0].parameters["properties"] == F["parameters"]["properties"]
-    assert parse(tools=[{**F, "cache_control": {"type": "ephemeral"}}]).request.tools[0]["cache_control"]
-
-
 @pytest.mark.parametrize("single", [None, False, True])
 @pytest.mark.parametrize(
     ("choice", "meant"),
@@ -134,11 +108,12 @@ def test_tools_of_any_form_are_those_of_chat_completions(tool, choice):
     ],
 )
 def test_a_choice_in_anthropic_s_words_is_that_of_chat_completions(choice, meant, single):
-    """Law: it is sent as OpenAI's API knows it, and so is `disable_parallel_tool_use`."""
+    """Law: it is sent as OpenAI's API knows it, and so is `disable_parallel_tool_use`, from Messages too."""
     given = choice if single is None else {**choice, "disable_parallel_tool_use": single}
-    request = parse(tools=[ANTHROPIC], tool_choice=given).request
-    assert (request.tool_choice, request.parallel_tool_calls) == (meant, False if single else None)
-    assert parse(tools=[F], tool_choice="any").request.tool_choice == "required"
+    body = json.dumps({"messages": HI, "max_tokens": 9, "tools": [ANTHROPIC], "tool_choice": given}).encode()
+    of_messages = parse_messages(body, {}, request_id="r", tokens_max=100, timeout_s=9.0)
+    for request in (parse(tools=[ANTHROPIC], tool_choice=given).request, of_messages.request):
+        assert (request.tool_choice, request.parallel_tool_calls) == (meant, False if single else None)
     for wrong in ({"type": "tool"}, {"type": "auto", "disable_parallel_tool_use": "no"}, {"type": "tool", "name": "g"}):
         with pytest.raises(ApiError) as refused:
             parse(tools=[ANTHROPIC], tool_choice=wrong)
@@ -147,6 +122,8 @@ def test_a_choice_in_anthropic_s_words_is_that_of_chat_completions(choice, meant
 
 NAMED = {"type": "function", "function": {"name": "f"}}
 CHOICES: list[tuple[Any, Any]] = [
+    *(("auto", "auto"), ("required", "required"), ("any", "required")),
+    ({"type": "function", "name": "f", "function": "f"}, NAMED),
     *(({"type": word}, "required" if word == "any" else word) for word in ("auto", "none", "required", "any")),
     *(({"function": {"name": "f"}, **kind}, NAMED) for kind in ({}, {"type": "tool"}, {"type": "function"})),
     *(({"name": "f", **kind}, NAMED) for kind in ({}, *({"type": word} for word in ("tool", "function", "custom")))),
@@ -196,11 +173,17 @@ FLAT = [
     [
         *({**kind, "function": tool} for tool in FLAT for kind in ({}, {"type": "function"}, {"type": "tool"})),
         *({**kind, **tool} for tool in FLAT for kind in ({}, *({"type": k} for k in ("function", "tool", "custom")))),
+        {**MCP, "title": "F", "annotations": {"readOnlyHint": True}},
+        {"type": "function", **MCP, "parameters": None},
     ],
 )
 def test_a_tool_with_a_schema_is_a_function_whatever_it_calls_itself(tool):
-    """Law: each tier gets exactly OpenAI's form."""
-    assert parse(tools=[tool]).request.tools == ({"type": "function", "function": F},)
+    """Law: each tier gets exactly OpenAI's form, with the marker for the cache, and its schema is what calls are
+    judged by."""
+    call = parse(tools=[tool])
+    assert call.request.tools == ({"type": "function", "function": F},)
+    assert call.toolbox.tools[0].parameters["properties"] == F["parameters"]["properties"]
+    assert parse(tools=[{**F, "cache_control": {"type": "ephemeral"}}]).request.tools[0]["cache_control"]
 
 
 # Anthropic's tools that its client runs by a schema that only Claude knows, and what OpenAI has beside functions.

@@ -9,7 +9,7 @@ from reliability.attempt import Attempt, Confidence
 from reliability.escalation.decisions import Accept, Call, Refuse
 from reliability.escalation.policies import decide
 from reliability.types import Fault, Flaw, Reason
-from tests.unit.reliability.escalation.test_policies import CHAIN, HOUR_NS, chains, limits, outcomes, situation, walk
+from tests.unit.reliability.escalation.test_policies import CHAIN, chains, limits, outcomes, situation, walk
 
 
 @given(chains, limits, outcomes)
@@ -32,26 +32,6 @@ def test_a_doubt_changes_who_answers_and_nothing_else(chain, limits, outcomes):
     doubted = replace(first, ran=True, fault=None, flaw=Flaw.DOUBT, confidence=Confidence({}, 0.4), calls_held=True)
     without, with_it = (walk(chain, limits, outcomes, first=(one,))[0] for one in (first, doubted))
     assert [one.tier for one in with_it] == [one.tier for one in without][: len(with_it)]
-
-
-@pytest.mark.parametrize(
-    "stuck", [{"remaining_ns": 0}, {"fault": Fault.BUDGET, "hard_stop": True}, {"fault": Fault.BAD_REQUEST}]
-)
-def test_a_doubt_keeps_to_the_request_s_bounds(stuck):
-    """At the deadline, behind a budget that rejects every tier and where a tier refuses the request, the call that is
-    there is delivered."""
-    doubted = Attempt(
-        tier="fast", ran=True, flaw=Flaw.DOUBT, detail="x", confidence=Confidence({}, 0.4), calls_held=True
-    )
-    last = Attempt(
-        tier="standard",
-        ran=False,
-        fault=stuck.get("fault", Fault.DEADLINE),
-        detail="x",
-        hard_stop=stuck.get("hard_stop", False),
-    )
-    here = replace(situation((doubted, last)), remaining_ns=stuck.get("remaining_ns", HOUR_NS))
-    assert decide(here) == Accept(attempt=0)
 
 
 @given(chains, limits, outcomes)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.attempt import Attempt, Leeway
+from reliability.attempt import Attempt, Confidence, Leeway
 from reliability.escalation.decisions import Accept, Call, Refuse
 from reliability.escalation.policies import decide
 from reliability.types import Fault, Flaw
@@ -62,19 +62,16 @@ def test_what_is_plain_is_believed_of_another_tier():
 
 
 @pytest.mark.parametrize(
-    "stuck", [{"remaining_ns": 0}, {"fault": Fault.BUDGET, "hard_stop": True}, {"fault": Fault.BAD_REQUEST}]
+    ("fault", "hard_stop", "left_ns"),
+    [(Fault.DEADLINE, False, 0), (Fault.BUDGET, True, HOUR_NS), (Fault.BAD_REQUEST, False, HOUR_NS)],
 )
-def test_it_keeps_to_the_request_s_bounds(stuck):
-    """Law: where no further tier may be asked, what is there is delivered."""
-    last = Attempt(
-        tier="standard",
-        ran=False,
-        fault=stuck.get("fault", Fault.DEADLINE),
-        detail="x",
-        hard_stop=stuck.get("hard_stop", False),
-    )
-    here = replace(situation((doubt("fast"), last)), remaining_ns=stuck.get("remaining_ns", HOUR_NS))
-    assert decide(here) == Accept(attempt=0)
+def test_a_doubt_keeps_to_the_request_s_bounds(fault, hard_stop, left_ns):
+    """Law: at the deadline, behind a budget that rejects every tier and where a tier refuses the request, what is there
+    is delivered: a call that is in doubt, or an answer of which a value is."""
+    last = Attempt(tier="standard", ran=False, fault=fault, detail="x", hard_stop=hard_stop)
+    unsure = replace(doubt("fast"), flaw=Flaw.DOUBT, confidence=Confidence({}, 0.4), leeway=None)
+    for first in (doubt("fast"), unsure):
+        assert decide(replace(situation((first, last)), remaining_ns=left_ns)) == Accept(attempt=0)
 
 
 def test_words_stand_behind_no_other_text():

@@ -17,51 +17,35 @@ def attempt_of(tier: str, met: Fault | Flaw, retry_after_s: float | None) -> Att
     return Attempt(tier=tier, ran=True, fault=fault, flaw=flaw, detail=f"{tier}: {met}", retry_after_s=retry_after_s)
 
 
-@pytest.mark.parametrize(
-    ("faults", "code"),
-    [
-        ((Fault.UNAVAILABLE, Fault.UNAVAILABLE), RefuseCode.NO_TIER_EVER),
-        ((Fault.AUTH, Fault.CLOUD_BARRED), RefuseCode.NO_TIER_EVER),
-        ((Fault.CLOUD_BARRED, Fault.CLOUD_BARRED), RefuseCode.CLOUD_BARRED),
-        ((Fault.LOADING, Fault.UNAVAILABLE), RefuseCode.LOADING),
-        ((Fault.CONTEXT_LENGTH, Fault.UNAVAILABLE), RefuseCode.CONTEXT_LENGTH),
-        ((Fault.UNSUPPORTED, Fault.UNAVAILABLE), RefuseCode.UNSUPPORTED),
-        ((Fault.SERVER_ERROR, Fault.UNAVAILABLE), RefuseCode.UPSTREAM),
-        ((Fault.IDLE_TIMEOUT, Fault.UNAVAILABLE), RefuseCode.TIMEOUT),
-        ((Fault.OVERLOADED, Fault.SERVER_ERROR), RefuseCode.OVERLOADED),
-        ((Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH), RefuseCode.CONTEXT_LENGTH),
-        ((Fault.MEMORY_PRESSURE, Fault.UNAVAILABLE), RefuseCode.MEMORY_PRESSURE),
-        # Isolated by hand, and without a word on when: only a person can help.
-        ((Fault.BREAKER_OPEN, Fault.UNAVAILABLE), RefuseCode.NO_TIER_EVER),
-    ],
-)
-def test_the_refusal_is_the_one_that_helps_the_client_most(faults, code):
-    """Of several reasons the most telling is the code, and every tier's reason stands in the message."""
-    attempts = tuple(
-        Attempt(tier=tier, ran=True, fault=fault, detail=f"{tier}: {fault}")
-        for tier, fault in zip(CHAIN, faults, strict=False)
-    )
-    decision = decide(replace(situation(attempts), chain=CHAIN[: len(faults)], limits=no_retries()))
-
+def decide_on(*attempts: Attempt) -> Refuse:
+    tiers = dict.fromkeys(attempt.tier for attempt in attempts)
+    decision = decide(replace(situation(attempts), chain=tuple(tiers), limits=no_retries()))
     assert isinstance(decision, Refuse)
-    assert decision.code is code
-    assert all(a.detail in decision.message for a in attempts)
+    return decision
 
 
-def test_the_shortest_retry_after_is_passed_on():
-    """The client is told the earliest moment at which a tier may answer again."""
-    attempts = tuple(
-        Attempt(tier=tier, ran=True, fault=Fault.OVERLOADED, detail="full", retry_after_s=wait)
-        for tier, wait in (("fast", 9.0), ("standard", 4.0))
-    )
-    decision = decide(replace(situation(attempts), chain=("fast", "standard")))
-    assert isinstance(decision, Refuse)
-    assert decision.retry_after_s == 4.0
+WITHOUT_TIMES = [
+    (Fault.UNAVAILABLE, Fault.UNAVAILABLE, RefuseCode.NO_TIER_EVER),
+    (Fault.AUTH, Fault.CLOUD_BARRED, RefuseCode.NO_TIER_EVER),
+    (Fault.CLOUD_BARRED, Fault.CLOUD_BARRED, RefuseCode.CLOUD_BARRED),
+    (Fault.LOADING, Fault.UNAVAILABLE, RefuseCode.LOADING),
+    (Fault.CONTEXT_LENGTH, Fault.UNAVAILABLE, RefuseCode.CONTEXT_LENGTH),
+    (Fault.UNSUPPORTED, Fault.UNAVAILABLE, RefuseCode.UNSUPPORTED),
+    (Fault.SERVER_ERROR, Fault.UNAVAILABLE, RefuseCode.UPSTREAM),
+    (Fault.IDLE_TIMEOUT, Fault.UNAVAILABLE, RefuseCode.TIMEOUT),
+    (Fault.OVERLOADED, Fault.SERVER_ERROR, RefuseCode.OVERLOADED),
+    (Fault.UNSUPPORTED, Fault.CONTEXT_LENGTH, RefuseCode.CONTEXT_LENGTH),
+    (Fault.MEMORY_PRESSURE, Fault.UNAVAILABLE, RefuseCode.MEMORY_PRESSURE),
+    # Isolated by hand, and without a word on when: only a person can help.
+    (Fault.BREAKER_OPEN, Fault.UNAVAILABLE, RefuseCode.NO_TIER_EVER),
+]
 
 
 @pytest.mark.parametrize(
     ("met", "code", "wait_s"),
     [
+        *((((one, None), (other, None)), code, None) for one, other, code in WITHOUT_TIMES),
+        (((Fault.OVERLOADED, 9.0), (Fault.OVERLOADED, 4.0)), RefuseCode.OVERLOADED, 4.0),
         # What passes comes first, and with it the time, where each of those that may come back has told one.
         (((Fault.BREAKER_OPEN, 9.0), (Fault.STATE_SILENT, 2.0)), RefuseCode.NO_TIER, 2.0),
         (((Fault.BREAKER_OPEN, 9.0), (Fault.AUTH, None)), RefuseCode.NO_TIER, 9.0),
@@ -77,34 +61,27 @@ def test_the_shortest_retry_after_is_passed_on():
     ],
 )
 def test_what_passes_comes_before_what_stays(met, code, wait_s):
-    """An agent that asks again is right where anything may come back, and wrong where nothing can."""
-    attempts = tuple(attempt_of(tier, what, wait) for tier, (what, wait) in zip(CHAIN, met, strict=False))
-    decision = decide(replace(situation(attempts), chain=CHAIN[: len(met)], limits=no_retries()))
-    assert isinstance(decision, Refuse)
+    """An agent that asks again is right where anything may come back, and wrong where nothing can. Of several reasons
+    the most telling is the code, every tier's stands in the message, and the client is told the earliest moment."""
+    attempts = [attempt_of(tier, what, wait) for tier, (what, wait) in zip(CHAIN, met, strict=False)]
+    decision = decide_on(*attempts)
     assert (decision.code, decision.retry_after_s) == (code, wait_s)
+    assert all(attempt.detail in decision.message for attempt in attempts)
 
 
 @pytest.mark.parametrize(
-    ("first", "code", "wait_s"),
+    ("first", "then", "code", "wait_s"),
     [
-        (Fault.SERVER_ERROR, RefuseCode.UPSTREAM, None),
-        (Flaw.TOOL_CALL_INVALID, RefuseCode.NO_TIER, 12.0),
+        ((Fault.SERVER_ERROR, None), (Fault.RETRY_BUDGET, 12.0), RefuseCode.UPSTREAM, None),
+        ((Flaw.TOOL_CALL_INVALID, None), (Fault.RETRY_BUDGET, 12.0), RefuseCode.NO_TIER, 12.0),
+        ((Fault.SERVER_ERROR, 3.0), (Flaw.TOOL_CALL_INVALID, None), RefuseCode.INVALID_ANSWER, None),
     ],
 )
-def test_a_second_try_that_was_barred_hides_no_fault(first, code, wait_s):
-    """What was wrong says more than that it couldn't be tried again; where a re-ask was barred, it may come later."""
-    attempts = (attempt_of("fast", first, None), attempt_of("fast", Fault.RETRY_BUDGET, 12.0))
-    decision = decide(replace(situation(attempts), chain=("fast",)))
-    assert isinstance(decision, Refuse)
+def test_of_one_tier_its_end_counts(first, then, code, wait_s):
+    """What was wrong says more than that it couldn't be tried again; where a re-ask was barred, it may come later. A
+    tier that broke once and then gave a bad answer is not down."""
+    decision = decide_on(attempt_of("fast", *first), attempt_of("fast", *then))
     assert (decision.code, decision.retry_after_s) == (code, wait_s)
-
-
-def test_what_a_tier_said_before_it_answered_does_not_count():
-    """A tier that broke once and then gave a bad answer is not down."""
-    attempts = (attempt_of("fast", Fault.SERVER_ERROR, 3.0), attempt_of("fast", Flaw.TOOL_CALL_INVALID, None))
-    decision = decide(replace(situation(attempts), chain=("fast",)))
-    assert isinstance(decision, Refuse)
-    assert (decision.code, decision.retry_after_s) == (RefuseCode.INVALID_ANSWER, None)
 
 
 def test_the_words_are_bounded_and_said_once():

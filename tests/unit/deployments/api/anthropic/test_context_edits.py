@@ -49,7 +49,7 @@ def parse(edits: list[Any]) -> ChatCall:
             USES | {"clear_at_least": {"type": "input_tokens", "value": 5000}},
             ClearResults(bytes_over=400_000, bytes_least=20_000),
         ),
-        (USES | {"exclude_tools": ["web"]}, ClearResults(bytes_over=400_000, spared=("web",))),
+        (USES | {"exclude_tools": ["web"]}, ClearResults(bytes_over=400_000, spared=frozenset({"web"}))),
         (USES | {"exclude_tools": ["web"] * 512}, ClearResults(bytes_over=400_000, spared=frozenset({"web"}))),
         (USES | {"clear_tool_inputs": True}, ClearResults(bytes_over=400_000, inputs=None)),
         (USES | {"clear_tool_inputs": ["edit"]}, ClearResults(bytes_over=400_000, inputs=frozenset({"edit"}))),

@@ -238,25 +238,10 @@ def test_notes_are_bounded(fields):
 
 
 def test_a_tool_is_a_function():
-    """Name, description and schema are its own; what is for other servers stays behind."""
+    """Name, description and schema are its own; what is for other servers stays behind. Nothing chooses by itself."""
     tool = TOOL | {"cache_control": MARKER, "strict": True, "eager_input_streaming": True}
     function = {"name": "read_file", "description": "Read a file.", "parameters": TOOL["input_schema"], "strict": True}
 
-    assert parse(message(tools=[tool])).request.tools == ({"type": "function", "function": function},)
-
-
-@pytest.mark.parametrize(
-    ("choice", "translated"),
-    [
-        (None, (None, None)),
-        ({"type": "auto"}, ("auto", None)),
-        ({"type": "any"}, ("required", None)),
-        ({"type": "none"}, ("none", None)),
-        ({"type": "auto", "disable_parallel_tool_use": True}, ("auto", False)),
-    ],
-)
-def test_each_choice_has_its_word(choice, translated):
-    """Anthropic's choices, and the switch that allows one call only."""
-    request = parse(message(tools=[TOOL], tool_choice=choice)).request
-
-    assert (request.tool_choice, request.parallel_tool_calls) == translated
+    request = parse(message(tools=[tool])).request
+    assert request.tools == ({"type": "function", "function": function},)
+    assert (request.tool_choice, request.parallel_tool_calls) == (None, None)
