@@ -213,8 +213,6 @@ class KeptRequest:
         run.attempts.append(Attempt(tier=tier, ran=False, fault=Fault.CRASHED, detail=_LOST, text_out=True))
         run.judgements.append(None)
 
-    # -- telling the state -------------------------------------------------------------------------------------
-
     def _note(self, run: Run, events: Sequence[Event]) -> None:
         """Note what leaves; it is handed over soon, or at once where it is the end."""
         if self._off:

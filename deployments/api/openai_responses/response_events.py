@@ -133,8 +133,6 @@ class _EventWriter(_Answer):
         self._add_end("response.failed", orjson.dumps(response), report)
         return self._take_frames()
 
-    # -- events ------------------------------------------------------------------------------------------------
-
     def _begin(self, model: str) -> None:
         if not self._number:
             self._say_in_progress(model)

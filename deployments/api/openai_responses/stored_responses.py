@@ -191,8 +191,6 @@ class StoredResponses:
             await self._budget.reserve(key, recalled.size, ending)
         return recalled
 
-    # -- finding -----------------------------------------------------------------------------------------------
-
     async def _recall(self, key: str, need: NeedsRecall) -> Recalled:
         chain = [] if need.previous is None else await self._recall_chain(key, need.previous)
         others: dict[str, KeptResponse] = {}
@@ -253,8 +251,6 @@ class StoredResponses:
             if found:
                 return found
         return []
-
-    # -- handing over ------------------------------------------------------------------------------------------
 
     async def _hand_over(self) -> None:
         while self._waiting:

@@ -12,6 +12,7 @@ from deployments.api.anthropic.messages_body import parse_messages
 from deployments.api.openai_chat import DEPTH_MAX, parse_chat
 from deployments.api.openai_responses.response_body import parse_response
 from deployments.errors import ApiError
+from tests.support.refusing import refusal_of
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -36,9 +37,8 @@ def test_probabilities_are_asked_for_by_two_fields():
     assert parse(logprobs=True).request.top_logprobs == 0
     assert parse(logprobs=True, top_logprobs=20).request.top_logprobs == 20
     for fields in ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 21}, {"logprobs": True, "top_logprobs": -1}):
-        with pytest.raises(ApiError) as refused:
-            parse(**fields)
-        assert (refused.value.code, refused.value.param) == ("invalid_request", "top_logprobs")
+        refused = refusal_of(parse, **fields)
+        assert (refused.code, refused.param) == ("invalid_request", "top_logprobs")
 
 
 @pytest.mark.parametrize(("given", "read"), [(0, 1e-6), (0.0, 1e-6), (0.9, 0.9), (1, 1.0), (None, None)])
@@ -115,9 +115,8 @@ def test_a_choice_in_anthropic_s_words_is_that_of_chat_completions(choice, meant
     for request in (parse(tools=[ANTHROPIC], tool_choice=given).request, of_messages.request):
         assert (request.tool_choice, request.parallel_tool_calls) == (meant, False if single else None)
     for wrong in ({"type": "tool"}, {"type": "auto", "disable_parallel_tool_use": "no"}, {"type": "tool", "name": "g"}):
-        with pytest.raises(ApiError) as refused:
-            parse(tools=[ANTHROPIC], tool_choice=wrong)
-        assert refused.value.status == 400
+        refused = refusal_of(parse, tools=[ANTHROPIC], tool_choice=wrong)
+        assert refused.status == 400
 
 
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -147,9 +146,8 @@ def test_a_choice_of_any_form_goes_on_in_that_of_chat_completions(choice, meant)
 @pytest.mark.parametrize("choice", [{}, {"type": "tool"}, {"type": "function"}, {"name": "g"}, {"function": {}}])
 def test_a_choice_that_names_no_tool_is_refused_by_name(choice):
     """Law: the client is told that the name is missing or wrong."""
-    with pytest.raises(ApiError) as refused:
-        parse(tools=[F], tool_choice=choice)
-    assert (refused.value.status, str(refused.value.param).rsplit(".")[-1]) == (400, "name")
+    refused = refusal_of(parse, tools=[F], tool_choice=choice)
+    assert (refused.status, str(refused.param).rsplit(".")[-1]) == (400, "name")
 
 
 @pytest.mark.parametrize(
@@ -208,9 +206,8 @@ def test_a_tool_without_a_schema_is_refused_by_its_kind(tool, before):
     assert (refused.value.code, refused.value.param) == ("unsupported", f"tools.{len(before)}.type")
     if tool["type"].endswith("_20250124"):
         body = json.dumps({"messages": HI, "max_tokens": 9, "tools": [*map(dict, [ANTHROPIC] * len(before)), tool]})
-        with pytest.raises(ApiError) as of_messages:
-            parse_messages(body.encode(), {}, request_id="r", tokens_max=100, timeout_s=9.0)
-        assert (of_messages.value.code, of_messages.value.message) == (refused.value.code, refused.value.message)
+        of_messages = refusal_of(parse_messages, body.encode(), {}, request_id="r", tokens_max=100, timeout_s=9.0)
+        assert (of_messages.code, of_messages.message) == (refused.value.code, refused.value.message)
     for bare in ({"name": "f"}, {"type": "function", "name": "f"}, {"type": "function", "function": {"name": "f"}}):
         assert parse(tools=[bare]).request.tools[0]["function"]["name"] == "f"
 
@@ -224,9 +221,8 @@ def test_a_tool_that_another_server_runs_is_left_out(kinds):
     ]
     own = [at for at, kind in enumerate(kinds) if kind is None]
     if not own:
-        with pytest.raises(ApiError) as refused:
-            parse(tools=tools)
-        assert (refused.value.code, refused.value.param) == ("unsupported", "tools.0.type")
+        refused = refusal_of(parse, tools=tools)
+        assert (refused.code, refused.param) == ("unsupported", "tools.0.type")
         return
     call = parse(tools=tools)
     assert [tool["function"]["name"] for tool in call.request.tools] == [f"f{at}" for at in own]
@@ -234,9 +230,8 @@ def test_a_tool_that_another_server_runs_is_left_out(kinds):
         k for k in SERVED if k in str(kinds)
     ]
     tools[own[-1]]["input_schema"] = {"type": "objec"}
-    with pytest.raises(ApiError) as refused:
-        parse(tools=tools)
-    assert str(refused.value.param).startswith(f"tools.{own[-1]}.")
+    refused = refusal_of(parse, tools=tools)
+    assert str(refused.param).startswith(f"tools.{own[-1]}.")
 
 
 @pytest.mark.parametrize("where", ["messages", "tools", "made_up"])
@@ -261,9 +256,8 @@ def test_a_body_has_a_depth(where, kind):
     request = parse(**fields(20 if where == "tools" else DEPTH_MAX - 10)).request
     assert pickle.loads(pickle.dumps(request)) == request
     for levels in (DEPTH_MAX, 260, 600):
-        with pytest.raises(ApiError) as refused:
-            parse(**fields(levels))
-        assert refused.value.status == 400
+        refused = refusal_of(parse, **fields(levels))
+        assert refused.status == 400
 
 
 def test_null_is_as_good_as_absent():

@@ -184,7 +184,6 @@ def test_a_text_that_runs_in_circles_is_cut_and_marked():
 
     assert text_of(events).startswith("It begins. And it goes on like this. ")
     assert text_of(events).count("And") == 2
-    assert run.finish is not None
     assert run.finish.reason is FinishReason.LENGTH
     assert report_headers(run)["X-MLX-Stack-Loop"] == "broken"
     _, events = run_once(("chant", "good"), hold_all=True)
@@ -245,9 +244,7 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
 
     run, events = drive_once(tiers, cap)
 
-    assert run.finish is not None
     assert run.finish.reason is FinishReason.LENGTH
-    assert run.finish.usage is not None
     assert not run.finish.usage.exact
     assert 100 <= run.finish.usage.completion_tokens <= 1000
     assert 1000 < len(text_of(events)) < 2500
@@ -277,7 +274,6 @@ def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(tag, to
     assert len(asked[1].messages) == (3 if before else 2)  # its own words are shown, a result at their head isn't
     first = run.attempts[0]
     assert first.flaw is Flaw.TOOL_CALL_INVALID
-    assert first.usage is not None
     assert (first.usage.completion_tokens < 50) is not bool(before)
 
 
@@ -303,7 +299,6 @@ def test_a_request_ends_at_its_deadline_and_an_attempt_at_its_total(total_s, end
     generous = Timeouts(connect_s=9, first_token_s=9, idle_s=9, total_s=total_s)
     run, _ = drive_once(tiers, hold_all=True, timeouts={"fast": generous})
 
-    assert run.refusal is not None
     assert run.refusal.code is (RefuseCode.DEADLINE if total_s > 30 else RefuseCode.TIMEOUT)
     assert run.attempts[0].fault is (Fault.DEADLINE if total_s > 30 else Fault.TOTAL_TIMEOUT)
     assert run.attempts[0].elapsed_ns / 1e9 == pytest.approx(ended, abs=0.1)

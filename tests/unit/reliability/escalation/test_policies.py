@@ -143,7 +143,6 @@ def test_nothing_is_called_after_text_that_broke_off(fault):
     """Once text has left and the tier failed, another tier's answer can't take its place."""
     attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x", text_out=True)
     decision = decide(situation((attempt,)))
-    assert isinstance(decision, Refuse)
     assert decision.code is RefuseCode.BROKEN_STREAM
 
 
@@ -155,12 +154,9 @@ def test_after_text_alone_the_calls_are_still_open(flaw):
     up = decide(situation((first,)))
     end = decide(replace(situation((first,)), chain=("fast",)))
 
-    assert isinstance(again, Call)
     assert again.tier == "fast"
     assert again.reask is not None
-    assert isinstance(up, Call)
     assert up.tier == "standard"
-    assert isinstance(end, Refuse)
     assert end.code is RefuseCode.BROKEN_STREAM
 
 
@@ -192,7 +188,6 @@ def test_a_broken_circuit_is_never_delivered():
     ups = [decide(situation(tuple(broken[:n]))) for n in (1, 2, 3)]
     end = decide(situation(tuple(broken)))
     assert [up.tier for up in ups if isinstance(up, Call)] == ["standard", "longctx", "premium"]
-    assert isinstance(end, Refuse)
     assert (end.code, end.retry_after_s) == (RefuseCode.LOOP, 5.0)
 
 
@@ -234,7 +229,6 @@ def test_a_circuit_that_breaks_on_text_that_has_left_calls_nobody(chain):
     attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x", text_out=True)
     end = decide(replace(situation((attempt,)), chain=chain))
     held = decide(replace(situation((replace(attempt, calls_held=True),)), chain=("fast", "standard")))
-    assert isinstance(end, Refuse)
     assert end.code is RefuseCode.LOOP
     assert isinstance(held, Call)
 
@@ -269,11 +263,8 @@ def test_a_spent_budget_stops_or_moves_on():
     spent = decide(situation((replace(rejection, hard_stop=True, retry_after_s=None),)))
     soft = decide(situation((rejection,)))
 
-    assert isinstance(hard, Refuse)
-    assert isinstance(spent, Refuse)
     assert (hard.code, hard.retry_after_s) == (RefuseCode.RATE, 60.0)
     assert (spent.code, spent.retry_after_s) == (RefuseCode.BUDGET, None)
-    assert isinstance(soft, Call)
     assert soft.tier == "standard"
 
 
@@ -282,7 +273,6 @@ def test_no_call_after_the_deadline(fault):
     """With no time left nothing is called."""
     attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x")
     decision = decide(replace(situation((attempt,)), remaining_ns=0))
-    assert isinstance(decision, Refuse)
     assert decision.code is RefuseCode.DEADLINE
 
 

@@ -14,6 +14,7 @@ from deployments.api.openai_responses.response_items import FOREIGN_SUMMARY, SUM
 from deployments.errors import ApiError
 from reliability.context_edits import SUMMARY_ORDER
 from reliability.types import Finish, FinishReason, Reasoning, Text, Usage
+from tests.support.refusing import refusal_of
 from tests.support.response_wire import ANSWERS, FINISHES, TOOLS, parse, read_frames, stream
 
 TRIGGER = {"type": "compaction_trigger"}
@@ -95,10 +96,8 @@ def test_the_whole_conversation_is_shown_and_nothing_else_asked_for():
 
 def test_a_trigger_stands_at_the_end():
     """One in the middle is refused by its place."""
-    with pytest.raises(ApiError) as caught:
-        parse({"model": "fast", "input": [TRIGGER, SAID]})
-
-    assert (caught.value.code, caught.value.param) == ("invalid_request", "input.0.type")
+    caught = refusal_of(parse, {"model": "fast", "input": [TRIGGER, SAID]})
+    assert (caught.code, caught.param) == ("invalid_request", "input.0.type")
 
 
 @pytest.mark.parametrize("kind", ["compaction", "compaction_summary", "context_compaction"])
