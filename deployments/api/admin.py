@@ -34,8 +34,8 @@ _LIMIT_MAX = 500
 _KEYS_SHOWN = 20
 LIMIT = 50
 _BACK_S = 2.0
-T = TypeVar("T")
-AnyQuery = TypeVar("AnyQuery", Query, RequestQuery, SessionQuery)
+_T = TypeVar("_T")
+_AnyQuery = TypeVar("_AnyQuery", Query, RequestQuery, SessionQuery)
 
 
 class Insight:
@@ -104,7 +104,7 @@ class Insight:
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 
-    async def _list_own(self, kind: type[AnyQuery], by: str, request: Request) -> Response:
+    async def _list_own(self, kind: type[_AnyQuery], by: str, request: Request) -> Response:
         """List the newest requests, or the sessions used last, first: `next` is the `before` of the next page."""
         caller, params = self._access().identify(request), request.query_params
         key = params.get("key") if caller.admin else caller.name
@@ -138,7 +138,7 @@ async def find_key(
     return keys[0] if keys else None
 
 
-def _read_query(kind: type[AnyQuery], params: Mapping[str, str], **own: Any) -> AnyQuery:
+def _read_query(kind: type[_AnyQuery], params: Mapping[str, str], **own: Any) -> _AnyQuery:
     """Read the filters of a list: the fields of its query, seconds without their `_s`. Raises `ApiError`."""
     known = {field.name.removesuffix("_s"): field.name for field in fields(kind)}
     for name in params:
@@ -164,7 +164,7 @@ def _parse_number(name: str, text: str) -> float:
     return number
 
 
-async def await_state(question: Awaitable[T]) -> T:
+async def await_state(question: Awaitable[_T]) -> _T:
     """Await the state's answer, or raise a 503 that says when to come back."""
     try:
         return await question

@@ -58,7 +58,7 @@ ModelName = Annotated[
     BeforeValidator(lambda value: "auto" if value is None else value),
 ]
 # LM Studio and llama.cpp call no cap -1, and so do the requests that people copy from their pages.
-TokenCap = Annotated[TokenCount | None, BeforeValidator(lambda value: None if value == -1 else value)]
+_TokenCap = Annotated[TokenCount | None, BeforeValidator(lambda value: None if value == -1 else value)]
 
 
 class Strict(BaseModel):
@@ -94,8 +94,8 @@ class ChatBody(Strict):
     messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: TokenCap = None
-    max_completion_tokens: TokenCap = None
+    max_tokens: _TokenCap = None
+    max_completion_tokens: _TokenCap = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
@@ -114,7 +114,7 @@ class ChatBody(Strict):
 # What pydantic puts into the path for a choice of a union, beside names such as `constrained-str` or `list[dict]`.
 _CHOICES = frozenset({"str", "dict", "list", "int", "float"})
 # Fields that `ChatRequest` has under its own name, or that end at the HTTP boundary.
-READ_HERE = frozenset(ChatBody.model_fields)
+_READ_HERE = frozenset(ChatBody.model_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ def build_call(
         keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body, thinking or read_thinking_wish(fields)),
         body_bytes=body_bytes,
-        extra={key: value for key, value in fields.items() if key not in READ_HERE},
+        extra={key: value for key, value in fields.items() if key not in _READ_HERE},
     )
     usage = bool(body.stream_options and body.stream_options.include_usage)
     # Where no keys are checked their bearers are kept apart.

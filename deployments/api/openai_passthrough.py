@@ -37,9 +37,9 @@ _TOKENS_DEFAULT = 16  # as OpenAI's
 _TOKEN_BYTES = 2  # a token counts as so much text (`reliability.answer.estimate`)
 _FINISHED = b'"finish_reason":"'  # a quote in a text would be escaped
 
-TokenIds = Annotated[list[int], Field(min_length=1)]
+_TokenIds = Annotated[list[int], Field(min_length=1)]
 Inputs = Annotated[list[str], Field(min_length=1, max_length=_INPUTS_MAX)]
-TokenLists = Annotated[list[TokenIds], Field(min_length=1, max_length=_INPUTS_MAX)]
+_TokenLists = Annotated[list[_TokenIds], Field(min_length=1, max_length=_INPUTS_MAX)]
 
 
 class CompletionBody(Strict):
@@ -64,7 +64,7 @@ class EmbeddingBody(Strict):
     """The fields of an embedding that this server reads."""
 
     model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
-    input: str | Inputs | TokenIds | TokenLists
+    input: str | Inputs | _TokenIds | _TokenLists
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(default=None, ge=1)
 

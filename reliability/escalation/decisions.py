@@ -62,7 +62,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """All that `decide` may look at. `chain` begins with the tier that the request starts at; `jitter` is in [0, 1)."""
+    """All that `decide` may look at. `chain` begins with the tier that the request starts at; `jitter` is in [0, 1).
+    `last`: the newest attempt; `spent`: no further one is allowed; `text_out`: text has left for the client."""
 
     chain: tuple[str, ...]
     attempts: tuple[Attempt, ...]
@@ -72,17 +73,14 @@ class Situation:
 
     @property
     def last(self) -> Attempt:
-        """The newest attempt."""
         return self.attempts[-1]
 
     @property
     def spent(self) -> bool:
-        """True where no further attempt is allowed."""
         return len(self.attempts) >= self.limits.attempts_max
 
     @property
     def text_out(self) -> bool:
-        """True where text has left for the client."""
         return any(attempt.text_out for attempt in self.attempts)
 
 

@@ -15,9 +15,9 @@ import time
 
 _MARK = "mlxs1."
 
-TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
-_RESPONSE = re.compile(rf"resp_({TAG})")
-_ITEM = re.compile(rf"[a-z]{{2,5}}_({TAG})_[0-9]{{1,6}}")
+_TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
+_RESPONSE = re.compile(rf"resp_({_TAG})")
+_ITEM = re.compile(rf"[a-z]{{2,5}}_({_TAG})_[0-9]{{1,6}}")
 
 
 def make_tag() -> str:

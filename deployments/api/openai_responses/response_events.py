@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -97,7 +96,8 @@ class _EventWriter(_Answer):
         self._silences += prefill is None
         if prefill is None and self._silences % COMMENTS_PER_EVENT:
             return KEEP_ALIVE
-        self._say_in_progress(model, {} if prefill is None else {"mlx_stack": {"prefill": prefill_json(prefill)}})
+        beside = {} if prefill is None else {"mlx_stack": {"prefill": prefill_json(prefill)}}
+        self._say_in_progress(model, **beside)
         return self._take_frames()
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
@@ -137,10 +137,10 @@ class _EventWriter(_Answer):
         if not self._number:
             self._say_in_progress(model)
 
-    def _say_in_progress(self, model: str, beside: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def _say_in_progress(self, model: str, **beside: Any) -> None:
         response = orjson.Fragment(orjson.dumps(build_response(self.wanted, self.created_s, model)))
         for name in ("response.in_progress",) if self._number else ("response.created", "response.in_progress"):
-            self._add(name, {"response": response, **beside})
+            self._add(name, {"response": response} | beside)
 
     def _open_saying(self, saying: Saying) -> None:
         self._open = saying
