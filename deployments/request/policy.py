@@ -20,7 +20,7 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
 from reliability.answer.wanted_form import WantedForm
-from reliability.escalation.decisions import Limits, RetryStep
+from reliability.escalation.decisions import Limits, RetryStep, drop_correction
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold, Reason
 
@@ -98,11 +98,7 @@ def limits_of(
     """Return the limits of the attempt loop, by the retry strategies and the kinds of the tiers."""
     escalation, validation = config.reliability.escalation, config.reliability.tool_validation
     if not validation.retry_with_correction:
-        uncorrected: dict[str, tuple[RetryStep, ...]] = {}
-        for tier, steps in strategies.items():
-            left = tuple(step for step in steps if step is not RetryStep.CORRECT)
-            uncorrected[tier] = left or (RetryStep.RESAMPLE,)
-        strategies = uncorrected
+        strategies = {tier: drop_correction(steps) for tier, steps in strategies.items()}
     return Limits(
         retries_max=escalation.max_retries_before_escalate,
         shorten=config.reliability.context == "shorten",

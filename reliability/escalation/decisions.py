@@ -23,6 +23,11 @@ class RetryStep(StrEnum):
 RETRY_STRATEGY: tuple[RetryStep, ...] = (RetryStep.CORRECT, RetryStep.RESAMPLE, RetryStep.CONSTRAIN)
 
 
+def drop_correction(strategy: Sequence[RetryStep]) -> tuple[RetryStep, ...]:
+    """Return the strategy for what can't be corrected, or must not be."""
+    return tuple(step for step in strategy if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
+
+
 @dataclass(frozen=True, slots=True)
 class Reask:
     """How the next re-ask is made. `constrained`: decode under the tools' grammar."""

@@ -26,6 +26,7 @@ from reliability.escalation.decisions import (
     Refuse,
     RetryStep,
     Situation,
+    drop_correction,
     next_reask,
 )
 from reliability.escalation.refusals import (
@@ -200,7 +201,7 @@ def _build_reask(situation: Situation, last: Attempt, reasks: int) -> Call:
     strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
     if not traits_of(last).correct:
         # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
-        strategy = tuple(step for step in strategy if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
+        strategy = drop_correction(strategy)
     # A grammar demands a call, so it is for a model that tried to call.
     can_constrain = traits_of(last).tool_call and last.tier in situation.limits.grammars
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
