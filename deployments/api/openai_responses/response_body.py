@@ -137,11 +137,11 @@ _INCLUDABLE = frozenset({
 _ECHOED: dict[str, Any] = {
     **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id")),
     **dict.fromkeys(("prompt_cache_key", "safety_identifier")),
-    **dict.fromkeys(("frequency_penalty", "presence_penalty", "top_logprobs"), 0),
     **dict.fromkeys(("temperature", "top_p"), 1.0),
     "metadata": {},
     "parallel_tool_calls": True,
     "tool_choice": "auto",
+    "top_logprobs": 0,
 }
 
 
@@ -326,6 +326,8 @@ def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     given = {name: getattr(body, name) for name in (*_ECHOED, "user")}
     echo = _ECHOED | {name: value for name, value in given.items() if value is not None}
     echo |= {
+        "frequency_penalty": body.frequency_penalty or 0,
+        "presence_penalty": body.presence_penalty or 0,
         "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
         "service_tier": body.service_tier or "default",
         "text": {"format": text.format or {"type": "text"}} | ({"verbosity": text.verbosity} if text.verbosity else {}),
