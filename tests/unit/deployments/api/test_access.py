@@ -166,7 +166,7 @@ def test_loopback_needs_no_keys(host):
 @pytest.mark.parametrize("host", OPEN)
 def test_without_keys_only_loopback_may_ask(host):
     """The second line: a peer from elsewhere is a 403, unless there are keys or the door is open on purpose."""
-    caught = refusal_of(access, "").guard(host, {})
+    caught = refusal_of(access("").guard, host, {})
     assert (caught.status, caught.code) == (403, "forbidden")
     access().guard(host, {})
     access("", allow_open=True).guard(host, {})
