@@ -1,17 +1,10 @@
-"""Histories that fit: which old results of tools, and which old thoughts, a prompt does without.
+"""Histories that fit: which old results of tools, old thoughts and media a prompt does without, and summaries.
 
-Each rule reads the history alone and keeps no state. `clear_results` walks through it as it grew: at each moment at
-which a prompt was sent, before an answer, it asks whether the prompt of that moment was over the rule's size, and then
-clears the oldest results, down to `bytes_left`. So the next turn finds the same results cleared, until the prompt is
-over the size again: a prompt cache loses its prefix once a step, not once a turn.
+Each rule reads the history alone. `clear_results` walks through it as it grew: where a prompt was over the rule's size
+it clears the oldest results, down to `bytes_left`. So a prompt cache loses its prefix once a step, not once a turn.
 
-`Compaction` is for a history that has grown too long: a summary stands for it from then on.
-
-`clear_media` is for a history that no tier can read: an image that a tool showed must not end the session.
-
-Invariants: no word of a user, of the system or of an answer is cleared; a summary ends with the user's newest words,
-unless they are longer than `_NEWEST_CHARS_MAX`; a cleared result keeps its place behind its
-call; what is cleared in a history is cleared in each history that continues it.
+Invariants: no word of a user, of the system or of an answer is cleared; a summary ends with the user's newest words, up
+to `_NEWEST_CHARS_MAX`; a cleared result keeps its place; what is cleared stays cleared as the history grows.
 """
 
 from __future__ import annotations
@@ -45,18 +38,17 @@ Answer with the summary alone. Call no tool."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearResults:
-    """Clear old results where the prompt has more bytes than `bytes_over`, or more results than `uses_over`, that are
-    not cleared yet: the oldest first, until `bytes_left` are left. The newest `keep` stay, and those of the tools
-    `spared`. Less than `bytes_least` isn't worth it. `inputs`: the arguments of their calls go too, of these tools;
-    None: of all."""
+    """Clear the oldest results, until `bytes_left` are left, where the prompt has over `bytes_over` bytes or over
+    `uses_over` uncleared results. The newest `keep` stay, and those of the tools `spared`. Less than `bytes_least`
+    isn't worth it. `inputs`: the tools whose calls lose their arguments too; None: all."""
 
     bytes_over: int | None = None
     uses_over: int | None = None
     bytes_left: int = 0
     bytes_least: int = 0
     keep: int = 3
-    spared: tuple[str, ...] = ()
-    inputs: tuple[str, ...] | None = ()
+    spared: frozenset[str] = frozenset()
+    inputs: frozenset[str] | None = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +63,8 @@ Edit = ClearResults | ClearThoughts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """Let a summary stand for the history of a prompt that has more bytes than `bytes_over`. `order` asks for it. With
-    `pauses` the answer is the summary alone."""
+    """Let a summary, for which `order` asks, replace a prompt over `bytes_over`. `pauses`: the answer is the summary
+    alone."""
 
     bytes_over: int
     order: str = SUMMARY_ORDER
@@ -81,7 +73,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """A history without what a rule has cleared. `count`: how many results, or how many turns' thoughts."""
+    """A history without what a rule has cleared. `count`: of results, or of turns' thoughts; `size`: in bytes."""
 
     messages: tuple[Message, ...]
     count: int
@@ -131,8 +123,8 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
 
 
 def clear_media(messages: Sequence[Message]) -> Cleared:
-    """Clear the images and files, but for those that a user shows with the newest words, in one message or several.
-    What stands behind a tool's result, the tool has shown."""
+    """Clear the images and files that no tier can read, but for those that a user shows with the newest words. What
+    stands behind a tool's result, the tool has shown."""
     newest = len(messages)
     while newest and messages[newest - 1].get("role") not in ("assistant", *_RESULTS):
         newest -= 1
@@ -172,8 +164,8 @@ def _is_media(part: Mapping[str, Any]) -> bool:
 @dataclass(slots=True)
 class _Growth:
     """A history up to some message. `clearable`: the places of the results that may be cleared, of which the first
-    `cleared` are; `saved`: what the first n of them save together. `clearable_among`: how many there are among the
-    first n results. `calls`: the call whose arguments go with a result, by its message and its place there."""
+    `cleared` are; `saved`: what the first n of them save; `clearable_among`: how many there are among the first n
+    results; `calls`: the call whose arguments go with a result, by its message and its place there."""
 
     rule: ClearResults
     size: int
@@ -183,15 +175,8 @@ class _Growth:
     calls: dict[int, tuple[int, int]] = field(default_factory=dict)
     cleared: int = 0
     _made: dict[str, tuple[int, int, str, int]] = field(default_factory=dict)
-    _spared: frozenset[str] = field(init=False)
-    _inputs: frozenset[str] | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._spared = frozenset(self.rule.spared)
-        self._inputs = None if self.rule.inputs is None else frozenset(self.rule.inputs)
 
     def add(self, at: int, message: Message) -> None:
-        """Add the next message."""
         size = prompt_bytes((message,))
         self.size += size
         for place, call in enumerate(message.get("tool_calls") or ()):
@@ -205,11 +190,11 @@ class _Growth:
         made = self._made.get(str(message.get("tool_call_id")))
         name = message.get("name") if made is None else made[2]
         saves = size - prompt_bytes(({"content": STUB},))
-        inputs = self._inputs
+        inputs = self.rule.inputs
         if made is not None and made[3] > len(NO_ARGUMENTS) and (inputs is None or name in inputs):
             saves += made[3] - len(NO_ARGUMENTS)
             self.calls[at] = made[:2]
-        if saves > 0 and name not in self._spared:
+        if saves > 0 and name not in self.rule.spared:
             self.clearable.append(at)
             self.saved.append(self.saved[-1] + saves)
         self.clearable_among.append(len(self.clearable))
@@ -229,8 +214,7 @@ class _Growth:
 
 
 def _clear_thoughts(messages: Sequence[Message], rule: ClearThoughts) -> Cleared:
-    """Clear old thoughts. A turn is all that is answered up to the next message of the user; one that stands behind a
-    result is a reminder, and begins none."""
+    """Clear old thoughts. A turn ends with the user's next message, unless that stands behind a result."""
     turn, turns = 0, dict[int, int]()
     for at, message in enumerate(messages):
         if message.get("role") == "user" and at and messages[at - 1].get("role") not in _RESULTS:

@@ -1,8 +1,7 @@
 """Defer tools: keep in full those that a session uses or names, and list the rest behind one tool of the server's own.
 
-Tool definitions are most of what a small model reads of an agent's first request. A *load* is a call of the loader: the
-server answers it with the definitions (`deployments/request/tool_loading.py`), behind the conversation, so that all
-before stays a prefix. Figures: docs/decisions/058-tool-diet.md.
+A *load* is a call of that loader: the server answers it with the definitions (`deployments/request/tool_loading.py`),
+behind the conversation, so that all before stays a prefix. Figures: docs/decisions/058-tool-diet.md.
 
 Invariants: each tool is kept or listed by its name; a call of the loader is never delivered; a call of a listed tool is
 judged like any other.
@@ -45,8 +44,7 @@ _FIRST = re.compile(r"[^\n]*?(?:[.!?](?=\s|$)|(?=\n|$))")
 
 
 def choose_loader(request: ChatRequest) -> str:
-    """Return the name of the loader; empty where the tools are not to be deferred: they are few or short, the client
-    forbids calls or wants a form, or has tools of these names itself."""
+    """Return the name of the loader; empty where tools are few or short, calls are forbidden, or a form is wanted."""
     form = (request.response_format or {}).get("type", "text")
     if len(request.tools) < TOOLS_MIN or request.tool_choice == "none" or form != "text":
         return ""
@@ -57,9 +55,8 @@ def choose_loader(request: ChatRequest) -> str:
 
 
 def choose_kept(messages: Sequence[Message], tools: Sequence[Definition], tool_choice: Any) -> frozenset[str]:
-    """Choose the tools that stay in full: those that the conversation has called, those whose names stand in its user's
-    words, or in its system's where they are short, and the one that `tool_choice` names. Agents' system prompts name
-    most tools."""
+    """Choose the tools that stay in full: called ones, those named in its user's words (or, if short, in its system's:
+    agents' system prompts name most tools), and the one that `tool_choice` names."""
     short = {read_name(tool) for tool in tools if _measure(tool) <= SYSTEM_NAMED_CHARS_MAX}
     said = {find_named(tool_choice)}
     for message in messages:
@@ -93,9 +90,9 @@ def build_loader(name: str, listed: Sequence[Definition]) -> dict[str, Any]:
 def take_load(
     loader: str, box: ToolBox, found: Extraction, native: Sequence[RawCall], *, may_load: bool = True
 ) -> tuple[tuple[str, ...] | None, Extraction, Sequence[RawCall]]:
-    """Take the loads out of the calls of an answer, those in its text and the `native` ones. Return the names that they
-    ask for, and what is left. Beside other calls a load is dropped: the names are None, as where there is none.
-    Where it `may_load` no more, a load is a call that can't be read, and neither is quoted."""
+    """Take the loads out of an answer's calls. Return the names that they ask for, and what is left. The names are None
+    without a load, and beside other calls. Where it `may_load` no more, a load is a call that can't be read, unquoted.
+    """
     if not loader:
         return None, found, native
     calls = (*found.calls, *native)

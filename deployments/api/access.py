@@ -1,9 +1,8 @@
 """Who may ask, and for what: API keys, admin routes, and a listener that stays on loopback while there are no keys.
 
-Without keys whoever is on this machine is the admin, and on another host the server refuses to start unless
-`server.allow_open` is true. Web pages are kept out by `Origin` and, against DNS rebinding, by `Host`. A key is compared
-by its digest, in constant time, with all entries. `middleware.py` asks `guard` and `refuse_page` before any route.
-Invariants: no key stands in a repr, a log or an error; no request is without a caller.
+Without keys each caller on this machine is the admin, and on another host the server refuses to start unless
+`server.allow_open` is true. Web pages are kept out by `Origin` and, against DNS rebinding, by `Host`. Invariants: a key
+is compared by its digest, in constant time, and stands in no repr, log or error; no request is without a caller.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from deployments.telemetry import log_warning
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks. `name` "" means nobody in particular: no keys are configured. `tokens_per_hour` None: no own budget."""
+    """Who asks. `name` is empty where no keys are configured. `tokens_per_hour` None: no own budget."""
 
     name: str
     admin: bool
@@ -54,7 +53,6 @@ class Access:
 
     @property
     def keyed(self) -> bool:
-        """Whether callers need a key."""
         return bool(self._callers)
 
     @property
@@ -69,8 +67,7 @@ class Access:
         return {c.name: c.tokens_per_hour for c in callers if c.tokens_per_hour is not None}
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Identify who sends these headers (names in lower case, or a mapping that doesn't care). Raises `ApiError`:
-        `invalid_api_key`: keys are configured, and the request has none of them."""
+        """Identify who sends these headers, whose names are in lower case. Raises `ApiError`: `invalid_api_key`."""
         if not self._callers:
             return ANYBODY
         key = _read_key(headers)
@@ -95,7 +92,7 @@ class Access:
 
     def viewer(self, client_host: str | None, headers: Mapping[str, str]) -> Caller | None:
         """Identify who looks at what strangers may see a part of; None: a stranger. Raises `ApiError`:
-        `invalid_api_key`: a key was sent, and it is wrong."""
+        `invalid_api_key`."""
         if self._callers:
             return self.caller(headers) if _read_key(headers) else None
         try:
@@ -112,8 +109,8 @@ class Access:
         return caller
 
     def guard(self, client_host: str | None, headers: Mapping[str, str]) -> None:
-        """Pass a peer by its address (the ASGI scope's `client`) and by whom its request was meant for and comes from:
-        without keys only this machine may ask, and no web page from elsewhere. Raises `ApiError`: `forbidden`."""
+        """Pass a peer by its address, `Host` and `Origin`: without keys only this machine may ask, and no web page from
+        elsewhere. Raises `ApiError`: `forbidden`."""
         if self._callers or self._allow_open:
             return
         words = "this server has no API keys and answers only to its own machine"
@@ -128,23 +125,21 @@ class Access:
         raise ApiError("forbidden", f"{words}: configure keys (server.api_keys_file), or set server.allow_open")
 
     def refuse_page(self, method: str, headers: Mapping[str, str]) -> None:
-        """Refuse a change that the page of another site asks for, as far as the browser says so (`Sec-Fetch-Site`): a
-        form, or a text that a page may send unasked. With keys it brings none, so there is nothing to refuse. A page
-        that `lets_read` lets in may also change something: one at http://localhost:3000 is of another site than
-        http://127.0.0.1:8000. Raises `ApiError`: `forbidden`."""
+        """Refuse a change that the page of another site asks for, as far as the browser says so (`Sec-Fetch-Site`),
+        unless `lets_read` lets it in. With keys there is nothing to refuse: such a page brings none. Raises `ApiError`:
+        `forbidden`."""
         if self._callers or method in _SAFE or headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return
         if not self.lets_read(headers.get("origin", "")):
             raise ApiError("forbidden", "a page of another site may change nothing here: see server.cors_origins")
 
     def lets_read(self, origin: str) -> bool:
-        """Tell whether web pages of `origin` may read what is answered: those of this machine, and those that the
-        configuration names."""
+        """Tell whether web pages of `origin` may read answers: those of this machine, and the configuration's."""
         return origin in self._origins or is_own_page(origin)
 
     def refuse_host(self, host: str | None) -> None:
-        """Refuse to listen on `host` without keys, unless that is meant. Raises `ConfigError`: `host` isn't loopback,
-        there are no keys, and `server.allow_open` is false."""
+        """Refuse to listen on `host` without keys. Raises `ConfigError`: it isn't loopback, and `server.allow_open` is
+        false."""
         if not self.is_open_on(host) or self._allow_open:
             return
         shown = host or "an unknown host"
@@ -160,18 +155,15 @@ class Access:
 
 
 def _read_key(headers: Mapping[str, str]) -> str:
-    """Read the key that a request brings, or "". A bearer token goes before `x-api-key`; other schemes are a
-    proxy's."""
+    """Read the key that a request brings, or "". A bearer token goes before `x-api-key`; other schemes don't count."""
     scheme, _, token = headers.get("authorization", "").strip().partition(" ")
     bearer = token.strip() if scheme.lower() == "bearer" else ""
     return bearer or headers.get("x-api-key", "").strip()
 
 
 def access_for(server: ServerConfig, environ: Mapping[str, str] = os.environ) -> Access:
-    """Read the keys and check the listener of the Serve instance that this code runs under, where there is one. Blocks
-    for a file and, the first time in a process, some milliseconds for the Serve controller: for a builder, a
-    constructor and `reconfigure`, not for a request. Raises `ConfigError`: one line: the keys can't be used, or the
-    server would be open to other machines unasked."""
+    """Read the keys and check the listener of the Serve instance that this code runs under, if any. Blocks for a file
+    and the Serve controller. Raises `ConfigError`: the keys can't be used, or the server would be open unasked."""
     access = Access(load_keys(server, environ), allow_open=server.allow_open, origins=server.cors_origins)
     if access.keyed:
         return access

@@ -1,8 +1,7 @@
 """The routes under `/v1/reliability/`: reports, sessions, incidents, tiers, the lists of them, and the live picture.
 
-A caller sees what came with its own key; incidents, tiers and every change need an admin key. What belongs to another
-key is answered as if it weren't there. Ids of requests and names of sessions are the clients': where several keys have
-the same one, an admin must say whose is meant.
+A caller sees what came with its own key; incidents, tiers and every change need an admin key. Ids of requests and names
+of sessions are the clients': where several keys have the same one, an admin must say whose is meant.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from reliability.admission.events import Order, OrderKind
 
 ORDERS: dict[OrderKind, str] = {"isolate": "isolated", "restore": "restored", "close": "closed"}
 _NUMBERS = ("since", "until", "before", "after")
-LIMIT_MAX = 500
+_LIMIT_MAX = 500
 _KEYS_SHOWN = 20
 LIMIT = 50
-BACK_S = 2.0
-T = TypeVar("T")
-AnyQuery = TypeVar("AnyQuery", Query, RequestQuery, SessionQuery)
+_BACK_S = 2.0
+_T = TypeVar("_T")
+_AnyQuery = TypeVar("_AnyQuery", Query, RequestQuery, SessionQuery)
 
 
 class Insight:
@@ -46,14 +45,13 @@ class Insight:
         self._overview, self._access, self._state = overview, access, overview.state
 
     def routes(self) -> list[Route]:
-        """List them for the Router's app."""
         at = "/v1/reliability"
         return [
-            Route(f"{at}/requests/{{request_id}}", self.report),
+            Route(f"{at}/requests/{{request_id}}", partial(self._show, "request")),
             Route(f"{at}/sessions/{{session:path}}/reset", self.reset, methods=["POST"]),
-            Route(f"{at}/sessions/{{session:path}}", self.session),
-            Route(f"{at}/requests", self.requests),
-            Route(f"{at}/sessions", self.sessions),
+            Route(f"{at}/sessions/{{session:path}}", partial(self._show, "session")),
+            Route(f"{at}/requests", partial(self._list_own, RequestQuery, "id")),
+            Route(f"{at}/sessions", partial(self._list_own, SessionQuery, "used_s")),
             Route(f"{at}/live", self.live),
             Route(f"{at}/incidents", self.incidents),
             Route(f"{at}/tiers", self.tiers),
@@ -63,19 +61,14 @@ class Insight:
             ),
         ]
 
-    async def report(self, request: Request) -> Response:
-        """Answer with the report of one finished request."""
-        return json_response(await self._find(request, self._access().identify(request), "request"))
-
-    async def session(self, request: Request) -> Response:
-        """Answer what one session has done, spent and reserved."""
-        return json_response(await self._find(request, self._access().identify(request), "session"))
+    async def _show(self, kind: Literal["request", "session"], request: Request) -> Response:
+        """Answer with the report of one finished request, or what one session has done, spent and reserved."""
+        return json_response(await self._find(request, self._access().identify(request), kind))
 
     async def incidents(self, request: Request) -> Response:
-        """List the newest incidents first, filtered and in pages: `next` is the `before` of the page that follows."""
+        """List the newest incidents first, filtered and in pages."""
         self._access().identify_admin(request)
-        query = _read_query(Query, request.query_params)
-        return await self._list(query, "id")
+        return await self._list(_read_query(Query, request.query_params), "id")
 
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
@@ -92,7 +85,6 @@ class Insight:
         return json_response({"session": name, "key": found["key"], "reset": True})
 
     async def _find(self, request: Request, caller: Caller, kind: Literal["request", "session"]) -> dict[str, Any]:
-        """Find the report of the request, or the session, that the path names."""
         (name,) = request.path_params.values()
         key = await find_key(self._state, caller, request.query_params, kind, name)
         ask = self._state.report if kind == "request" else self._state.session
@@ -112,16 +104,11 @@ class Insight:
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 
-    async def requests(self, request: Request) -> Response:
-        """List the newest finished requests first, filtered and in pages: `next` is the `before` of the page that
-        follows."""
+    async def _list_own(self, kind: type[_AnyQuery], by: str, request: Request) -> Response:
+        """List the newest requests, or the sessions used last, first: `next` is the `before` of the next page."""
         caller, params = self._access().identify(request), request.query_params
-        return await self._list(_read_query(RequestQuery, params, key=_choose_key(caller, params)), "id")
-
-    async def sessions(self, request: Request) -> Response:
-        """List sessions, the one that was used last first, in pages in the same way."""
-        caller, params = self._access().identify(request), request.query_params
-        return await self._list(_read_query(SessionQuery, params, key=_choose_key(caller, params)), "used_s")
+        key = params.get("key") if caller.admin else caller.name
+        return await self._list(_read_query(kind, params, key=key), by)
 
     async def _list(self, query: Query | RequestQuery | SessionQuery, by: str) -> Response:
         found = await await_state(self._state.browse(query))
@@ -136,16 +123,11 @@ class Insight:
         return json_response({**await self._overview.take(), "day": day})
 
 
-def _choose_key(caller: Caller, params: Mapping[str, str]) -> str | None:
-    return params.get("key") if caller.admin else caller.name
-
-
 async def find_key(
     state: State, caller: Caller, params: Mapping[str, str], kind: Literal["request", "session"], name: str
 ) -> str | None:
-    """Find the API key whose request or session is meant: the caller's own, or that which an admin names, or the only
-    one that has such a name; None where no key has. Raises `ApiError`: `invalid_request`: clients choose these names,
-    several keys have this one, and none is named."""
+    """Find the API key whose request or session is meant: the caller's own, the one that an admin names, or the only
+    one; None where no key has it. Raises `ApiError`: `invalid_request`: several keys have it, and none is named."""
     if not caller.admin or "key" in params:
         return params["key"] if caller.admin else caller.name
     keys = await await_state(state.find_keys(kind, name))
@@ -156,9 +138,8 @@ async def find_key(
     return keys[0] if keys else None
 
 
-def _read_query(kind: type[AnyQuery], params: Mapping[str, str], **own: Any) -> AnyQuery:
-    """Read the filters of a list, which are the fields of its query, seconds without their `_s`. Raises `ApiError`:
-    one is none of them, or no number where one is needed."""
+def _read_query(kind: type[_AnyQuery], params: Mapping[str, str], **own: Any) -> _AnyQuery:
+    """Read the filters of a list: the fields of its query, seconds without their `_s`. Raises `ApiError`."""
     known = {field.name.removesuffix("_s"): field.name for field in fields(kind)}
     for name in params:
         if name not in known:
@@ -169,7 +150,7 @@ def _read_query(kind: type[AnyQuery], params: Mapping[str, str], **own: Any) -> 
         if name in (*_NUMBERS, "limit"):
             number = _parse_number(name, text)
             found[known[name]] = number if known[name].endswith("_s") else int(number)
-    found["limit"] = max(1, min(LIMIT_MAX, found.get("limit") or LIMIT))
+    found["limit"] = max(1, min(_LIMIT_MAX, found.get("limit") or LIMIT))
     return kind(**found | own)
 
 
@@ -183,7 +164,7 @@ def _parse_number(name: str, text: str) -> float:
     return number
 
 
-async def await_state(question: Awaitable[T]) -> T:
+async def await_state(question: Awaitable[_T]) -> _T:
     """Await the state's answer, or raise a 503 that says when to come back."""
     try:
         return await question
@@ -195,4 +176,4 @@ def refuse_silent(error: StateUnavailable) -> ApiError:
     """Make the 503 of a state that doesn't answer, with the time to come back."""
     log_error("state_silent", error)
     words = "the state actor doesn't answer; it is restarted within seconds"
-    return ApiError("no_tier_available", words, retry_after_s=BACK_S)
+    return ApiError("no_tier_available", words, retry_after_s=_BACK_S)

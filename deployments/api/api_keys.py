@@ -78,8 +78,8 @@ def entry_line(key: ApiKey) -> str:
 
 
 def load_keys(server: ServerConfig, environ: Mapping[str, str]) -> tuple[ApiKey, ...]:
-    """Load all keys that the configuration names; none where none are configured. Raises `ConfigError`: one line that
-    names the source and the entry, and repeats nothing that may be a key."""
+    """Load all keys that the configuration names. Raises `ConfigError`: one line that repeats nothing that may be a
+    key."""
     keys: list[ApiKey] = []
     if server.api_keys_file is not None:
         keys += _read_file(Path(server.api_keys_file))

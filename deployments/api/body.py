@@ -1,10 +1,8 @@
 """The body of a request: read within its bytes and within its time, and parsed here or in a worker process.
 
 A body has `first_s` seconds, and one more for each `_RATE_BYTES` that have come; no `first_s` without a byte. Above
-`readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408, which closes
-the connection. Of several API keys one has at most half of the replica's requests, and its large bodies hold at most
-half of the bytes that there are for them. Behind HAProxy, what fits into its buffer has come before the Router hears
-of it.
+`readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408. Of several API
+keys one has at most half of the replica's requests, and its large bodies hold at most half of the bytes for them.
 """
 
 from __future__ import annotations
@@ -66,8 +64,8 @@ class Bodies:
     async def read(
         self, request: Request, *, bytes_max: int, first_s: float, ending: ExitStack, key: str = ""
     ) -> bytes:
-        """Read the complete body, of at most `bytes_max` bytes, which count as held by this API key until `ending`
-        closes, as the request does; "": there is no other key. Raises ApiError: `body_too_large`; `overloaded`;
+        """Read the complete body, of at most `bytes_max` bytes, which count as held by this API key (if there are
+        several) until `ending` closes, as the request does. Raises ApiError: `body_too_large`, `overloaded`,
         `request_timeout`. ClientDisconnect: the client left."""
         self._take_slot(key, ending)
         try:
@@ -147,7 +145,7 @@ async def parse_body(
     **named: Any,
 ) -> ChatCall:
     """Run a dialect's `parse`, here or in a worker, in the turn of this API key. `beside`: so many bytes it reads
-    beside `raw`. Raises `ApiError`: as `parse`; `overloaded` where too many large requests wait already."""
+    beside `raw`. Raises `ApiError`: as `parse`; `overloaded`."""
     try:
         inline = Steps(STEPS_INLINE, owner=key)
         return await large(len(raw) + beside, partial(parse, raw, headers, **named, steps=inline))

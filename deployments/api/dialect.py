@@ -3,8 +3,8 @@
     bytes ─▶ Dialect.parse ─▶ ChatCall ─▶ the one internal request, which every tier takes
     events ─▶ Collector ─▶ one JSON body, or ─▶ StreamWriter ─▶ frames
 
-What only the way out must know of the way in travels in `ChatCall.wanted`. Invariant: a field that a dialect can't
-translate is refused by its name, or a note in the report says that it had no effect.
+`ChatCall.wanted`: what only the way out must know. Invariant: a field that a dialect can't translate is refused by its
+name, or a note in the report says that it had no effect.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ class StreamWriter(Protocol):
         """Write a batch of events; the first time with what comes before any of them."""
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
-        """Write what keeps a silent connection open, or how far the prompt is read; it may be the first that leaves.
-        Some clients count events only: after minutes of comments (qwen-code 240 s, Codex 300 s) they hang up and ask
-        again."""
+        """Write what keeps a silent connection open, or how far the prompt is read. Some clients count events only:
+        after minutes of comments (qwen-code 240 s, Codex 300 s) they ask again."""
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
         """Write the end of a complete answer, with the report as `mlx_stack`."""
@@ -49,11 +48,10 @@ class StreamWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One API. `parse` is a function of a module, since it may run in another process; it takes what
-    `deployments.api.openai_chat.parse_chat` takes. `error_body` makes the JSON object of an error, for a request of
-    this id. `id_header`: where its clients look for the request's id, beside `x-request-id`. `sign`: a header that its
-    clients send with everything, also to paths that several dialects share. `statuses`: of errors, by their code, where
-    its clients want another one than the table's. `counted`: what stands beside the count of a prompt's tokens."""
+    """One API. `parse`, a function of a module, takes what `parse_chat` takes. `error_body` makes the JSON of an error
+    for a request of this id. `id_header`: where its clients look for the request's id. `sign`: a header that its
+    clients send with everything. `statuses`: of errors, where they differ from the table's. `counted`: what stands
+    beside a count of tokens."""
 
     name: str
     parse: Callable[..., ChatCall]
@@ -66,5 +64,4 @@ class Dialect:
     counted: Mapping[str, str] = field(default_factory=dict)
 
     def id_headers(self, request_id: str) -> Mapping[str, str]:
-        """Build the header that names the request, where the dialect has one of its own."""
         return {} if self.id_header is None else {self.id_header: request_id}

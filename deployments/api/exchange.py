@@ -1,8 +1,7 @@
 """One chat over HTTP: from the events of a run to a complete answer, or to a stream.
 
-The status code of a stream is decided by its first event: until then, or until a keep-alive is due, the headers wait,
-so a request that no tier can answer gets a real HTTP error. Invariants: a stream ends with a finish reason or an error
-frame; `close` is called on every way out.
+The headers of a stream wait for its first event, or for a keep-alive, so a request that no tier can answer gets a real
+HTTP error. Invariants: a stream ends with a finish reason or an error frame; `close` is called on every way out.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ T = TypeVar("T")
 
 
 async def _insert_silences(batches: AsyncGenerator[T, None], silence_s: float) -> AsyncGenerator[T | None, None]:
-    """Yield each batch as it comes, and None whenever nothing has come for `silence_s`. The batch that is awaited is
-    not disturbed by a silence. Closing this generator closes `batches`."""
+    """Yield each batch as it comes, and None whenever nothing has come for `silence_s`. Closing it closes `batches`."""
     slot = _Slot[T](silence_s)
     filling = asyncio.ensure_future(slot.fill(batches))
     try:
@@ -49,8 +47,8 @@ async def _insert_silences(batches: AsyncGenerator[T, None], silence_s: float) -
 
 
 class _Slot(Generic[T]):
-    """One batch on its way from a task that reads to the reader. One task for a whole stream, and a clock that is wound
-    up again once it has rung, cost a tenth of a task and a timeout for each batch."""
+    """One batch on its way from a task that reads to the reader: a tenth of the cost of a task and a timeout for each
+    batch."""
 
     def __init__(self, silence_s: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,7 +93,6 @@ class _Slot(Generic[T]):
         self._clock = self._loop.call_later(left_s, self._ring)
 
     def close(self) -> None:
-        """Stop the clock."""
         self._clock.cancel()
 
 
@@ -105,16 +102,14 @@ def _notify(waiting: asyncio.Future[None] | None) -> None:
 
 
 class EventStream(StreamingResponse):
-    """A server-sent event stream that closes its generator however the sending ends. Starlette leaves the generator to
-    the garbage collector when the client goes while bytes are being sent; then the tier would work on until the
-    collector comes by."""
+    """A server-sent event stream that closes its generator however the sending ends; Starlette leaves that to the
+    garbage collector when the client goes while bytes are being sent."""
 
     def __init__(self, frames: AsyncGenerator[bytes, None], headers: dict[str, str]) -> None:
         super().__init__(frames, media_type="text/event-stream", headers=headers)
         self._frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -219,7 +214,7 @@ class Exchange:
 
     def _fill_silence(self, writer: StreamWriter, parts: int, *, begun: bool) -> bytes:
         """Write how far the prompt is read, where that is news, and what keeps the stream open, where that is due. A
-        prompt that will be read by then begins no stream: its headers say who answers, and its errors have a status."""
+        prompt that will be read by then begins no stream: its headers say who answers."""
         self._silences += 1
         tier, current, out = self.run.tier or "", self.run.current, b""
         prefill = None if current is None else current.prefilling
@@ -231,8 +226,7 @@ class Exchange:
         return out if self._silences % parts else out + writer.silence(tier)
 
     def _refuse(self) -> Response:
-        if self.run.refusal is None:
-            raise AssertionError("a request ends answered or refused")
+        assert self.run.refusal is not None, "a request ends answered or refused"
         error, request_id = from_refusal(self.run.refusal), self.run.request.request_id
         return error_response(error, report_headers(self.run), spoken=self.dialect, request_id=request_id)
 

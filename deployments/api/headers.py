@@ -1,10 +1,10 @@
 """The terms that a client sets: how long it waits, whether its request may leave the machine, its name, its session,
-and whether what is computed for its prompt may be kept on disk, from which the text can be made again.
+and whether what is computed for its prompt may be kept on disk.
 
 The first name of a session counts: a header, in the order of `SESSION_HEADERS`, else what the body carries. One that
 says nothing (`undefined`) is passed over; one that can't go out in a header is replaced by its hash. Without one the
-conversation is followed by whoever owns the state; until then it is named by how it begins. A helper that an agent
-starts (Claude Code, Codex, opencode) has a session of its own below its agent's (`split_helper`).
+conversation is named by how it begins, until the state finds it. A helper that an agent starts (Claude Code, Codex,
+opencode) has a session of its own below its agent's (`split_helper`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _SECONDS_MAX = 31_536_000  # a year: what is longer is a mistake
 
 
 def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
-    """Return how many seconds the request may take: what the client asks for, at most what the server allows. Raises
-    `ApiError`: the header holds no positive number, or one that no deadline can be."""
+    """Return how many seconds the request may take, at most `most_s`. Raises `ApiError`: it is no positive number."""
     text = headers.get(DEADLINE.lower())
     if text is None:
         return most_s
@@ -44,8 +43,8 @@ def deadline_of(headers: Mapping[str, str], most_s: float) -> float:
 
 
 def is_local_only(headers: Mapping[str, str]) -> bool:
-    """Tell whether the request must stay on this machine; a header that is sent twice says so once. Raises `ApiError`:
-    it is neither true nor false. A typing error must not send a private prompt away."""
+    """Tell whether the request must stay on this machine: any of its headers says so. Raises `ApiError`: it is neither
+    true nor false. A typing error must not send a private prompt away."""
     given = [value for name, value in headers.items() if name.lower() == LOCAL_ONLY.lower()]
     said = {text.strip().lower() for value in given for text in value.split(",")}
     if not said <= _TRUE | _FALSE:
@@ -71,26 +70,13 @@ def may_keep(headers: Mapping[str, str], body: Mapping[str, Any]) -> bool:
 
 
 SESSION_CHARS_MAX = 256
+# A thread is narrower than a session: an agent's helper has a thread of its own in its agent's session.
 SESSION_HEADERS = (
-    "x-mlx-stack-session",
-    # A thread is the narrower one: an agent's helper has a thread of its own in its agent's session.
-    "thread-id",
-    "thread_id",
-    "x-thread-id",
-    "conversation_id",
-    "conversation-id",
-    "x-conversation-id",
-    "x-claude-code-session-id",
-    "session-id",
-    "session_id",
-    "x-litellm-session-id",
-    "x-opencode-session",
-    "x-session-id",
-    "x-session-affinity",
-    "x-hermes-session-id",
-    "helicone-session-id",
-)
-RANKS = {name: rank for rank, name in enumerate(SESSION_HEADERS)}
+    "x-mlx-stack-session", "thread-id", "thread_id", "x-thread-id", "conversation_id", "conversation-id",
+    "x-conversation-id", "x-claude-code-session-id", "session-id", "session_id", "x-litellm-session-id",
+    "x-opencode-session", "x-session-id", "x-session-affinity", "x-hermes-session-id", "helicone-session-id",
+)  # fmt: skip
+_RANKS = {name: rank for rank, name in enumerate(SESSION_HEADERS)}
 _METADATA = ("thread_id", "conversation_id", "session_id")
 NOTHING = frozenset({"", "undefined", "null", "none", "nil", "nan", "[object object]"})
 # Claude Code names its session at the end of its user, or in an object there.
@@ -99,9 +85,9 @@ _USER_CHARS_MAX = 4_096
 
 
 def find_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """Return the session's name, None where the request has none, and whether it names a user or a prompt: then
-    requests of many tasks may bear it."""
-    sent = sorted((RANKS[low], value) for name, value in headers.items() if (low := name.lower()) in RANKS)
+    """Return the session's name, None where the request has none, and whether many tasks may bear it (a user's, a
+    prompt's)."""
+    sent = sorted((_RANKS[low], value) for name, value in headers.items() if (low := name.lower()) in _RANKS)
     for _, value in sent:
         if (name := _clean(value)) is not None:
             return name, False
@@ -112,9 +98,9 @@ def find_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[s
 def split_helper(headers: Mapping[str, str], session: str) -> tuple[str, str]:
     """Return the session of the request itself, and the session that it helps, "" where it is no agent's helper.
 
-    Claude Code's helper sends its agent's session and an id of its own; opencode's a session of its own and the one
-    above; Codex's a thread of its own, the thread above, and its whole tree's first thread as the session. Helpers of
-    helpers stand below the first session of all where their client names it."""
+    Claude Code's helper sends its agent's session and an id of its own; opencode's its own session and the one above;
+    Codex's its own thread, the thread above, and the tree's first thread as the session, below which all helpers stand.
+    """
     agent = _clean(headers.get("x-claude-code-agent-id"))
     if agent is not None:
         return _clean(f"{session}.{agent}") or session, session

@@ -1,9 +1,7 @@
-"""`GET /metrics` for Prometheus: what was counted on every node, and gauges of this moment.
+"""`GET /metrics` for Prometheus: what was counted on every node, and gauges of this moment. It needs an admin's key.
 
-Prometheus asks here, whichever Router answers, and is told of Ray's endpoints of all nodes; one that doesn't answer
-within `_ASK_S` is counted in `mlx_stack_nodes_silent`. With API keys it needs an admin's.
-Invariants: no label is a name that a client chose; no family stands twice; the route answers where the state actor is
-away.
+A node whose endpoint doesn't answer within `_ASK_S` is counted in `mlx_stack_nodes_silent`. Invariants: no label is a
+name that a client chose; no family stands twice; the route answers where the state actor is away.
 """
 
 from __future__ import annotations
@@ -43,11 +41,9 @@ class MetricsRoute:
         self._overview, self._access, self._endpoints = overview, access, endpoints
 
     def routes(self) -> list[Route]:
-        """List it for the Router's app."""
         return [Route("/metrics", self.show)]
 
     async def show(self, request: Request) -> Response:
-        """Answer with all of it."""
         self._access().identify_admin(request)
         hour, now, texts = await asyncio.gather(self._find_hour(), self._overview.take(), self._ask_nodes())
         silent = sum(text is None for text in texts)
@@ -55,8 +51,7 @@ class MetricsRoute:
         return Response("\n".join(lines) + "\n", media_type=_MEDIA)
 
     async def _find_hour(self) -> Mapping[str, Mapping[str, int]]:
-        """Find how full the windows are that all sessions share; none where the state actor is away, which a gauge of
-        its own says."""
+        """Find how full the windows are that all sessions share; none where the state actor is away."""
         try:
             return await self._overview.state.find_windows("", "")
         except StateUnavailable:
@@ -107,7 +102,6 @@ def _merge_families(texts: Iterable[str]) -> list[str]:
 
 
 def _write_gauges(now: Mapping[str, Any], windows: Mapping[str, Mapping[str, int]], silent: int) -> list[str]:
-    """Write how things stand at this moment."""
     lines: list[str] = []
     for name, words, values in _list_gauges(now, windows, silent):
         lines += [f"# HELP mlx_stack_{name} {words}", f"# TYPE mlx_stack_{name} gauge"]

@@ -1,9 +1,8 @@
 """The Router's ASGI app: Starlette's, with what comes before any route.
 
 Requests and changes that `access.py` refuses are a 403, also where there is no route. OPTIONS is answered without a
-key. A trailing slash and `/v1/v1/` are mended, since clients don't follow a redirect of a POST. No cookie is ever
-allowed across origins. A stream stays a stream: nothing is held back.
-Invariant: `Access-Control-Allow-Origin` is an allowed origin, and never `*`.
+key. A trailing slash and `/v1/v1/` are mended, since clients don't follow a redirect of a POST. Invariants:
+`Access-Control-Allow-Origin` is an allowed origin, and never `*`; no cookie is allowed across origins.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class MiddlewareApp(Starlette):
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
@@ -87,8 +85,7 @@ class MiddlewareApp(Starlette):
             return error_response(error)
 
     def _answer_preflight(self, headers: Headers, methods: list[str]) -> Response:
-        """Answer a preflight, also of a route that doesn't exist: a browser that isn't let through keeps the 404 from
-        its page."""
+        """Answer a preflight, also of a route that doesn't exist: else the browser keeps the 404 from its page."""
         origin = headers.get("origin", "")
         if not self._access().lets_read(origin):
             raise ApiError("forbidden", f"pages of {origin[:100]!r} may not ask: add it to server.cors_origins")
@@ -126,8 +123,7 @@ def find_ending(scope: Scope) -> ExitStack:
 
 
 def _add_cors_headers(send: Send, origin: str | None) -> Send:
-    """Wrap `send` with the headers by which a browser gives the answer to a page of `origin`; None: it may not have
-    it."""
+    """Wrap `send` with the headers that give the answer to a page of `origin`; None: it may not have it."""
 
     async def send_marked(message: Message) -> None:
         if message["type"] == "http.response.start":

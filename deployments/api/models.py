@@ -1,7 +1,7 @@
 """`GET /v1/models`, `GET /ready`, and the counts of a prompt's tokens: what the tiers say without answering.
 
 A model has the fields of both OpenAI's and Anthropic's lists. The tier at which a request would start counts its
-prompt, by its own tokenizer and template; one that can't leaves an estimate. No tier is woken for it.
+prompt; one that can't leaves an estimate. No tier is woken for it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ def readiness(
     state_actor: str,
     memory: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Report ready where at least one tier of the chain is; each tier with its state and reason. One that is scaled to
-    zero counts unless one before it is loading (`can_answer`). A tier whose breaker is open or that is isolated is
-    `degraded`: it takes no requests now. One whose breaker is half open takes a probe, so it counts as ready: without
-    requests it would never recover. `refused_patch` says why the Router goes on with its older configuration after a
-    wrong `user_config`. `memory` is what the nodes say of theirs, None where it isn't watched."""
+    """Report ready where at least one tier of the chain is (`can_answer`); each tier with its state and reason. A tier
+    whose breaker is open or that is isolated is `degraded`; one whose breaker is half open takes a probe, so it counts
+    as ready. `refused_patch`: why the Router keeps its older configuration. `memory`: of the nodes, None: isn't
+    watched."""
     states = {s.name: s.state for s in statuses if not is_held_off(health.get(s.name))}
     return {
         "ready": can_answer(states[name] for name in chain if name in states),
@@ -55,8 +54,8 @@ def readiness(
 
 
 def filter_for(body: Mapping[str, Any], caller: Caller | None) -> dict[str, Any]:
-    """Return as much of `readiness` as the caller may see: a stranger whether the server is ready, whoever has a key
-    the tiers too, an admin all: memory, the nodes' names and the configuration's mistakes."""
+    """Return as much of `readiness` as the caller may see: a stranger whether the server is ready, a key the tiers too,
+    an admin all."""
     if caller is None:
         return {"ready": body["ready"]}
     return {name: value for name, value in body.items() if caller.admin or name not in _ADMINS_ONLY}
@@ -89,8 +88,7 @@ def model_list(
     created_s: int,
     health: Mapping[str, Health],
 ) -> list[dict[str, Any]]:
-    """List one entry a tier, then `auto` and the aliases, each with the tier that it starts at. A pattern is no
-    name."""
+    """List one entry a tier, then `auto` and the aliases without patterns, each with the tier that it starts at."""
     entries = [_make_entry(s.name, s, created_s, health.get(s.name)) for s in statuses]
     by_name = {s.name: s for s in statuses}
     named = {alias: target for alias, target in aliases.items() if "*" not in alias}

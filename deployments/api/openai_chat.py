@@ -1,7 +1,7 @@
 """`POST /v1/chat/completions`, inwards: from bytes to a `ChatRequest`, or one `ApiError` that names the field.
 
 Known fields are checked strictly ("5" is no number); unknown ones are kept and go to hosted tiers. Legacy `functions`
-and `function_call` become `tools` and `tool_choice` here, so that nothing further in knows of them.
+and `function_call` become `tools` and `tool_choice`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ModelName = Annotated[
     BeforeValidator(lambda value: "auto" if value is None else value),
 ]
 # LM Studio and llama.cpp call no cap -1, and so do the requests that people copy from their pages.
-TokenCap = Annotated[TokenCount | None, BeforeValidator(lambda value: None if value == -1 else value)]
+_TokenCap = Annotated[TokenCount | None, BeforeValidator(lambda value: None if value == -1 else value)]
 
 
 class Strict(BaseModel):
@@ -94,8 +94,8 @@ class ChatBody(Strict):
     messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES_MAX)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: TokenCap = None
-    max_completion_tokens: TokenCap = None
+    max_tokens: _TokenCap = None
+    max_completion_tokens: _TokenCap = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
@@ -114,13 +114,12 @@ class ChatBody(Strict):
 # What pydantic puts into the path for a choice of a union, beside names such as `constrained-str` or `list[dict]`.
 _CHOICES = frozenset({"str", "dict", "list", "int", "float"})
 # Fields that `ChatRequest` has under its own name, or that end at the HTTP boundary.
-READ_HERE = frozenset(ChatBody.model_fields)
+_READ_HERE = frozenset(ChatBody.model_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChatWanted:
-    """What only the way out of a chat completion must know. `legacy_functions`: the client speaks `functions`, so its
-    answer has `function_call`."""
+    """What only the way out of a chat completion must know. `legacy_functions`: the answer has `function_call`."""
 
     include_usage: bool = False
     legacy_functions: bool = False
@@ -128,12 +127,10 @@ class _ChatWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCall:
-    """One parsed call, whatever dialect it came in by: the request for the tiers, and what the HTTP boundary itself
-    needs to answer. `trail`: what the request shows of its conversation, where it names no session. `wanted`: what its
-    dialect's way out must know. `notes`: what was asked for and has no effect here, in words for the report. `form`:
-    what the text of its answer must be. `edits`: what its client wants to be left out of old turns; None where it asks
-    for nothing. `compaction`: when a summary is to stand for them. `shorten`: its prompt may be shortened, whatever the
-    policy."""
+    """One parsed call of any dialect. `trail`: what the request shows of its conversation, where it names no session.
+    `wanted`: what its dialect's way out must know. `notes`: what has no effect here, for the report. `form`: what the
+    answer's text must be. `edits`: what its client wants left out of old turns; None: nothing. `compaction`: when a
+    summary is to stand for them. `shorten`: its prompt may be shortened, whatever the policy."""
 
     model: str
     stream: bool
@@ -158,8 +155,8 @@ class ParseTerms(TypedDict):
 
 
 def parse_chat(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
-    """Parse one body. Raises ApiError: `invalid_json`, `invalid_request`, `invalid_tools` or `unsupported`, with the
-    field in `param`; OutOfSteps: its schemas take more than `steps` to compile; never where they are final."""
+    """Parse one body. Raises ApiError, with the field in `param`: `invalid_json`, `invalid_request`, `invalid_tools`,
+    `unsupported`; OutOfSteps: its schemas take more than `steps` to compile, unless those are final."""
     notes: list[str] = []
     fields = parse_object(raw, notes)
     return build_call(fields, headers, body_bytes=len(raw), notes=tuple(notes), **terms)
@@ -200,7 +197,7 @@ def build_call(
         keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body, thinking or read_thinking_wish(fields)),
         body_bytes=body_bytes,
-        extra={key: value for key, value in fields.items() if key not in READ_HERE},
+        extra={key: value for key, value in fields.items() if key not in _READ_HERE},
     )
     usage = bool(body.stream_options and body.stream_options.include_usage)
     # Where no keys are checked their bearers are kept apart.
@@ -234,7 +231,7 @@ def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
 
 def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
     """Parse a body that is a JSON object within the bounds. `notes` takes what was changed in it. Raises `ApiError`:
-    `invalid_json`; `invalid_request` where it is larger or deeper than they allow."""
+    `invalid_json`, `invalid_request`."""
     if has_more_values(raw):
         message = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
         raise ApiError("invalid_request", message)
@@ -253,8 +250,7 @@ def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
 
 
 def read_body(model: type[Body], fields: Mapping[str, Any]) -> Body:
-    """Read the fields that a model of a body knows; the others aren't copied. Raises `ApiError`: `invalid_request`,
-    with the first wrong field."""
+    """Read the fields that a model of a body knows. Raises `ApiError`: `invalid_request`, with the wrong field."""
     try:
         return model.model_validate({name: fields[name] for name in model.model_fields if name in fields})
     except ValidationError as error:
@@ -283,8 +279,8 @@ def _validate(fields: dict[str, Any]) -> ChatBody:
 
 
 def _make_field_error(error: ValidationError) -> ApiError:
-    """Name the first wrong field the way a person writes it: `messages.0.role`. Of a union's choices the one counts
-    that has the value's own form."""
+    """Name the first wrong field as `messages.0.role`. Of a union's choices the one counts that has the value's own
+    form."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     first, *others = found
     at = len(first["loc"])
@@ -316,8 +312,7 @@ def _check_response_format(body: ChatBody) -> Mapping[str, Any] | None:
 
 
 def _read_form(response_format: Mapping[str, Any] | None, steps: Steps) -> WantedForm | None:
-    """Read the form that is asked for. A schema that no tier could use, or that would cost one its time, is the
-    client's mistake, as in a tool."""
+    """Read the form that is asked for. A schema that no tier could use is the client's mistake, as in a tool."""
     found: WantedForm | BadSchema | None
     try:
         found = read_wanted_form(response_format, steps)
@@ -376,6 +371,4 @@ def _read_tools(
 
 
 def _make_tools_error(code: str, bad: BadTools) -> ApiError:
-    """Make an error of the core's finding, with its JSON pointer as the path that a client knows:
-    `tools.0.function.name`."""
     return refuse(bad.path.strip("/").replace("/", "."), bad.message, code)

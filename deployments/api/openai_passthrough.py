@@ -1,8 +1,7 @@
 """`POST /v1/completions` and `POST /v1/embeddings`: passed on to hosted tiers as they came, and so is the answer.
 
-A prompt as a user's message would be another prompt, so neither is translated into a chat. What this server needs is
-checked (model, prompt or input, `n`, how many tokens at most). Invariant: a prompt goes to a tier in the form in which
-the client wrote it.
+Only what this server needs is checked: model, prompt or input, `n`, tokens. Invariant: a prompt goes to a tier in the
+form in which the client wrote it.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ _TOKENS_DEFAULT = 16  # as OpenAI's
 _TOKEN_BYTES = 2  # a token counts as so much text (`reliability.answer.estimate`)
 _FINISHED = b'"finish_reason":"'  # a quote in a text would be escaped
 
-TokenIds = Annotated[list[int], Field(min_length=1)]
+_TokenIds = Annotated[list[int], Field(min_length=1)]
 Inputs = Annotated[list[str], Field(min_length=1, max_length=_INPUTS_MAX)]
-TokenLists = Annotated[list[TokenIds], Field(min_length=1, max_length=_INPUTS_MAX)]
+_TokenLists = Annotated[list[_TokenIds], Field(min_length=1, max_length=_INPUTS_MAX)]
 
 
 class CompletionBody(Strict):
@@ -65,14 +64,13 @@ class EmbeddingBody(Strict):
     """The fields of an embedding that this server reads."""
 
     model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
-    input: str | Inputs | TokenIds | TokenLists
+    input: str | Inputs | _TokenIds | _TokenLists
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(default=None, ge=1)
 
 
 def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
-    """Parse the body of a completion. `tokens_max` caps the output. Raises `ApiError`: `invalid_json`,
-    `invalid_request` or `unsupported`, with the field in `param`."""
+    """Parse the body of a completion. Raises `ApiError`: `invalid_json`, `invalid_request` or `unsupported`."""
     fields = parse_object(raw)
     body = read_body(CompletionBody, fields)
     prompt = _read_prompt(body.prompt)
@@ -85,8 +83,7 @@ def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Pa
 
 
 def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
-    """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`, with the field in
-    `param`."""
+    """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`."""
     fields = parse_object(raw)
     body = read_body(EmbeddingBody, fields)
     fields.pop("stream", None)
@@ -146,23 +143,20 @@ class _PassedAnswer:
     pieces: list[bytes] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add a batch of pieces."""
         self.pieces += [event.data for event in events if isinstance(event, Passed)]
 
     def body(self, model: str, finish: Finish) -> bytes:
-        """Return the body as it came."""
         return b"".join(self.pieces)
 
 
 @dataclass(slots=True)
 class _PassedWriter:
-    """Writes the frames of a stream as they came. From the finish reason on they are held, so that the report can stand
-    in the last one."""
+    """Writes the frames of a stream as they came; from the finish reason on they are held, for the report in the last
+    one."""
 
     held: list[bytes] = field(default_factory=list)
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
-        """Write the frames that have come."""
         out = b""
         for event in events:
             if not isinstance(event, Passed):
@@ -174,18 +168,15 @@ class _PassedWriter:
         return out
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
-        """Write a comment."""
         return KEEP_ALIVE
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
-        """Write what was held, the report in the last of it, and `[DONE]`."""
         if not self.held:
             return DONE
         *before, end = self.held
         return b"".join(map(_frame, before)) + sse(read_json(end) | {"mlx_stack": report}) + DONE
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
-        """Write the error's object as a frame; no `[DONE]` follows it."""
         return sse(error.body() | ({} if report is None else {"mlx_stack": report}))
 
 

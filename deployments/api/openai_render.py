@@ -92,7 +92,6 @@ class _AnswerCollector(_ChatAnswer, CollectedAnswer):
     """Writes an answer that isn't streamed."""
 
     def body(self, model: str, finish: Finish) -> bytes:
-        """Write the complete chat completion."""
         choice = {
             "index": 0,
             "message": self._make_message(),
@@ -151,8 +150,7 @@ class _ChunkWriter(_ChatAnswer):
     silences: int = 0
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
-        """Write one SSE event for each run of like events: a batch of ten text pieces is one delta. The probabilities
-        of its tokens stand in the first one that has text."""
+        """Write one SSE event for each run of like events; the probabilities stand in the first one that has text."""
         batch = list(events)
         logprobs = _render_logprobs([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
         out: list[bytes] = []
@@ -164,7 +162,6 @@ class _ChunkWriter(_ChatAnswer):
         return b"".join(out)
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
-        """Write a comment, and now and then a chunk without a word."""
         if prefill is not None:
             return f": {write_prefill(prefill_json(prefill))}\n\n".encode()
         self.silences += 1
@@ -175,7 +172,6 @@ class _ChunkWriter(_ChatAnswer):
         return sse(error.body() | ({} if report is None else {"mlx_stack": report}))
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
-        """Write the finish reason, the usage where it was asked for, the report on the last of them, and `[DONE]`."""
         end = self._make_chunk(model, {}, reason=self._choose_finish_reason(finish))
         if not self.wanted.include_usage:
             return sse(end | {"mlx_stack": report}) + DONE

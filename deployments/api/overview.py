@@ -1,8 +1,7 @@
 """The server at this moment, as JSON: what the control room shows and `GET /v1/reliability/live` answers.
 
-It is made when it is asked for, once within `_FRESH_S` for all; `share_on` shows the other Routers what this one runs
-only while somebody looks. `tokens_s` is what a tier wrote over the last `_RATE_S`, `cached_share` how much of its
-prompts the cache gave in the last hour. Invariants: no word of a conversation; each list has a bound.
+It is made once within `_FRESH_S` for all. `tokens_s`: what a tier wrote over the last `_RATE_S`; `cached_share`: how
+much of its prompts the cache gave in the last hour. Invariants: no word of a conversation; each list has a bound.
 """
 
 from __future__ import annotations
@@ -27,16 +26,14 @@ _FRESH_S = 0.2
 SHARE_S = 0.5
 _RATE_S = 10.0
 _HOUR_S = 3600.0
-_HOUR_EVERY_S = 5.0
 _DAY_S = 86_400.0
-_DAY_EVERY_S = 5.0
+_SUMS_EVERY_S = 5.0
 FINISHED_MAX = 20
 _RUNNING_MAX = 256
 _CLOSED = Health(phase=Phase.CLOSED, isolated=False)
 
 
 def _sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Add up the tiers of a summary."""
     rows = summary["tiers"]
     names = ("requests", "answered", "escalated", "mended", "looped", "prompt_tokens", "completion_tokens")
     costs = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
@@ -49,8 +46,8 @@ def _sum_up(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Overview:
-    """One per Router replica; all methods belong to its event loop. `running` lists its requests; `stopping`: whether
-    it is being stopped, so that who looks on should look elsewhere. `memory`: None where it isn't watched."""
+    """One per Router replica, on its event loop. `running` lists its requests; `stopping`: it is being stopped.
+    `memory`: None where it isn't watched."""
 
     def __init__(
         self,
@@ -88,8 +85,8 @@ class Overview:
                     await self.state.share_running(self._list_running())
 
     async def take(self) -> dict[str, Any]:
-        """Return the server at this moment. Where the state actor is away, what it knows is missing, and `state_actor`
-        says so."""
+        """Return the server at this moment. Where the state actor is away, what it knows is missing, as `state_actor`
+        says."""
         async with self._turn:
             if time.monotonic() - self._taken_s >= _FRESH_S:
                 self._taken = await self._make()
@@ -102,7 +99,7 @@ class Overview:
 
     async def take_day(self) -> dict[str, Any]:
         """Return the sums of the last day; where the state actor is away, the last that are known."""
-        if time.monotonic() - self._day_s >= _DAY_EVERY_S:
+        if time.monotonic() - self._day_s >= _SUMS_EVERY_S:
             with suppress(StateUnavailable):
                 now_s = time.time()
                 self._day = _sum_up(await self.state.summarize(TimeSpan(since_s=now_s - _DAY_S, until_s=now_s + 1)))
@@ -114,7 +111,6 @@ class Overview:
         status, health = self.watch.known.get(name), self.state.health.get(name) or _CLOSED
         return {
             "name": name,
-            "kind": status.kind if status else None,
             "state": status.state.value if status else "unknown",
             "reason": (status.reason or None) if status else None,
             "degraded": health.degraded,
@@ -122,25 +118,22 @@ class Overview:
             "isolated": health.isolated,
             "opens_in_s": round(health.until_s, 3) or None,
             "context_length": self.watch.context_tokens.get(name),
-            "model": status.model if status else None,
-            "source": status.source if status else None,
-            "revision": status.revision if status else None,
+            **{one: getattr(status, one, None) for one in ("kind", "model", "source", "revision")},
         }
 
     async def _make(self) -> dict[str, Any]:
         others, up = await self._ask_state()
         running = sorted([*self._list_running(), *others], key=lambda row: row["at"])[:_RUNNING_MAX]
         rates = self._count_rates(running)
-        memory = None if self.memory is None else self.memory.summary()
         places = {name: at for at, name in enumerate(self.config().reliability.escalation.chain)}
         names = sorted(self.tiers, key=lambda name: places.get(name, len(places)))
         return {
             "at": time.time(),
             "state_actor": self.state.condition if up or not self.state.up else "away",
-            "tiers": [self._describe(name, running, rates, places, memory) for name in names],
+            "tiers": [self._describe(name, running, rates, places.get(name)) for name in names],
             "running": running,
             "finished": list(self._finished),
-            "memory": memory,
+            "memory": None if self.memory is None else self.memory.summary(),
         }
 
     async def _ask_state(self) -> tuple[list[dict[str, Any]], bool]:
@@ -154,7 +147,7 @@ class Overview:
                     self._ended[attempt["tier"]] += (attempt["usage"] or {}).get("completion_tokens", 0)
             self._finished.extendleft(reversed(ended))
             self._newest = seen["newest"]
-            if time.monotonic() - self._hour_s >= _HOUR_EVERY_S:
+            if time.monotonic() - self._hour_s >= _SUMS_EVERY_S:
                 hour = await self.state.summarize(TimeSpan(since_s=time.time() - _HOUR_S, until_s=time.time() + 1))
                 self._hour = {row["tier"]: row for row in hour["tiers"]}
                 self._hour_s = time.monotonic()
@@ -174,21 +167,15 @@ class Overview:
         return {name: max(0, tokens[name] - before[name]) / past_s for name in tokens} if past_s > 0 else {}
 
     def _describe(
-        self,
-        name: str,
-        running: Sequence[Mapping[str, Any]],
-        rates: Mapping[str, float],
-        places: Mapping[str, int],
-        memory: Mapping[str, Any] | None,
+        self, name: str, running: Sequence[Mapping[str, Any]], rates: Mapping[str, float], place: int | None
     ) -> dict[str, Any]:
         here = [row for row in running if row["tier"] == name]
         hour = self._hour.get(name, {})
         prompts = hour.get("prompt_tokens") or 0
         status = self.watch.known.get(name)
         return self.describe_tier(name) | {
-            "warning": status.warning if status else None,
-            "download_bytes": status.download_bytes if status else None,
-            "place": places.get(name),
+            **{one: getattr(status, one, None) for one in ("warning", "download_bytes")},
+            "place": place,
             "cloud": name in self.cloud,
             "asked": len(here),
             "writing": sum(row["writing"] for row in here),
@@ -196,12 +183,13 @@ class Overview:
             "cached_share": round((hour.get("cached_tokens") or 0) / prompts, 3) if prompts else None,
             "requests_hour": hour.get("requests", 0),
             "cost_usd_hour": hour.get("cost_usd"),
-            "memory": None if memory is None else _find_memory(name, memory, self.memory),
+            "memory": None if self.memory is None else _find_memory(name, self.memory),
         }
 
 
-def _find_memory(name: str, summary: Mapping[str, Any], view: MemoryView | None) -> dict[str, Any]:
-    held = [] if view is None else [one for one in view.list_holders() if one["tier"] == name and one["held"]]
+def _find_memory(name: str, view: MemoryView) -> dict[str, Any]:
+    summary = view.summary()
+    held = [one for one in view.list_holders() if one["tier"] == name and one["held"]]
     budgets = [node["budget_bytes"] or 0 for node in summary["nodes"].values()]
     return {
         "leased_bytes": sum(one["bytes"] for one in held),

@@ -1,7 +1,7 @@
 """Give past calls and their results one form: each call of a turn has its own id, and its result names it.
 
-`function_call` and `function` become `tool_calls` and `tool`; an id that is missing or shared is made of the place; a
-result that names no call belongs to its turn's next call without one. Pure; a conversation in this form stays as it is.
+`function_call` and `function` become `tool_calls` and `tool`; a missing or shared id is made of the place; a result
+that names no call belongs to its turn's next call without one. A conversation in this form stays as it is.
 """
 
 from __future__ import annotations
@@ -16,30 +16,21 @@ Call = tuple[str, str, str]  # the id that the client gave it, its id, its name
 
 
 class _Waiting:
-    """The calls of a turn that have no result yet, in lines: of all, of those of an id that the client gave, and of
-    those of a name."""
+    """The calls of a turn in lines: of all, of an id that the client gave, of a name. `answered`: the ids of those that
+    wait for no result."""
 
     def __init__(self, calls: Iterable[Call] = ()) -> None:
-        self._open = dict(enumerate(calls))
-        self._lines: dict[tuple[str, Any], deque[int]] = {}
-        for place, (given, _, name) in self._open.items():
-            for line in (("all", ""), ("id", given), ("name", name)):
-                self._lines.setdefault(line, deque()).append(place)
+        self.answered: set[str] = set()
+        self._lines: dict[tuple[str, Any], deque[Call]] = {}
+        for call in calls:
+            for line in (("all", ""), ("id", call[0]), ("name", call[2])):
+                self._lines.setdefault(line, deque()).append(call)
 
-    def find(self, line: tuple[str, Any]) -> int | None:
-        """Find the first call of a line."""
-        places = self._lines.get(line, deque())
-        while places and places[0] not in self._open:
-            places.popleft()
-        return places[0] if places else None
-
-    def read(self, place: int) -> Call:
-        """Return a call that waits."""
-        return self._open[place]
-
-    def close(self, place: int) -> None:
-        """Let a call wait no longer."""
-        del self._open[place]
+    def find(self, line: tuple[str, Any]) -> Call | None:
+        calls = self._lines.get(line, deque())
+        while calls and calls[0][1] in self.answered:
+            calls.popleft()
+        return calls[0] if calls else None
 
 
 def name_past_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -94,13 +85,12 @@ def _name_calls(message: Message, at: int) -> tuple[Message, _Waiting]:
 
 
 def _name_result(message: Message, waiting: _Waiting) -> Message:
-    """Return the result with the id of its call, which waits no longer; as it is where none waits for it."""
+    """Return the result with the id of its call; as it is where none waits for it."""
     id, name = message.get("tool_call_id") or "", message.get("name")
-    place = waiting.find(("id", id) if id else ("name", name))
-    if place is None and not id:
-        place = waiting.find(("all", ""))
-    if place is None or (message["role"] == "function" and waiting.read(place)[2] != name):
+    call = waiting.find(("id", id) if id else ("name", name))
+    if call is None and not id:
+        call = waiting.find(("all", ""))
+    if call is None or (message["role"] == "function" and call[2] != name):
         return message
-    _, own, _ = waiting.read(place)
-    waiting.close(place)
-    return {**message, "role": "tool", "tool_call_id": own}
+    waiting.answered.add(call[1])
+    return {**message, "role": "tool", "tool_call_id": call[1]}

@@ -28,8 +28,7 @@ def json_response(value: Any, *, status: int = 200, headers: Mapping[str, str] |
 def error_response(
     error: ApiError, headers: Mapping[str, str] | None = None, *, spoken: Dialect | None = None, request_id: str = ""
 ) -> Response:
-    """Answer with an error of the table, in the shape of the dialect that was spoken, or else in OpenAI's; its own
-    headers win."""
+    """Answer with an error of the table, in the shape of the dialect that was spoken, or else in OpenAI's."""
     if spoken is None:
         return json_response(error.body(), status=error.status, headers={**(headers or {}), **error.headers()})
     headers = {**(headers or {}), **spoken.id_headers(request_id), **error.headers()}
@@ -57,7 +56,7 @@ def find_methods(routes: Iterable[Any], path: str) -> list[str]:
 
 def build_error_handlers(dialects: Mapping[str, Dialect]) -> dict[Any, Any]:
     """Build the handlers of what a route raises. `dialects` by path: an error there, and below it, has the dialect's
-    shape; elsewhere it has that of the dialect whose sign the request has, or else OpenAI's."""
+    shape; elsewhere that of the dialect whose sign the request has, or else OpenAI's."""
 
     def answer(request: Request, error: ApiError) -> Response:
         path = find_inner_path(request.scope)

@@ -1,7 +1,6 @@
 """How much a client wants the model to think, in the words of each API, as one number.
 
-A level of effort stands for a number of tokens; `xhigh` and `max` ask for as much as the tier allows. Where a request
-names several limits the least holds. The fields stay in the request: a hosted tier passes them on.
+`xhigh` and `max` ask for as much as the tier allows. Of several limits the least holds. The fields stay in the request.
 """
 
 from __future__ import annotations

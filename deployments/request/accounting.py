@@ -1,14 +1,12 @@
 """What one attempt has cost, while it runs and when it has ended, and how large its answer may become.
 
-`progress` is called before text leaves this process: if it dies, that is what the grant is charged. At the end the
-tier's own count is booked, another server's where it is possible at all, else the count so far, else an estimate: of
-the answer by its pieces, of the prompt from above.
+`progress` is called before text leaves: if this process dies, that is what the grant is charged. At the end the tier's
+own count is booked, another server's where it is possible, else the count so far, else an estimate.
 
-A count is possible, to the token, where the prompt has at most a token for each byte and what is hidden beside it, the
-completion at most the cap or a token for each byte written, and both at least one for so many bytes as no tokenizer
-puts into one. No count, or 0 for something that is there, is no lie (Ollama says 0 for a cached prompt).
-Invariants: text that left has cost something; no count is booked that no answer can have; no report costs a session
-more than one very long answer.
+A count is possible where the prompt has at most a token for each byte and what is hidden beside it, the completion at
+most the cap or a token for each byte written, and both at least one for so many bytes as no tokenizer puts into one. No
+count, or 0 for something that is there, is no lie (Ollama says 0 for a cached prompt).
+Invariants: text that left has cost something; no count is booked that no answer can have.
 """
 
 from __future__ import annotations
@@ -51,10 +49,9 @@ EVENT_CHARS = 65_536
 
 @dataclass(slots=True, kw_only=True)
 class Accounting:
-    """The count of one attempt. `output_cap`: how many tokens the tier may write. `trusted`: the tier counts by itself,
-    and doesn't pass on another's count. `prompt_most` bounds the tokens of its prompt; it walks through the whole
-    request. `counted` is what the tier reported last; `accepted`: the tier has taken the request. `reported`: what the
-    tier reported that it had cost, where that can't be."""
+    """The count of one attempt. `output_cap`: in tokens. `trusted`: the tier counts by itself, and doesn't pass on
+    another's count. `prompt_most` bounds the tokens of its prompt; it walks through the whole request. `counted`: what
+    the tier reported last; `accepted`: it has taken the request. `reported`: what it reported where that can't be."""
 
     prompt_bytes: int
     output_cap: int
@@ -70,7 +67,6 @@ class Accounting:
     reported: Usage | None = None
 
     def write(self, event: Event) -> None:
-        """Take a piece of the answer into account."""
         self.written_bytes += _count_bytes(event)
         if self.counted is None:
             self.near_tokens += estimate_written_tokens(event)
@@ -99,10 +95,7 @@ class Accounting:
 
     def count_usage(self, end: Finish | Failed | None) -> Usage:
         """Count what it has cost at its end, and keep what the tier reported where that can't be. `end` None: the
-        reader left. An API that refuses with a status has cost nothing. Where the client left before the tier's first
-        token, the call was on its way, and its prompt may have been read. Where the process that worked on it has died,
-        what it had written and not handed over is at most what comes in a few hundredths of a second: it left for
-        nobody."""
+        reader left; then the prompt may have been read. An API that refuses with a status has cost nothing."""
         usage, lie = self._count_usage(end, accepted=self.accepted)
         self.reported = self.reported or lie  # at the second count the tier's figure is corrected already
         return usage
@@ -121,13 +114,9 @@ class Accounting:
     def _verify_usage(self, reported: Usage) -> tuple[Usage, bool]:
         """Return what to book where the tier reports this, and whether that was impossible."""
         estimate = self._estimate
-        prompt_holds, prompt_lie = self._check_prompt_count(reported.prompt_tokens)
-        completion_holds, completion_lie = self._check_completion_count(reported)
+        prompt_holds, completion_holds = self._can_be_prompt(reported.prompt_tokens), self._can_be_completion(reported)
         prompt = reported.prompt_tokens if prompt_holds else estimate.prompt_tokens
         completion = reported.completion_tokens if completion_holds else estimate.completion_tokens
-        parts_fit = reported.cached_tokens <= prompt and reported.reasoning_tokens <= completion
-        if prompt_holds and completion_holds and parts_fit:
-            return reported, False
         usage = Usage(
             prompt_tokens=prompt,
             completion_tokens=completion,
@@ -135,25 +124,24 @@ class Accounting:
             reasoning_tokens=min(reported.reasoning_tokens, completion) if completion_holds else 0,
             exact=reported.exact and prompt_holds and completion_holds,
         )
-        return usage, prompt_lie or completion_lie
+        prompt_lie = reported.prompt_tokens > 0 and not prompt_holds
+        return usage, prompt_lie or (reported.completion_tokens > 0 and not completion_holds)
 
-    def _check_prompt_count(self, tokens: int) -> tuple[bool, bool]:
+    def _can_be_prompt(self, tokens: int) -> bool:
         size = self.prompt_bytes
         if tokens <= 0:
-            return size <= 0, False
+            return size <= 0
         if tokens < (size - _PROMPT_FREE_BYTES) // _PROMPT_TOKEN_BYTES_MOST:
-            return False, True
-        holds = tokens <= size + HIDDEN_TOKENS_MAX or tokens <= self.prompt_most() + HIDDEN_TOKENS_MAX
-        return holds, not holds
+            return False
+        return tokens <= size + HIDDEN_TOKENS_MAX or tokens <= self.prompt_most() + HIDDEN_TOKENS_MAX
 
-    def _check_completion_count(self, reported: Usage) -> tuple[bool, bool]:
+    def _can_be_completion(self, reported: Usage) -> bool:
         tokens, written = reported.completion_tokens, self.written_bytes
         if tokens <= 0:
-            return written <= 0, False
+            return written <= 0
         most = max(self.output_cap, written) + _ENDS_TOKENS_MAX
         most += REASONING_TOKENS_MAX if reported.reasoning_tokens > 0 else 0
-        holds = (written - OVERRUN_BYTES) // TOKEN_BYTES_MOST <= tokens <= most
-        return holds, not holds
+        return (written - OVERRUN_BYTES) // TOKEN_BYTES_MOST <= tokens <= most
 
     def _cost_nothing(self, end: Finish | Failed | None, accepted: bool) -> bool:
         if not isinstance(end, Failed) or self.written_bytes:

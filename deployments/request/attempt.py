@@ -1,7 +1,7 @@
 """One call to one tier: read its stream under the timeouts, let pass what may pass, and judge what came.
 
-`AttemptState` is the state of one attempt; `read` the generator that moves it on. `AttemptState.end` says how the
-stream ended (None: the reader left), `record_attempt` what came of it. The tier's stream is closed on every way out.
+`read` moves an `AttemptState` on; its `end` says how the stream ended (None: the reader left). The stream is always
+closed.
 """
 
 from __future__ import annotations
@@ -45,12 +45,8 @@ from reliability.types import (
     Text,
 )
 
-Question = Callable[[], Judged]
-
-# Looking at what a model wrote takes so many times as long as reading what a client sent; where it may have to be
-# looked at again, to settle whether it is a call, even more.
-WEIGHT = 4
-_OPEN_WEIGHT = 16
+# Looking at what a model wrote takes so many times as long as reading what a client sent; even more, to settle a call.
+_WEIGHT, _OPEN_WEIGHT = 4, 16
 _HEAD_CHARS = 64
 # Before a replica has taken the request: nothing is known of its queue.
 NOT_TAKEN = Prefilled(tokens=0, of_tokens=0, left_s=0.0, waits_behind=0)
@@ -58,11 +54,10 @@ NOT_TAKEN = Prefilled(tokens=0, of_tokens=0, left_s=0.0, waits_behind=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPlan:
-    """What one attempt is to do. `text_committed`: an earlier attempt's text stands before the client already, so this
-    one's text is held and dropped. `history_bytes`: of what the answer is held against. `begun`: the text that it
-    continues, which stands before the client; `seam`: how many characters stand there; `answer_cap`: how many tokens
-    the whole answer may have, with `begun`. `logprobs`: the client has asked for them. `gauge` measures its calls.
-    `last`: no tier stands behind this one in the chain."""
+    """What one attempt is to do. `text_committed`: an earlier attempt's text stands before the client, so this one's is
+    dropped. `history_bytes`: of what the answer is held against. `begun`: the text before the client that it continues;
+    `seam`: how many characters stand there; `answer_cap`: the tokens of the whole answer, with `begun`. `logprobs`: the
+    client has asked for them. `gauge` measures its calls. `last`: no tier stands behind this one in the chain."""
 
     tier: str
     number: int
@@ -106,8 +101,8 @@ class AttemptState:
         return self.prefill if self.ttft_ns is None and self.end is None else None
 
     def note_prefill(self, prefill: Prefilled) -> bool:
-        """Note how far the tier has read the prompt. Return whether the wait begins anew: it has read on, and no other
-        tier could answer sooner."""
+        """Note how far the tier has read the prompt. Return whether the wait begins anew: no other tier could answer
+        sooner."""
         last, self.prefill = self.prefill, prefill
         read = prefill.waits_behind is None and (last is None or prefill.tokens > last.tokens)
         return read and self.plan.last
@@ -125,14 +120,11 @@ class AttemptState:
             self.spending.report_progress()
 
     def look(self, batch: Sequence[Event], now_ns: int) -> list[Event]:
-        """Read one batch; return what may leave now. The attempt is over where the tier says so, where it repeats
-        itself, and where it has surely written more than it was allowed: not every server obeys its cap."""
+        """Read one batch; return what may leave now. The attempt also ends where it loops or is over its cap."""
         out: list[Event] = []
         logprobs = self.delivery.logprobs
         for at, event in enumerate(batch):
             match event:
-                case Text() | Reasoning() | CallDelta():
-                    out += self._take_pieces(event, now_ns)
                 case Started(lost=lost):
                     self.spending.accepted, self.lost, self.prefill = True, lost, None
                 case Counted(usage=usage):
@@ -152,13 +144,13 @@ class AttemptState:
         return out if logprobs is None else out + logprobs.leave_with(out)
 
     def size_with(self, batch: Sequence[Event]) -> int:
-        """Estimate how many characters are looked at when this batch is taken: its own, and what the gate holds."""
-        return _OPEN_WEIGHT * self.delivery.gate.open_chars + WEIGHT * sum(map(count_chars, batch))
+        """Estimate the characters that are looked at when this batch is taken: its own, and what the gate holds."""
+        return _OPEN_WEIGHT * self.delivery.gate.open_chars + _WEIGHT * sum(map(count_chars, batch))
 
     @property
     def size(self) -> int:
-        """About how many bytes are looked at when the answer is judged: beside it, the history that it may repeat."""
-        return WEIGHT * self.spending.written_bytes + self.plan.history_bytes
+        """The bytes that are looked at when the answer is judged, with the history that it may repeat."""
+        return _WEIGHT * self.spending.written_bytes + self.plan.history_bytes
 
     def _take_pieces(self, event: Event, now_ns: int) -> Sequence[Event]:
         event = cut_event(event, self.bytes_max - self.spending.written_bytes)
@@ -167,10 +159,8 @@ class AttemptState:
             return self._take_piece(event, now_ns)
         out: list[Event] = []
         pieces = self.scan.split(event, thoughts)
-        for piece in pieces:
+        while self.end is None and self.scan.loop is None and (piece := next(pieces, None)) is not None:
             out += self._take_piece(piece, now_ns)
-            if self.end is not None or self.scan.loop is not None:
-                break
         self.spending.count_unread(list(pieces))
         return out
 
@@ -220,7 +210,7 @@ class AttemptState:
             return ()
         return delivery.release(out)
 
-    def settle(self) -> Question | None:
+    def settle(self) -> Callable[[], Judged] | None:
         """Settle the gate, when the stream is over; return the question whether the answer is good, if there is one."""
         if self.scan.loop is not None and self.end is None:
             self.end = Finish(reason=FinishReason.STOP if self.scan.stopped_for_calls else FinishReason.LENGTH)
@@ -251,13 +241,11 @@ class AttemptState:
         )
 
     def take_judgement(self, judged: Judged) -> list[Event]:
-        """Take the answer to that question. Returns what may still leave: nothing of an attempt that failed, since what
-        hasn't left yet is another tier's to write, and nothing where no text has left before, since then all of it is
-        still to be judged."""
+        """Take the answer to that question; return what may still leave. Nothing leaves of an attempt that failed, nor
+        where no text has left before: then all of it is still to be judged."""
         last, logprobs = self.delivery.last, self.delivery.logprobs
         self.judged = judged = self.delivery.drop_delivered(judged)
         if isinstance(self.end, Finish) and self.end.damaged and (judged.calls or judged.violations):
-            # Its calls are complete as far as one can see, and need not be what was meant.
             words = f"tier {self.plan.tier} sent an answer of which a piece was lost: its tool calls can't be trusted"
             failed = Failed(fault=Fault.PROTOCOL, message=words, usage=self.end.usage)
             self.end, self.judged, self.cut_in_call = failed, None, True
@@ -273,7 +261,6 @@ class AttemptState:
         return [*last, *left]
 
     def measure_confidence(self) -> None:
-        """Measure how likely its calls are right."""
         if self.plan.gauge is not None and self.judged is not None and isinstance(self.end, Finish):
             self.confidence = self.plan.gauge.measure(self.judged, self.plan.expected.toolbox, self.end.unsure)
 
@@ -317,8 +304,7 @@ async def read(
 
 
 def record_attempt(state: AttemptState, now_ns: int, *, granted: bool = True) -> Attempt:
-    """Write the record of an attempt. Without an end it is the client that left. `granted`: nobody who should have been
-    asked was silent."""
+    """Write the record of an attempt; without an end the client left. `granted`: an admission, if any, answered."""
     flaw, detail = _find_flaw(state)
     judged = state.judged
     return record_end(
@@ -389,9 +375,8 @@ def _find_flaw(state: AttemptState) -> tuple[Flaw | None, str]:
 
 
 def _has_called(state: AttemptState) -> bool:
-    """Return whether an answer that was stopped has calls that count. It was stopped for its calls, and they are some:
-    what is quoted, or only reasoned about, is a text that repeats itself. Or its calls are complete and valid, whatever
-    the model went on to babble behind them."""
+    """Return whether an answer that was stopped has calls that count: it was stopped for its calls, and they aren't
+    only quoted; or its calls are complete and valid, whatever the model babbles behind them."""
     judged = state.judged
     if judged is None:
         return False

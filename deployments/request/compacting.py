@@ -3,8 +3,7 @@
     drive (the order for a summary) -> replace_history -> drive (the answer)
 
 It is due where the prompt is over the client's trigger, or over three quarters of the largest context that may answer,
-or where no tier could hold it. The summary is written as any answer is: judged, retried, escalated, counted. Where none
-could be had the request goes on with its whole history.
+or where no tier could hold it. Where no summary could be had the request continues with its whole history.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _SUMMARY_TOKENS = 4096
 
 
 async def drive_compacted(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Answer `run.request` as `drive` does; where it asks for a compaction and that is due, behind a summary. Then
-    `run.summary` stands, and an answer that pauses there has no events."""
+    """Answer `run.request` as `drive` does, behind a summary where one is asked for and due. Then `run.summary` stands,
+    and an answer that pauses there has no events."""
     compaction = run.compaction
     if compaction is not None and _is_due(run, compaction, ports):
         await _summarize(run, compaction, ports)

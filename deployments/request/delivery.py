@@ -1,7 +1,6 @@
 """What of one attempt's answer leaves for the client at once, what is held until it is judged, and the scans for loops.
 
-An attempt that continues an answer reads the text that stands before the client first, as if it had written that
-itself. What the gate would have held of it (`undelivered`) has left already, and doesn't leave again.
+An attempt that continues an answer reads the text before the client first, as if it had written that itself.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from reliability.types import CallDelta, Event, Failed, Finish, FinishReason, Ho
 
 class Delivery:
     """The way out of one attempt that continues the text `begun`. `thoughts` tells what of its text is reasoning.
-    `delivered`: the text that had left before the answer began anew, behind a mark of its reasoning; `sent`: the text
-    since. `kept`: what the event in which a loop was detected brought, where nothing had left before it. `last`: what
-    leaves with the judgement. `undelivered`: the characters of a continued text that the gate still holds. `text_out`:
-    text of this attempt stands before the client. `logprobs`: None where the client hasn't asked for them."""
+    `delivered`: the text that had left before the answer began anew, behind a mark of its reasoning; `sent`: since.
+    `kept`: the event in which a loop was detected, where nothing had left before. `last`: what leaves with the
+    judgement. `undelivered`: the characters of a continued text that the gate still holds; they have left already.
+    `text_out`: text of this attempt stands before the client."""
 
     def __init__(self, expected: Expected, hold: Hold, begun: str = "", *, logprobs: bool = False) -> None:
         names = [tool.name for tool in expected.toolbox.tools]
@@ -56,8 +55,8 @@ class Delivery:
         self.head = Head()
 
     def release(self, events: Sequence[Event]) -> tuple[Event, ...]:
-        """Let these leave: all but white space, and marks, that no word stands before yet. They would commit the answer
-        to an attempt without text; many models write a line end before a call."""
+        """Let these leave: all but white space and marks before the first word. They would commit the answer to an
+        attempt without text; many models write a line end before a call."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, Text) and self.sent and not self.undelivered:  # nearly always
@@ -121,8 +120,8 @@ class AnswerScan:
         self._scanned: tuple[Scan, str, tuple[Scan, Loop | None]] | None = None
 
     def takes_whole(self, event: Text | Reasoning, thoughts: Thoughts) -> bool:
-        """Whether the answer isn't stopped within this event. Where text is reasoning by its marks, as `thoughts` say,
-        that isn't known: it may end within. The event is scanned for it, and not again when it is taken."""
+        """Return whether the answer isn't stopped within this event, which is scanned for it, and not again when it is
+        taken. Reasoning by its marks, as `thoughts` say, may end within."""
         scan = self.text if isinstance(event, Text) else self.reasoning
         if not self._enabled or len(scan.fill) + len(event.text) < BLOCK:
             return True
@@ -133,8 +132,8 @@ class AnswerScan:
         return after[1] is None
 
     def split(self, event: Text | Reasoning, thoughts: Thoughts) -> Iterator[Event]:
-        """Split an event where the answer is stopped, so that where that is doesn't depend on how it came. What is left
-        behind that place is the last piece. Text in which reasoning may end is split where it may be stopped."""
+        """Split an event where the answer is stopped, so that the place doesn't depend on how it came; the last piece
+        is the rest. Text in which reasoning may end is split where it may be stopped."""
         at, size = 0, len(event.text)
         while at < size:
             if self.loop is not None:
@@ -168,8 +167,7 @@ class AnswerScan:
         return loops.step(scan, text)
 
     def conclude(self, end: Finish) -> Finish:
-        """Judge what repeats itself when the answer is over: it is a runaway where it ran to its limit, and whole where
-        its tier ended it."""
+        """Judge a repetition at the end of the answer: a runaway if it ran to its limit, whole if its tier ended it."""
         if self.loop is not None:
             return end
         if end.reason is FinishReason.LENGTH:
@@ -182,7 +180,7 @@ class AnswerScan:
         return replace(end, notes=(*end.notes, _WHOLE.format(times=found.repetitions)))
 
     def describe_thought(self, end: Finish | Failed | None, judged: Judged | None) -> Thinking | None:
-        """Describe its reasoning; None where there was none. What stands behind it was written once it had ended."""
+        """Describe its reasoning; None where there was none."""
         counted = end.usage.reasoning_tokens if end is not None and end.usage is not None else 0
         # From below: at least one token for each piece, and one for each five bytes.
         tokens = counted or max(self._thought_pieces, tokens_min(self._thought_bytes))

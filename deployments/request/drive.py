@@ -5,8 +5,8 @@
 `drive` imports no Ray, no HTTP and no clock, so the simulator runs this very code; only it writes to its `Run`. Text
 that has passed the gate stands: a later attempt's own text is dropped. Calls leave only with Accept.
 Invariants: no answer has text of two attempts, unless the next one continues a text that broke off
-(`AttemptPlan.begun`) at the very character; no answer has calls of two attempts, or a call that isn't complete and
-valid; each call to a tier has one grant, settled once; no stream stays open when the client goes.
+(`AttemptPlan.begun`) at the very character; no answer has calls of two attempts, or an incomplete or invalid call; each
+call to a tier has one grant, settled once; no stream stays open when the client goes.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
 
 def drive(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`. The events are `Text`,
-    `Reasoning`, `Refusal` and `CallDelta`; the `Finish` stands in `run.finish`. Raises nothing for faults."""
+    """Answer `run.request`: yield `Text`, `Reasoning`, `Refusal` and `CallDelta` events; the outcome stands in `run`.
+    Raises nothing for faults."""
     return walk(run, ports, _call, _accept)
 
 
@@ -104,10 +104,9 @@ def _build_situation(run: Run, ports: Ports) -> Situation:
 
 
 def _shorten(run: Run, contexts: dict[str, int]) -> bool:
-    """Shorten the prompt of a request that no tier can hold, and let it begin anew; False where that can't be done.
-    `contexts`: of the tiers, as far as they are known, in tokens. The oldest results of tools are replaced by stubs,
-    down to half of the largest context that refused the prompt, so that the next turns find room and the same prefix.
-    How many bytes a token has is known only to the tiers: four are assumed first, and two where that wasn't enough."""
+    """Shorten a prompt that no tier can hold, and begin anew; False where that can't be done. `contexts`: the known
+    ones, in tokens. The oldest results become stubs, down to half of the largest context that refused the prompt, so
+    that the next turns keep the same prefix. Four bytes a token are assumed first, and two where that wasn't enough."""
     full = [attempt.tier for attempt in run.attempts if attempt.fault is Fault.CONTEXT_LENGTH]
     context = max((contexts[tier] for tier in full if tier in contexts), default=0)
     if not context or any(attempt.text_out for attempt in run.attempts):
@@ -157,8 +156,7 @@ async def _accept(run: Run, number: int, ports: Ports) -> list[Event]:
 def _deliver(run: Run, number: int) -> list[Event]:
     """Return the held part of the accepted attempt: the call commit point."""
     accepted, judged = run.attempts[number], run.judgements[number]
-    if judged is None:
-        raise AssertionError("an accepted attempt has been judged")
+    assert judged is not None, "an accepted attempt has been judged"
     run.tier, run.judged, finish = accepted.tier, judged, run.count_answer(number, judged.finish)
     if accepted.flaw is Flaw.CYCLE:
         # Cut to what is worth keeping. It was stopped, so its finish reason is a length.
@@ -339,8 +337,7 @@ def rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
 
 
 async def admit(run: Run, tier: str, size: int, ports: Ports) -> Grant | Attempt | None:
-    """Return the grant, the record of a call that was rejected, or None: there is no admission to ask, or it doesn't
-    answer and the tier costs nothing."""
+    """Return the grant, the record of a rejected call, or None: no admission answers, and the tier costs nothing."""
     if ports.admission is None:
         return None
     cloud = tier in ports.cloud

@@ -2,7 +2,7 @@
 
 A request is named by `Idempotency-Key`, or by `x-stainless-retry-count` (the SDKs': 0 runs anew and keeps the answer
 under the digest of its body, more continue it if the client has left or its Router has died). Pieces go to the state
-every `_KEEP_EVERY_S`, the end in the same step as the report. What had stopped is continued like a text that broke off.
+every `_KEEP_EVERY_S`, the end in the same step as the report.
 Invariants: no request gets another body's answer, or another key's; no answer is marked as finished that lacks a piece;
 a repeat isn't charged for what it is given again; where the state can't be asked, a request runs as it would without.
 """
@@ -58,8 +58,7 @@ _NOTHING_FOUND = KeptReply(found=RepeatKind.LOST)
 
 
 def _read_name(headers: Mapping[str, str]) -> tuple[str, int | None] | None:
-    """Read the name that a client gives its request, or else which try of its SDK's it is; None: neither. Raises
-    `ApiError`: the header is no name."""
+    """Read the name of a request, or which try of its SDK's it is. Raises `ApiError`: it is no name."""
     name = headers.get(_HEADER.lower())
     if name is not None:
         if not NAME.fullmatch(name):
@@ -104,8 +103,7 @@ async def _ask(store: State, question: KeptQuestion) -> KeptReply:
 
 
 async def _wait(store: State, question: KeptQuestion) -> KeptReply:
-    """Ask until it is known whether the Router of a running answer lives: then its client is still there, and is not
-    this one."""
+    """Ask until it is known whether the Router of a running answer lives: then its client isn't this one."""
     first = found = await _ask(store, question)
     while found.found is RepeatKind.FOLLOW:
         if found.heard_ns > first.heard_ns:
@@ -117,8 +115,8 @@ async def _wait(store: State, question: KeptQuestion) -> KeptReply:
 
 class KeptRequest:
     """One request under its `question`, and what the state is told of its answer, until the state is away or the record
-    is another's. `found`: what an earlier request has left, None where nobody was asked. `once`: it has no name of its
-    own, so that its answer is let go when it has left."""
+    is another's. `found`: what an earlier request has left, None where nobody was asked. `once`: without a name of its
+    own, the answer is let go when it has left."""
 
     def __init__(self, store: State, question: KeptQuestion, found: KeptReply | None, *, once: bool) -> None:
         self._store, self._question, self._found, self._once = store, question, found, once
@@ -144,8 +142,7 @@ class KeptRequest:
     async def tell(
         self, run: Run, clock: MonotonicClock, adopt: Callable[[str], None], answer: AsyncGenerator[list[Event], None]
     ) -> AsyncGenerator[list[Event], None]:
-        """Tell what was kept, then what `answer` brings where that isn't all. `adopt` takes the session of an answer
-        that is told again."""
+        """Tell what was kept, then what `answer` brings. `adopt` takes the session of an answer that is told again."""
         async with aclosing(answer):
             if self._found is not None and self._found.found is not RepeatKind.ANEW:
                 async for batch in self._tell_again(run, clock, adopt, self._found):
@@ -216,8 +213,6 @@ class KeptRequest:
         run.attempts.append(Attempt(tier=tier, ran=False, fault=Fault.CRASHED, detail=_LOST, text_out=True))
         run.judgements.append(None)
 
-    # -- telling the state -------------------------------------------------------------------------------------
-
     def _note(self, run: Run, events: Sequence[Event]) -> None:
         """Note what leaves; it is handed over soon, or at once where it is the end."""
         if self._off:
@@ -229,17 +224,15 @@ class KeptRequest:
             self._timer = asyncio.get_running_loop().call_later(_KEEP_EVERY_S, self._hand_over_pending, run)
 
     def _end(self, run: Run, standing: Standing) -> None:
-        """Say how it ended, the first time."""
-        if self._off:
-            return
+        if not self._off:
+            self._hand_over_pending(run, standing)
+            self._stop()
+
+    def _hand_over_pending(self, run: Run, standing: Standing = Standing.RUNNING) -> None:
+        self._stop_timer()
         end = None
         if standing is Standing.FINISHED and run.finish is not None:
             end = KeptEnd(finish=run.finish, request_id=run.request.request_id)
-        self._hand_over_pending(run, standing, end)
-        self._stop()
-
-    def _hand_over_pending(self, run: Run, standing: Standing = Standing.RUNNING, end: KeptEnd | None = None) -> None:
-        self._stop_timer()
         parcels = list(_pack(self._pending)) or [()]
         self._pending = []
         for number, pieces in enumerate(parcels, 1):

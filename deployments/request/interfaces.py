@@ -1,8 +1,7 @@
 """What the one loop of the program (`drive`) needs from the world, as protocols.
 
-`drive` imports no Ray, no HTTP and no clock: it is given these. In the server they are Ray handles and actors; in the
-simulator they are seeded fakes in virtual time. Three tier kinds (`mlx`, `hosted`, `scripted`) and the handle that
-carries a call to a replica all implement `Tier` and pass one contract test.
+In the server they are Ray handles and actors; in the simulator they are seeded fakes in virtual time. Each kind of
+tier, and the handle that carries a call to a replica, implements `Tier` and passes one contract test.
 """
 
 from __future__ import annotations
@@ -23,17 +22,14 @@ from reliability.types import ChatRequest, Event, TierStatus, Usage, Verdict
 if TYPE_CHECKING:  # a tier's replica needs no judge
     from deployments.work.worker_pool import Elsewhere
 
-Jitter = Callable[[], float]  # returns a number in [0, 1)
-MemoryLevel = Callable[[str], tuple[Level, int]]  # of a tier's nodes, and the nanoseconds for which it has been so
-
 
 class Tier(Protocol):
     """One place that answers chat requests."""
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer `request` as lists of events, one list per chunk that is worth sending on (never an empty one). The
-        order of events is that of `reliability.types`. The last event is a `Finish` or a `Failed`; nothing is raised
-        for a fault. Closing the generator, or cancelling the task that reads it, stops the generation."""
+        """Answer `request` as lists of events, never an empty one, in the order of `reliability.types`. The last event
+        is a `Finish` or a `Failed`; nothing is raised for a fault. Closing the generator, or cancelling its reader,
+        stops the generation."""
 
     async def status(self) -> TierStatus:
         """Say what this tier is and whether it can answer. Cheap, never raises, runs no model."""
@@ -52,8 +48,8 @@ class Admission(Protocol):
         """Close a grant, once. Never waits, never raises."""
 
     def progress(self, grant: Grant, usage: Usage) -> None:
-        """Report what a call that still runs has used so far: what its grant is charged if nobody
-        settles it. Never waits, never raises."""
+        """Report what a running call has used: its grant is charged that if nobody settles it. Never waits, never
+        raises."""
 
     def charge(self, usage: Usage) -> None:
         """Count a call that ran without a grant. Never waits, never raises."""
@@ -64,8 +60,7 @@ class Admission(Protocol):
 
     @property
     def session(self) -> str | None:
-        """The session's name: the one that was found, once `admit` has answered, where the request names none; None
-        where nobody knows better than the request."""
+        """The session's name that was found, once `admit` has answered; None where the request's own holds."""
 
     @property
     def window(self) -> Window | None:
@@ -82,23 +77,22 @@ class MonotonicClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world. Without `admission` every call may run. `cloud` names the tiers that leave the machine and cost money;
-    `foreign` those that pass on what another server reports of its tokens; `deferring` those that defer tools.
-    `context_tokens` holds what is known of the tiers' contexts. `memory` is the level of the nodes that a tier runs on,
-    and for how long there has been pressure, in nanoseconds; it is asked at each call and must cost nothing, as is
-    `calibration`, the one of a tier's model, if there is one. `large` runs what may take long, `elsewhere` a function
-    in another process, or raises `deployments.work.worker_pool.Undone`."""
+    """The world. Without `admission` every call may run. `cloud`: the tiers that leave the machine and cost money;
+    `foreign`: those that pass on another server's count of tokens; `deferring`: those that defer tools. `memory`: the
+    level of a tier's nodes, and for how many nanoseconds there has been pressure; like `calibration`, the one of a
+    tier's model, it must cost nothing. `large` runs what may take long, `elsewhere` a function in another process, or
+    raises `deployments.work.worker_pool.Undone`."""
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
     clock: MonotonicClock
-    jitter: Jitter
+    jitter: Callable[[], float]  # a number in [0, 1)
     admission: Admission | None = None
     cloud: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
     deferring: frozenset[str] = frozenset()
     context_tokens: Mapping[str, int] = field(default_factory=dict)
-    memory: MemoryLevel = lambda _: (Level.UNKNOWN, 0)
+    memory: Callable[[str], tuple[Level, int]] = lambda _: (Level.UNKNOWN, 0)
     calibration: Callable[[str], ModelCalibration | None] = lambda _: None
     large: Large = at_once
     elsewhere: Elsewhere | None = None

@@ -1,7 +1,6 @@
 """The auxiliary judge: a tier that is shown what looks stuck, and asked for another approach.
 
-It runs before the attempt loop, where `find_case` finds a case. Its request is driven like every other, on one tier,
-once, and no loop rule runs on its answer. Without an answer a firm note stands in.
+It runs before the attempt loop, where `find_case` finds a case, once, without loop rules.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _ONE_CALL = Limits(retries_max=0, reasks_max=0, attempts_max=1, escalate_on=froz
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What was put before the model, and whose it is: `by` is None where nobody could be asked, and the firm note
-    stands in. `run` is the judge's own request, whose tokens count."""
+    """What was put before the model. `by`: the judge's tier; None: a firm note stands in. `run`: the judge's own
+    request."""
 
     case: StuckCase
     by: str | None

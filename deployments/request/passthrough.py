@@ -1,4 +1,4 @@
-"""A request that is no chat, from start to end: it is passed on to a hosted tier's own route, and so is the answer.
+"""A request that is no chat: it is passed on to a hosted tier's own route, and so is the answer.
 
 The loop and all around an attempt is `drive`'s; nothing looks into the answer, so there are faults and no flaws. The
 first piece of a streamed answer is its commit point. Invariants: no answer has pieces of two attempts; no grant stays
@@ -45,8 +45,7 @@ def _describe_missing(route: str, others: Collection[str], kinds: Mapping[str, s
 
 
 def forward(run: Run, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Answer `run.request`: yield what may leave for the client, and leave the outcome in `run`. The events are
-    `Passed`; the `Finish` stands in `run.finish`. Raises nothing for faults."""
+    """Answer `run.request`: yield `Passed` events; the outcome stands in `run`. Raises nothing for faults."""
     made: list[_Passing] = []
 
     async def accept(run: Run, number: int, ports: Ports) -> list[Event]:
@@ -78,7 +77,6 @@ class _Passing:
         return "first_token_s" if self.ttft_ns is None else "idle_s"
 
     def take(self, spending: Accounting, batch: list[Event], now_ns: int) -> list[Event]:
-        """Take one batch; return what may leave now."""
         out: list[Event] = []
         for event in batch:
             match event:

@@ -1,5 +1,4 @@
-"""What the configuration says: about one request (its chain, its limits), and about all of them (what the state decides
-by). Pure; the Router and the doctor share it."""
+"""What the configuration says about one request (its chain, its limits), and what the state decides by."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
 from reliability.answer.wanted_form import WantedForm
-from reliability.escalation.decisions import Limits, RetryStep
+from reliability.escalation.decisions import Limits, RetryStep, drop_correction
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold, Reason
 
@@ -43,9 +42,8 @@ _GRANT_GRACE_S = 30.0
 
 
 def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple[str, ...]:
-    """List the tiers that may answer `model`, in order: from the one it names to the end of the chain. A tier outside
-    of the chain answers alone, and so does every tier where `escalation.enabled` is false. Raises `ApiError`:
-    `model_not_found`."""
+    """List the tiers that may answer `model`: from the one it names to the end of the chain. A tier outside of the
+    chain answers alone, and so does each where `escalation.enabled` is false. Raises `ApiError`: `model_not_found`."""
     escalation = config.reliability.escalation
     name = _resolve(config.server.aliases, tiers, model)
     if name == "auto":
@@ -59,8 +57,7 @@ def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple
 
 
 def chain_of(config: RouterConfig, tiers: Collection[str], model: str, request: ChatRequest) -> tuple[str, ...]:
-    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start. Raises
-    `ApiError`: `model_not_found`."""
+    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start."""
     chain, escalation = chain_for(config, tiers, model), config.reliability.escalation
     if not escalation.start_at or not escalation.enabled or _resolve(config.server.aliases, tiers, model) != "auto":
         return chain
@@ -82,8 +79,8 @@ def note_unread(request: ChatRequest, chain: Collection[str], kinds: Mapping[str
 
 
 def _resolve(aliases: Mapping[str, str], tiers: Collection[str], model: str) -> str:
-    """Return the tier or `auto` that a name stands for: an alias of just this name, then a tier, then the pattern that
-    says most of the name; the configuration's go before those that are always there."""
+    """Return the tier or `auto` that a name stands for: an exact alias, then a tier, then the longest pattern; the
+    configuration's go before `ALWAYS`."""
     if model in aliases or model in tiers or model == "auto":
         return aliases.get(model, model)
     for known in (aliases, ALWAYS):
@@ -98,15 +95,10 @@ def limits_of(
     strategies: Mapping[str, tuple[RetryStep, ...]] = MappingProxyType({}),
     kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> Limits:
-    """Return the limits of the attempt loop. `strategies` are the retry strategies of the tiers, `kinds` their
-    kinds."""
+    """Return the limits of the attempt loop, by the retry strategies and the kinds of the tiers."""
     escalation, validation = config.reliability.escalation, config.reliability.tool_validation
     if not validation.retry_with_correction:
-        uncorrected: dict[str, tuple[RetryStep, ...]] = {}
-        for tier, steps in strategies.items():
-            left = tuple(step for step in steps if step is not RetryStep.CORRECT)
-            uncorrected[tier] = left or (RetryStep.RESAMPLE,)
-        strategies = uncorrected
+        strategies = {tier: drop_correction(steps) for tier, steps in strategies.items()}
     return Limits(
         retries_max=escalation.max_retries_before_escalate,
         shorten=config.reliability.context == "shorten",
@@ -140,10 +132,8 @@ def build_expected(
 
 
 def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
-    """Return what is held until the whole answer is judged. A client that doesn't stream has seen nothing until the
-    end, so everything can be repaired. So it is where the text must be of a form (`response_format`, or the arguments
-    of the one tool that must be called). One whose conversation repeats itself already may be told so instead: see
-    `reliability.answer.repeating`."""
+    """Return what is held until the whole answer is judged. All of it, where the client doesn't stream, where the text
+    or a forced call must be of a form, and where the conversation repeats itself (`reliability.answer.repeating`)."""
     if (
         not stream
         or expected.form is not None
@@ -156,8 +146,7 @@ def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
 
 
 def state_limits(config: RouterConfig, state: StateConfig, key_hours: Mapping[str, int]) -> StateLimits:
-    """Return what the state decides by. `key_hours`: the tokens that a key may spend in an hour, for the keys that have
-    a limit of their own."""
+    """Return what the state decides by. `key_hours`: the tokens an hour of the keys that have a limit of their own."""
     loops, health = config.reliability.loop_detection, config.reliability.tier_health
     retries = config.reliability.retry_budget
     breaker = BreakerConfig(

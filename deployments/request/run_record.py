@@ -23,21 +23,18 @@ NOTHING_YET = Usage(exact=False)
 @dataclass(slots=True, kw_only=True)
 class Run:
     """The record of one request. `chain` begins with the tier it starts at; `deadline_ns` is a moment of the clock.
-    `tier` is the tier that is answering, or that was asked last. At the end either `finish` or `refusal` is set; both
-    are None where the client left. `judgements` stand beside `attempts`, None where there was no complete answer;
-    `judged` is the last one, and at the end that of the answer. `loop` is the loop that the request was found in.
-    `stays` says why the request may not leave the machine, and is empty where it may. `prompt_bytes` is the size of
-    what a model reads of `request` (see `reliability.answer.estimate`). `notes`: what was asked for and has no effect
-    here. `counted`: what the tier that answers has counted of its tokens so far; `current`: the attempt that runs, or
-    ran last. `delivered`, `reasoning`: the pieces of text and reasoning that have left for the client, without the
-    circles that another attempt has gone on behind; `delivered_chars`: with them; `thinker`: the number of the attempt
-    that thought last. `warnings` are the budget's windows
-    that are nearly full, `level` is the memory level of the whole cluster, `silent` whether a call ran without a grant.
-    `compaction`: when a summary is to stand for the conversation; `summary`: the one that does; `summarized`: what it
-    took. `edited`: what the edits that the client asked for have cleared. `whole`: the messages before they were
-    shortened; `shortened`: how many results were left out, in the last of so many `shortenings`; the first attempts,
-    those `passed_over`, were made before. `loader`: the tool behind which tiers may defer the tools, empty where they
-    can't, None until one asks; `loaded`: what it was asked for and its results, as messages."""
+    `tier`: that answers, or was asked last. At the end `finish` or `refusal` is set; neither where the client left.
+    `judgements` stand beside `attempts`, None where there was no complete answer; `judged`: the last one, at the end
+    the answer's. `loop`: that the request was found in. `stays`: why the request may not leave the machine.
+    `prompt_bytes`: of what a model reads of `request`. `notes`: what was asked for and has no effect here. `counted`:
+    the tokens that the answering tier has counted; `current`: the attempt that ran last. `delivered`, `reasoning`: the
+    pieces that have left for the client, without the circles that another attempt has gone on behind;
+    `delivered_chars`: with them; `thinker`: the attempt that thought last. `warnings`: the budget's windows that are
+    nearly full; `level`: the cluster's memory level; `silent`: a call ran without a grant. `compaction`: when a summary
+    is to stand for the conversation; `summary`: the one that does; `summarized`: what it took. `edited`: what the
+    client's edits have cleared. `whole`: the messages before they were shortened; `shortened`: how many results were
+    left out, in the last of so many `shortenings`; `passed_over`: the attempts before. `loader`: the tool behind which
+    tiers may defer tools, "" where they can't, None until one asks; `loaded`: its calls and results, as messages."""
 
     request: ChatRequest
     expected: Expected
@@ -93,8 +90,8 @@ class Run:
         return [replace(event, anew=True) if behind and event is first else event for event in events]
 
     def count_answer(self, number: int, finish: Finish) -> Finish:
-        """Count all of an answer of which this attempt wrote the end: the completions of those whose text stands, and
-        the prompt without what stood behind it already."""
+        """Count all of an answer of which this attempt wrote the end: the completions whose text stands, and the prompt
+        alone."""
         wrote = [one for at, one in enumerate(self.attempts) if one.text_out or at == number]
         counts = [one.usage for one in wrote if one.usage is not None]
         if self.attempts[number].seam is None or finish.usage is None or not counts:

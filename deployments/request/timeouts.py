@@ -1,8 +1,7 @@
 """How long one attempt waits for its tier's next event, and what it means that the time is over.
 
-A tier that breaks off after a silence of `STALLED_SHARE` of its timeout has stalled: it counts as the timeout that it
-nearly was, and another tier is asked. A short deadline of a client says nothing of a tier, unless it was silent so
-long.
+A tier that breaks off after a silence of `_STALLED_SHARE` of its timeout has stalled: it counts as the timeout that it
+nearly was. A client's short deadline says nothing of a tier, unless it was silent so long.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from reliability.faults import TRAITS, Again
 from reliability.types import Event, Failed, Fault, Prefilled
 
 NS_PER_S = 1_000_000_000
-STALLED_SHARE = 0.5  # of a timeout
+_STALLED_SHARE = 0.5  # of a timeout
 _STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
 
 
@@ -30,9 +29,8 @@ async def next_batch(
     deadline_ns: int,
     note_prefill: Callable[[Prefilled], bool] = lambda _: False,
 ) -> list[Event]:
-    """Return the next batch of a tier's stream, or the failure that it means when there is none in time. The attempt
-    began at `started_ns`; its `phase` is the name of the timeout that runs. `note_prefill` takes a report of prefill,
-    and says whether the timeout begins anew with it."""
+    """Return the next batch of a tier's stream, or the failure that it means when there is none in time. `phase`: the
+    timeout that runs. `note_prefill` takes a report of prefill, and says whether the timeout begins anew."""
     timeouts, clock = ports.timeouts[tier], ports.clock
     began_ns = clock.now_ns()
     timeout_s, limit = _find_limit(timeouts, phase, began_ns - started_ns, deadline_ns - began_ns)
@@ -58,8 +56,8 @@ async def next_batch(
 
 
 def _find_limit(timeouts: Timeouts, phase: str, spent_ns: int, left_ns: int) -> tuple[float, str]:
-    """Return how many seconds may pass now, and the name of what limits them. `spent_ns`: by the attempt; `left_ns`: to
-    the request's deadline."""
+    """Return how many seconds may pass now, and what limits them. `spent_ns`: by the attempt; `left_ns`: to the
+    deadline."""
     total_s, left_s = timeouts.total_s - spent_ns / NS_PER_S, left_ns / NS_PER_S
     timeout_s, limit = getattr(timeouts, phase), phase
     if total_s < timeout_s:
@@ -82,12 +80,12 @@ def _fail_by_timeout(limit: str, tier: str, timeouts: Timeouts) -> Failed:
 
 
 def _convert_stall(end: Failed, phase: str, silent_ns: int, timeouts: Timeouts) -> Failed:
-    """Convert a stall into the timeout that it nearly was, where the tier would be asked again or the request's own
-    time is over; any other end is returned as it is. A replica that has died is no tier that stalls."""
+    """Convert a stall into the timeout that it nearly was, where the tier would be asked again or the request's time is
+    over; return any other end as it is. A replica that has died is no tier that stalls."""
     fault, silent_s = _STALLED.get(phase), silent_ns / NS_PER_S
     ends = end.fault is Fault.DEADLINE or TRAITS[end.fault].again is Again.RETRY
     if fault is None or end.lost or not ends:
         return end
-    if silent_s < getattr(timeouts, phase) * STALLED_SHARE:
+    if silent_s < getattr(timeouts, phase) * _STALLED_SHARE:
         return end
     return replace(end, fault=fault, message=f"{end.message}, after {silent_s:.1f} s of silence")

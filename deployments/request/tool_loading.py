@@ -1,8 +1,7 @@
 """Defer the tools of one request on the tiers that do so, and answer its loads (`reliability.deferred_tools`).
 
 A load is an attempt that is neither good nor flawed: the same tier is asked again with the definitions behind the
-conversation. The tier itself chooses what it shows (`deployments/tiers/deferred_prompts.py`); here stands what the
-client has declared, which each call is judged by.
+conversation. The tier chooses what it shows (`deployments/tiers/deferred_prompts.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ _PARAGRAPH = "\n\n"  # between what a model says before it loads tools and what 
 
 
 def defer(run: Run, tier: str, deferring: Collection[str]) -> ChatRequest:
-    """Return the request as a tier is asked it: with its tools deferred where the tier is one of `deferring`, and what
-    was loaded behind the conversation."""
+    """Return the request as a tier is asked it: with its tools deferred where it does so, and what was loaded."""
     if tier not in deferring:
         return run.request
     if run.loader is None:
@@ -40,8 +38,7 @@ def defer(run: Run, tier: str, deferring: Collection[str]) -> ChatRequest:
 
 
 def expect_loads(run: Run, request: ChatRequest) -> Expected:
-    """Return what the request asks of the next answer: where its tools are deferred, a load is known as one, and is an
-    answer unless the client demands one tool or there were enough."""
+    """Return what the request asks of the next answer: where tools are deferred, a load may be one."""
     if not request.loader:
         return run.expected
     box, may_load = run.expected.toolbox, _may_load(run, request)
@@ -51,8 +48,8 @@ def expect_loads(run: Run, request: ChatRequest) -> Expected:
 
 
 def choose_shown(run: Run, request: ChatRequest, violations: Sequence[Violation]) -> ToolBox:
-    """Choose the tools that a corrective message lists: where they are deferred, those that were meant and the
-    loader, since the prompt has a list; where it may load no more, those that it has loaded."""
+    """Choose the tools that a corrective message lists: where they are deferred, those that were meant and the loader;
+    where it may load no more, those that were loaded."""
     box = run.expected.toolbox
     if not request.loader:
         return box
@@ -73,8 +70,8 @@ def _list_loaded(run: Run) -> list[str]:
 
 
 def end_load(run: Run, before: int) -> list[Event]:
-    """Answer the load that the last attempt was, for the next one, and note it in the report. Return what leaves of it:
-    what it said, as far as that was held, and a paragraph's end. So much text had left `before` it, in pieces."""
+    """Answer the load that the last attempt was, and note it. Return what leaves of it: its text, as far as that was
+    held, and a paragraph's end. `before`: how many pieces of text had left before it."""
     attempt, judged, box = run.attempts[-1], run.judgements[-1], run.expected.toolbox
     if attempt.loads is None or judged is None or not run.loader:
         return []

@@ -1,6 +1,4 @@
-"""What a walk along the chain looks at and what it says: `Situation` goes into `decide`, and `Call`, `Accept` or
-`Refuse` comes out (`reliability.escalation.policies`).
-"""
+"""What a walk along the chain looks at (`Situation`) and what it says (`Call`, `Accept`, `Refuse`)."""
 
 from __future__ import annotations
 
@@ -25,6 +23,11 @@ class RetryStep(StrEnum):
 RETRY_STRATEGY: tuple[RetryStep, ...] = (RetryStep.CORRECT, RetryStep.RESAMPLE, RetryStep.CONSTRAIN)
 
 
+def drop_correction(strategy: Sequence[RetryStep]) -> tuple[RetryStep, ...]:
+    """Return the strategy for what can't be corrected, or must not be."""
+    return tuple(step for step in strategy if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
+
+
 @dataclass(frozen=True, slots=True)
 class Reask:
     """How the next re-ask is made. `constrained`: decode under the tools' grammar."""
@@ -43,12 +46,11 @@ def next_reask(strategy: Sequence[RetryStep], reasks: int, *, can_constrain: boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds the attempt loop. `escalate_on` holds the reasons that may move a request to another tier.
-    `strategies` are the retry strategies of the tiers that have one of their own; `grammars` the tiers that can decode
-    under a grammar. `cheap` is the tier that a session goes on with when its budget rejects the others. `loose_form`:
-    the client wishes for a form of the text and doesn't insist on it. `shorten`: a prompt that no tier can hold may
-    lose its oldest results of tools. `confidence_min`: how likely a call has to be right to be the answer at once; 0:
-    it need not be."""
+    """What bounds the attempt loop. `escalate_on`: the reasons that may move a request to another tier. `strategies`:
+    the retry strategies of tiers that have their own; `grammars`: the tiers that can decode under a grammar. `cheap`:
+    the tier of a session whose budget rejects the others. `loose_form`: the client only wishes for a form of the text.
+    `shorten`: a prompt that no tier can hold may lose its oldest results. `confidence_min`: how likely a call has to be
+    right; 0: it need not be."""
 
     retries_max: int
     attempts_max: int
@@ -65,7 +67,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """All that `decide` may look at. `chain` begins with the tier that the request starts at; `jitter` is in [0, 1)."""
+    """All that `decide` may look at. `chain` begins with the tier that the request starts at; `jitter` is in [0, 1).
+    `last`: the newest attempt; `spent`: no further one is allowed; `text_out`: text has left for the client."""
 
     chain: tuple[str, ...]
     attempts: tuple[Attempt, ...]
@@ -75,25 +78,22 @@ class Situation:
 
     @property
     def last(self) -> Attempt:
-        """The newest attempt."""
         return self.attempts[-1]
 
     @property
     def spent(self) -> bool:
-        """True where no further attempt is allowed."""
         return len(self.attempts) >= self.limits.attempts_max
 
     @property
     def text_out(self) -> bool:
-        """True where text has left for the client."""
         return any(attempt.text_out for attempt in self.attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with
-    a message about the loop. `resume`: it goes on with the text that stands before the client. `words`: without tools,
-    since none was wanted."""
+    """Call `tier` after `wait_ns`. `reask`: how the prompt differs because of a flaw. `nudge`: with a message about the
+    loop. `resume`: it continues the text that stands before the client. `words`: without tools, since none was wanted.
+    """
 
     tier: str
     wait_ns: int = 0

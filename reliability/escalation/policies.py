@@ -1,9 +1,8 @@
 """Where a request goes next: `decide(situation)`, an ordered list of small policies.
 
-The first policy of `POLICIES` that has an opinion wins (their order: docs/decisions/011-order-of-policies.md). `decide`
-keeps no state. What follows from each fault and flaw stands in `reliability.faults`. This is the only place that
-retries: a *retry* follows a fault, a *re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a
-*fallback* because of a fault.
+The first policy of `_POLICIES` that has an opinion wins (docs/decisions/011-order-of-policies.md); what follows from
+each fault and flaw stands in `reliability.faults`. This is the only place that retries: a *retry* follows a fault, a
+*re-ask* a flaw; an *escalation* is to the next tier because of a flaw, a *fallback* because of a fault.
 
 Invariants: no tier is called twice after it reported that it can't; no call after the call commit point; no way back
 down the chain but for a budget, or to a tier that was spared its re-asks, where none behind it has answered; at most
@@ -27,6 +26,7 @@ from reliability.escalation.decisions import (
     Refuse,
     RetryStep,
     Situation,
+    drop_correction,
     next_reask,
 )
 from reliability.escalation.refusals import (
@@ -48,7 +48,6 @@ _LOOP_RETRY_AFTER_S = 5.0
 _CYCLE_REASKS_MAX = 1
 _DEADLINE_PASSED = "the request's deadline has passed (X-MLX-Stack-Deadline, at most server.deadline_s)"
 
-
 _Policy = Callable[[Situation], Decision | None]
 
 
@@ -56,11 +55,8 @@ def decide(situation: Situation) -> Decision:
     """Return what to do next. Total: the last policy always answers."""
     if not situation.attempts:
         return _stop_when_spent(situation) or Call(tier=situation.chain[0])
-    for policy in POLICIES:
-        decision = policy(situation)
-        if decision is not None:
-            return decision
-    raise AssertionError("the last policy answers every situation")
+    decisions = (policy(situation) for policy in _POLICIES)
+    return next(decision for decision in decisions if decision is not None)
 
 
 def reason_of(attempt: Attempt) -> Reason:
@@ -69,7 +65,6 @@ def reason_of(attempt: Attempt) -> Reason:
 
 
 def _accept_good(situation: Situation) -> Decision | None:
-    """Accept a good attempt: it is the answer."""
     return Accept() if situation.last.good else None
 
 
@@ -81,9 +76,8 @@ def _answer_load(situation: Situation) -> Decision | None:
 
 
 def _go_on_with_text(situation: Situation) -> Decision | None:
-    """Go on with a text that broke off before the client, from its end, on the same tier where a second call may cure
-    it, else on the next. Without a next one, on the same. Calls are still of one attempt: none had left. An answer that
-    broke off in a call has said its text: it stands, and the next attempt's calls are taken."""
+    """Continue a text that broke off before the client, on the same tier where a second call may cure it, else on the
+    next. An answer that broke off in a call has said its text: it stands, and the next attempt's calls are taken."""
     attempts, last = situation.attempts, situation.last
     told = [number for number, attempt in enumerate(attempts) if attempt.text_out]
     if not told or any(attempt.fault is None for attempt in attempts[told[-1] :]):
@@ -120,26 +114,23 @@ def _stop_after_text(situation: Situation) -> Decision | None:
 
 def _take_looped_call(situation: Situation) -> Decision | None:
     """Deliver the looping call where text stands: a nudged model's words can't stand behind it, that call can."""
-    looped, traits = _find_looped_call(situation), traits_of(situation.last)
+    looped, traits = _accept_looped_call(situation), traits_of(situation.last)
     if looped is None or not situation.text_out:
         return None
     wordy = traits.again is Again.REASK and not traits.tool_call
-    return Accept(attempt=looped) if wordy or _is_stuck(situation) else None
+    return looped if wordy or _is_stuck(situation) else None
 
 
 def _take_lesser_answer(situation: Situation) -> Decision | None:
     """Deliver the text whose form was only a wish, or the answer in doubt, where no other attempt can be made."""
     if not _is_stuck(situation):
         return None
-    loose = _find_loose_form(situation)
-    if loose is not None:
-        return Accept(attempt=loose)
-    return _accept_doubted(situation) or _accept_with_leeway(situation)
+    return _accept_loose_form(situation) or _accept_doubted(situation) or _accept_with_leeway(situation)
 
 
 def _believe(situation: Situation) -> Decision | None:
     """Deliver what may be right all the same once it is said again: by any tier where it is only suspected, else by
-    another one. So a doubt is asked about, and is no reason to refuse for ever."""
+    another."""
     last = situation.last
     if last.leeway is None:
         return None
@@ -149,8 +140,7 @@ def _believe(situation: Situation) -> Decision | None:
 
 
 def _stop_for_all_tiers(situation: Situation) -> Decision | None:
-    """Refuse what is so with every tier: a request that is wrong in itself, one that this server is too busy for, and
-    one whose budget allows no tier (`hard_stop`; under `escalate`: `go_on_cheaper`)."""
+    """Refuse what is so with every tier: a wrong request, a busy server, a budget that allows no tier (`hard_stop`)."""
     last = situation.last
     if traits_of(last).other_tier is OtherTier.NEVER:
         return Refuse(code=code_of(last), message=last.detail, param=last.param)
@@ -177,8 +167,8 @@ def _go_on_cheaper(situation: Situation) -> Decision | None:
 
 
 def _leave_loop(situation: Situation) -> Decision | None:
-    """Nudge once, then ask the next tier; what two tiers answer alike is delivered, marked. Who is nudged answers with
-    chance: at 0 a weak model repeats the call that it has just read twice, whatever it is told."""
+    """Nudge once, with chance (at 0 a weak model repeats the call), then ask the next tier; accept what two tiers say
+    alike."""
     last = situation.last
     if not traits_of(last).nudge:
         return None
@@ -211,16 +201,15 @@ def _build_reask(situation: Situation, last: Attempt, reasks: int) -> Call:
     strategy = situation.limits.strategies.get(last.tier, RETRY_STRATEGY)
     if not traits_of(last).correct:
         # There is nothing to correct in an empty or runaway answer; saying so would only lengthen the prompt.
-        strategy = tuple(step for step in strategy if step is not RetryStep.CORRECT) or (RetryStep.RESAMPLE,)
-    # A grammar demands a call, so it is for a model that tried to call; one that wrote nothing may
-    # have nothing to call.
+        strategy = drop_correction(strategy)
+    # A grammar demands a call, so it is for a model that tried to call.
     can_constrain = traits_of(last).tool_call and last.tier in situation.limits.grammars
     return Call(tier=last.tier, reask=next_reask(strategy, reasks, can_constrain=can_constrain))
 
 
 def _retry_transient(situation: Situation) -> Call | None:
-    """Call the same tier again after a fault that a second call may cure. The wait doubles, with up to half of it as
-    jitter, so that a tier that is coming back isn't stormed, and `Retry-After` is obeyed."""
+    """Call the same tier again after a fault that a second call may cure. The wait doubles, with jitter, so that a tier
+    that is coming back isn't stormed; `Retry-After` is obeyed."""
     last = situation.last
     if traits_of(last).again is not Again.RETRY:
         return None
@@ -234,26 +223,15 @@ def _retry_transient(situation: Situation) -> Call | None:
 
 
 def _climb(situation: Situation) -> Decision | None:
-    """Call the next tier of the chain after the one that was tried last."""
     return _climb_from(situation, nudge=_has_loop(situation))
 
 
 def _conclude_exhausted(situation: Situation) -> Decision:
-    """Conclude where no tier is left. A call that loops is still a call, and a nudge stops nobody.
-    A text that ran in circles is still a text: what came before it turned round is worth more than
-    an error, unless another attempt's text stands before the client."""
+    """Conclude where no tier is left: a call that loops and a text that was cut are worth more than an error."""
     doubted = _ask_in_words(situation) or _accept_doubted(situation) or _come_back(situation)
-    doubted = doubted or _accept_with_leeway(situation)
-    if doubted is not None:
-        return doubted
-    looped = _find_looped_call(situation)
-    if looped is not None:
-        return Accept(attempt=looped)
-    loose = _find_loose_form(situation)
-    if loose is not None:
-        return Accept(attempt=loose)
-    cycle = _find_newest(situation, Flaw.CYCLE)
-    return _refuse_exhausted(situation) if cycle is None or situation.text_out else Accept(attempt=cycle)
+    flawed = _accept_with_leeway(situation) or _accept_looped_call(situation) or _accept_loose_form(situation)
+    cycle = None if situation.text_out else _accept_newest(situation, Flaw.CYCLE)
+    return doubted or flawed or cycle or _refuse_exhausted(situation)
 
 
 def _refuse_exhausted(situation: Situation) -> Refuse:
@@ -269,7 +247,7 @@ def _refuse_exhausted(situation: Situation) -> Refuse:
     return Refuse(code=code_of(most_helpful), message=message, param=most_helpful.param, retry_after_s=wait_s)
 
 
-POLICIES: tuple[_Policy, ...] = (
+_POLICIES: tuple[_Policy, ...] = (
     _accept_good,
     _answer_load,
     _go_on_with_text,
@@ -298,23 +276,23 @@ def _has_loop(situation: Situation) -> bool:
     return any(traits_of(attempt).nudge for attempt in situation.attempts)
 
 
-def _find_looped_call(situation: Situation) -> int | None:
-    """Find the newest attempt whose calls were held as a loop's next repetition, where no circuit is broken."""
+def _accept_looped_call(situation: Situation) -> Accept | None:
+    """Accept the newest attempt whose calls were held as a loop's next repetition, where no circuit is broken."""
     if any(a.flaw is Flaw.CIRCUIT_BREAK for a in situation.attempts):
         return None
-    return _find_newest(situation, Flaw.LOOP, calls_held=True)
+    return _accept_newest(situation, Flaw.LOOP, calls_held=True)
 
 
-def _find_loose_form(situation: Situation) -> int | None:
-    """Find the newest text of another form than the wanted one, where the client doesn't insist on it."""
+def _accept_loose_form(situation: Situation) -> Accept | None:
+    """Accept the newest text of another form than the wanted one, where the client doesn't insist on it."""
     if not situation.limits.loose_form or situation.text_out:
         return None
-    return _find_newest(situation, Flaw.FORM_INVALID)
+    return _accept_newest(situation, Flaw.FORM_INVALID)
 
 
-def _find_newest(situation: Situation, flaw: Flaw, *, calls_held: bool = False) -> int | None:
-    attempts = list(enumerate(situation.attempts))
-    return next((i for i, a in reversed(attempts) if a.flaw is flaw and (a.calls_held or not calls_held)), None)
+def _accept_newest(situation: Situation, flaw: Flaw, *, calls_held: bool = False) -> Accept | None:
+    found = [i for i, a in enumerate(situation.attempts) if a.flaw is flaw and (a.calls_held or not calls_held)]
+    return Accept(attempt=found[-1]) if found else None
 
 
 def _accept_doubted(situation: Situation) -> Accept | None:
@@ -325,18 +303,16 @@ def _accept_doubted(situation: Situation) -> Accept | None:
 
 def _accept_with_leeway(situation: Situation) -> Accept | None:
     """Accept the newest flawed answer that may be right all the same. One in words is none behind another's text."""
-    attempts = situation.attempts
-    fit = [
-        number
-        for number, one in enumerate(attempts)
-        if one.leeway is not None and (one.calls_held or not any(a.text_out for a in attempts if a is not one))
-    ]
-    return Accept(attempt=fit[-1]) if fit else None
+    told = [attempt for attempt in situation.attempts if attempt.text_out]
+    for number, one in reversed(list(enumerate(situation.attempts))):
+        if one.leeway is not None and (one.calls_held or all(attempt is one for attempt in told)):
+            return Accept(attempt=number)
+    return None
 
 
 def _ask_in_words(situation: Situation) -> Call | None:
-    """Ask the last tier in doubt once more, for words, where each of those in doubt has called a tool that probably
-    nobody wanted."""
+    """Ask the last tier in doubt once more, for words, where each in doubt has called a tool that probably nobody
+    wanted."""
     doubted = [a for a in situation.attempts if a.flaw is Flaw.DOUBT]
     once = len({a.tier for a in doubted}) == len(doubted)
     if not doubted or not once or situation.text_out or situation.spent:
@@ -364,8 +340,7 @@ def _may_leave(situation: Situation, attempt: Attempt) -> bool:
 
 
 def _is_spared(situation: Situation, attempt: Attempt) -> bool:
-    """Return whether a valid call of this tier would be in doubt too, so that asking it for one is in vain where
-    another tier can be asked."""
+    """Return whether a valid call of this tier would be in doubt too, and another tier can be asked."""
     likely, least = attempt.confidence.likely, situation.limits.confidence_min
     doubtful = attempt.flaw is Flaw.TOOL_CALL_INVALID and likely is not None and likely < least
     return doubtful and _may_leave(situation, attempt) and attempt.tier in situation.chain[:-1]

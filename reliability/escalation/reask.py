@@ -1,7 +1,7 @@
 """The request as the next attempt sees it: as it came, corrected, resampled, under a grammar, or with a nudge.
 
-Each attempt's request is made from the original, so corrections never pile up. What is added stands at the end: the
-conversation before it stays what a prompt cache holds.
+It is made from the original, so corrections never pile up. What is added stands at the end: a prompt cache holds the
+rest.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def request_for(
 
 
 def resume_for(original: ChatRequest, *, told: str, thought: str, written: int) -> ChatRequest:
-    """Build the request that goes on with `told`, all the text before the client, which took `written` tokens and is
-    what `thought` came to."""
+    """Build the request that continues `told`, the text before the client, of `written` tokens, behind `thought`."""
     return replace(original, begun=told, begun_reasoning=thought, max_tokens=max(1, original.max_tokens - written))
 
 

@@ -1,11 +1,8 @@
 """Why a request gets no answer: the codes that pass, the attempt that explains a refusal best, and its words.
 
 A refusal has a code that passes (`PASSING`) exactly where waiting may cure something that was met: agents ask again
-where an error looks as if it passed. What counts is how each tier was left at last.
-
-Each sentence says what was met in the caller's own terms, names the limit by its configuration key, and ends with what
-can be done. Agents read the text by machine as well: opencode 1.18.33 (tried 2026-11-23) asks again where three digits
-look like a passing error's status, so `figure` writes such numbers in another unit.
+where an error looks as if it passed. Each sentence says what was met, names the limit by its configuration key, and
+ends with what can be done. opencode asks again where three digits look like a passing error's status: see `figure`.
 
 Invariants: no time to come back that nobody has reported; no session of somebody else in a message; no text without a
 bound; only a fault of the tier itself feeds its breaker.
@@ -37,9 +34,8 @@ _WAYS_OUT = {
     "back in {wait}, or send a smaller one",
     RejectedBy.FULL: "can take no more calls ({rule}): come back in {wait}",
 }
-# What a client can act on comes first: what passes, then what it must change, then what only the
-# server's owner can repair.
-_PASSING_FIRST = (
+# What passes comes first, then what the client must change, then what only the server's owner can repair.
+CODE_RANKING = (
     RefuseCode.OVERLOADED,
     RefuseCode.RATE,
     RefuseCode.TIMEOUT,
@@ -47,8 +43,6 @@ _PASSING_FIRST = (
     RefuseCode.MEMORY_PRESSURE,
     RefuseCode.LOADING,
     RefuseCode.NO_TIER,
-)
-_THEN_STAYING = (
     RefuseCode.BUDGET,
     RefuseCode.INVALID_ANSWER,
     RefuseCode.CONTEXT_LENGTH,
@@ -57,7 +51,7 @@ _THEN_STAYING = (
     RefuseCode.NO_TIER_EVER,
     RefuseCode.CLOUD_BARRED,
 )
-CODE_RANKING = _PASSING_FIRST + _THEN_STAYING
+_PASSING_FIRST = CODE_RANKING[: CODE_RANKING.index(RefuseCode.BUDGET)]
 PASSING = frozenset({*_PASSING_FIRST, RefuseCode.DEADLINE, RefuseCode.BROKEN_STREAM, RefuseCode.STOPPING})
 _CLAUSE_CHARS_MAX = 500
 ATTEMPTS_CHARS_MAX = 2_000
@@ -83,7 +77,6 @@ def duration(seconds: float | None) -> str:
 
 
 def _describe_rejection(rejection: Rejection, request: AdmissionRequest) -> str:
-    """Describe why this call wasn't let through."""
     if rejection.rejected_by is RejectedBy.BUDGET:
         return "; ".join(_describe_window(load, rejection, request) for load in rejection.windows) or rejection.detail
     rule = re.sub(r"\d+", lambda digits: figure(int(digits[0])), rejection.detail.replace("_", " "))
@@ -189,8 +182,8 @@ def _describe_attempt(attempt: Attempt) -> str:
 
 
 def verdict_of(attempt: Attempt, earlier: Sequence[Attempt] = ()) -> Verdict:
-    """Return the verdict for the breaker. A full tier that reports until when is left alone: a failure. A request
-    blames a tier once, whatever `earlier` attempts it made there: a body that breaks an upstream breaks it always."""
+    """Return the verdict for the breaker. A full tier that reports until when is a failure. A request blames a tier
+    once, whatever `earlier` attempts it made there: a body that breaks an upstream breaks it always."""
     traits = traits_of(attempt)
     verdict = Verdict.IGNORED if attempt.cancelled else traits.verdict
     if attempt.retry_after_s is not None and traits.verdict_with_time is not None:

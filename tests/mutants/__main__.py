@@ -31,7 +31,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     "reliability/rolling.py": ("tests/unit/reliability/admission/test_*.py",),
     "reliability/admission/": (
         "tests/unit/reliability/admission/test_*.py",
-        "tests/unit/reliability/escalation/test_refusals_wording.py",
+        "tests/unit/reliability/escalation/test_refusals.py",
     ),
     "reliability/answer/": (
         "tests/unit/reliability/answer/test_*.py",

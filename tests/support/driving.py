@@ -5,15 +5,18 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.config.tier_config import Timeouts
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
+from deployments.request.policy import hold_of
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
 from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.judgement import expect
+from reliability.config import ReliabilityConfig
 from reliability.escalation.decisions import Limits
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, build_toolbox
@@ -76,6 +79,24 @@ def make_run(chain: tuple[str, ...], clock: MonotonicClock, *, hold_all: bool = 
         deadline_ns=clock.now_ns() + 30 * 10**9,
         hold=Hold.ALL if hold_all else Hold.TOOL_CALLS,
     )
+
+
+def show(
+    messages: Sequence[Any], tools: Sequence[Any] = TOOLS, *, stream: bool = False, **fields: Any
+) -> Callable[[Run], None]:
+    """A change of a run: it shows these messages and tools, under all checks, and its request these `fields`."""
+
+    def change(run: Run) -> None:
+        box, choice = build_toolbox(tools), fields.get("tool_choice")
+        run.request = replace(run.request, messages=tuple(messages), tools=tuple(tools), **fields)
+        run.expected = expect(
+            run.request.messages, box, id_seed="r", tool_choice=choice, checks=CheckConfig(), loops=LoopConfig()
+        )
+        if stream:
+            config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
+            run.hold = hold_of(config, run.expected, stream=True)
+
+    return change
 
 
 def make_ports(tiers: dict[str, ScriptedTier], clock: MonotonicClock) -> Ports:

@@ -1,8 +1,7 @@
 """`context_management` of Anthropic's Messages: the edits that a request asks for, and what is told of those done.
 
-Known are `clear_tool_uses_20250919`, `clear_thinking_20251015` and `compact_20260112`, with Anthropic's defaults; and
-`compaction`, which asks for the summary alone. Tokens are estimated at four bytes each, so that the same history is
-always edited alike. A `compaction` block that comes back stands for all that is before it.
+Tokens are estimated at four bytes each, so that the same history is always edited alike. A `compaction` block that
+comes back stands for all that is before it.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ class _ClearToolUses(_Part):
             uses_over=None if tokens else self.trigger.value,
             bytes_least=self.clear_at_least.value * BYTES_PER_TOKEN_USUAL if self.clear_at_least else 0,
             keep=self.keep.value,
-            spared=tuple(self.exclude_tools or ()),
-            inputs=None if inputs is True else tuple(inputs or ()),
+            spared=frozenset(self.exclude_tools or ()),
+            inputs=None if inputs is True else frozenset(inputs or ()),
         )
 
 
@@ -114,8 +113,8 @@ _KNOWN: Mapping[str, type[_ClearToolUses | _ClearThinking | _Compact]] = {
 
 
 def read_edits(management: Mapping[str, Any] | None) -> tuple[tuple[Edit, ...] | None, Compaction | None]:
-    """Read the edits, in their order, None where none are asked for; and the compaction. Raises `ApiError`:
-    `invalid_request`; `unsupported`: an edit that this server doesn't know."""
+    """Read the edits, None where none are asked for, and the compaction. Raises `ApiError`: `invalid_request`;
+    `unsupported`: an edit that this server doesn't know."""
     if management is None:
         return None, None
     edits = management.get("edits") or []
@@ -127,8 +126,7 @@ def read_edits(management: Mapping[str, Any] | None) -> tuple[tuple[Edit, ...] |
 
 
 def read_compaction(wanted: Mapping[str, Any]) -> Compaction:
-    """Read `compaction`, which asks for a summary of the whole conversation and no answer. Raises `ApiError`:
-    `invalid_request`."""
+    """Read `compaction`, which asks for the summary alone. Raises `ApiError`: `invalid_request`."""
     if wanted.get("type") != "summarize":
         raise refuse("compaction.type", "summarize is needed")
     rule: Compaction = _read_rule(_Compact, {"instructions": wanted.get("instructions")}, "compaction")
@@ -136,8 +134,8 @@ def read_compaction(wanted: Mapping[str, Any]) -> Compaction:
 
 
 def drop_compacted(messages: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the messages with the summary of the last `compaction` block for all that stands before it, and what was
-    dropped for it. A block without a summary stands for nothing."""
+    """Return the messages with the last `compaction` block's summary for all before it, and what was dropped. A block
+    without a summary stands for nothing."""
     for at in range(len(messages) - 1, -1, -1):
         blocks = messages[at].get("content") if isinstance(messages[at], dict) else None
         if not isinstance(blocks, list) or messages[at].get("role") != "assistant":

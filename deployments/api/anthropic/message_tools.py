@@ -1,7 +1,7 @@
 """`tools` of a message, inwards: translated, deferred until the client's own search names them, or left out.
 
 A tool with `defer_loading` is shown once a `tool_reference` in a result names it: its definition then stands in that
-result, so that all before stays what it was. Claude Code searches its tools like this.
+result, so that all before stays what it was (Claude Code).
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ WRITTEN_CHARS_MAX = 2_000_000  # of the definitions that stand in results, each 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTools:
-    """The tools as chat completions have them. `places`: where each stood in the client's list; `searched`: the names
-    of those whose definitions stand in the `messages`, which are the client's with them written out, in `written_chars`
-    together."""
+    """The tools as chat completions have them. `places`: where each stood in the client's list; `searched`: those whose
+    definitions stand in the `messages`, in `written_chars` together."""
 
     tools: list[Definition]
     places: tuple[int, ...]
@@ -39,8 +38,8 @@ class MessageTools:
 def read_message_tools(
     tools: Sequence[Tool] | None, messages: Sequence[Any], dropped: Sequence[Any] = ()
 ) -> MessageTools:
-    """Read the tools of a request with these messages; those that were found in messages dropped before them are
-    declared like any other. Raises `ApiError`: `invalid_tools` or `unsupported`, with the field in `param`."""
+    """Read the tools of a request; those that were found in `dropped` messages are declared like any other. Raises
+    `ApiError`: `invalid_tools` or `unsupported`, with the field in `param`."""
     tools = tools or ()
     own, notes = leave_out_served(tools)
     unread = [name for name in _NOTED if any(tool.get(name) is not None for _, tool in own)]
@@ -78,7 +77,6 @@ def _translate_tool(tool: Tool, path: str) -> Definition:
 
 
 def _list_results(message: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """List the results of calls in a message that have blocks, with their places."""
     content = message.get("content") if isinstance(message, Mapping) else None
     for at, block in enumerate(content if isinstance(content, list) else ()):
         if isinstance(block, Mapping) and block.get("type") == "tool_result" and isinstance(block.get("content"), list):

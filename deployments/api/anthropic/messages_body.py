@@ -1,9 +1,7 @@
 """`POST /v1/messages`, inwards: from bytes to the one internal request, or one `ApiError` that names the field.
 
-Known fields are checked strictly, by Anthropic's names, and translated into those of a chat completion, whose checks
-follow; what they find is told by the client's names. What changes the answer and can't be honoured is refused, such as
-a tool that Anthropic's servers run. What only asks for speed, a price or a place has no effect, and a note in the
-report says so.
+Fields are translated into a chat completion's, whose errors are told by the client's names. What changes the answer and
+can't be honoured is refused; what only asks for speed, a price or a place is noted in the report.
 """
 
 from __future__ import annotations
@@ -177,8 +175,8 @@ def _list_ignored(fields: Mapping[str, Any], body: MessagesBody) -> list[str]:
 
 
 def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:
-    """Return the error with the field by the name that the client knows, in `param` and at the head of its words.
-    `places`: where each tool that was passed on stands in the client's `tools`."""
+    """Return the error with the client's name of its field, in `param` and at the head of its words. `places`: where
+    each tool that was passed on stands in the client's `tools`."""
     param = error.param
     if param is None:
         return error

@@ -1,16 +1,10 @@
 """A conversation in Anthropic's blocks, as the messages of a chat completion.
 
-The same history is the same messages each time, so that a prompt cache still fits: markers of `cache_control` change no
-text, and the line that Claude Code's system prompt changes with each request is dropped.
+The same history is the same messages each time, so that a prompt cache still fits: the line that Claude Code's system
+prompt changes with each request is dropped. A system message behind a user's words goes before them, so that a weak
+model reads the request last (decision 056), unless it leaves with the next user's message.
 
-Anthropic's API takes a system message only behind a user's: what Claude Code says of its environment, its skills and
-its further tools (2,200 tokens) stands behind the first request. Here it goes before the words that it stands behind,
-so that a weak model reads the request last, and other sessions share the prompt up to there (decision 056). One that
-leaves with the next user's message stays behind, where it costs no more than itself.
-
-Invariant: a block that can't be read is refused by type and path, but for redacted thoughts, which only their maker can
-read, calls that Anthropic's servers have run, with their results: what came of them stands in the text, and marks such
-as `fallback`.
+Invariant: a block that can't be read is refused by type and path, but for those that `is_left_out` names.
 """
 
 from __future__ import annotations
@@ -41,8 +35,7 @@ _ROLES = ("user", "assistant", "system")
 
 
 def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any]) -> list[Message]:
-    """Translate a system prompt and the messages behind it. Raises `ApiError`: `invalid_request` or `unsupported`, with
-    the block's path."""
+    """Translate a system prompt and the messages behind it. Raises `ApiError`: `invalid_request` or `unsupported`."""
     out = list(_translate_system(system or (), "system", head=True))
     user_last = max((at for at, message in enumerate(messages) if _is_of(message, "user")), default=-1)
     for at, message in enumerate(messages):
@@ -72,7 +65,6 @@ def _is_of(message: Any, role: str) -> bool:
 
 
 def _drop_billing_line(text: str) -> str:
-    """Drop the line at the head that changes with each request."""
     found = _BILLING_LINE.match(text)
     return text if found is None else text[found.end() :]
 

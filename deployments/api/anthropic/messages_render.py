@@ -1,9 +1,9 @@
 """`POST /v1/messages`, outwards: events as one message, or as a stream.
 
-`message_start` estimates the prompt's tokens where its tier hasn't counted them yet; `message_delta` has the true
-figures. Thoughts leave only where the client asked for thinking: many clients read the first block as the text. A
-refusal is a text with its own stop reason. What the server refuses for good is a `billing_error`, and a prompt that is
-too long begins with words that Claude Code looks for: docs/decisions/070-errors-that-agents-heed.md.
+`message_start` estimates the prompt's tokens where its tier hasn't counted them yet. Thoughts leave only where the
+client asked for thinking: many clients read the first block as the text. What the server refuses for good is a
+`billing_error`, and a prompt that is too long has words of Claude Code's:
+docs/decisions/070-errors-that-agents-heed.md.
 """
 
 from __future__ import annotations
@@ -37,17 +37,10 @@ _STOP_REASONS = {
 _UNSIGNED = "mlx-stack-serve"
 # Of other statuses it is `invalid_request_error`.
 _TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    408: "timeout_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    502: "api_error",
-    503: "overloaded_error",
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 408: "timeout_error",
+    413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 502: "api_error", 503: "overloaded_error",
     504: "timeout_error",
-}
+}  # fmt: skip
 _LEAVE_OUT = frozenset({"unsupported", "context_length_exceeded"})
 _TOO_LONG = "prompt is too long: "
 # At these words the tool runner of Anthropic's SDK sends the whole history, without `thread`.
@@ -63,8 +56,7 @@ _PING = _frame({"type": "ping"})
 
 @dataclass(kw_only=True)
 class _MessageAnswer:
-    """What a message and the stream of one have in common. `thinking`: the client reads thoughts; `edits`: what is told
-    of those that it asked for."""
+    """What a message and the stream of one have in common. `edits`: what is told of those that the client asked for."""
 
     run: Run
     thinking: bool
@@ -77,7 +69,6 @@ class _MessageCollector(_MessageAnswer, CollectedAnswer):
     """Writes an answer that isn't streamed."""
 
     def body(self, model: str, finish: Finish) -> bytes:
-        """Write the complete message."""
         message = _make_message(self.answer_id, model, _make_whole_usage(self.run, finish))
         end = _make_end(self.run, finish, refused=any(isinstance(each, Refusal) for each in self.said))
         return orjson.dumps(message | {"content": self._make_content()} | end | self.edits)
@@ -97,8 +88,7 @@ class _MessageCollector(_MessageAnswer, CollectedAnswer):
 
 
 def _write_input(arguments: str) -> orjson.Fragment | dict[str, str]:
-    """Write a call's arguments as they stand, so that no number in them changes; in an object where they are none,
-    which is only delivered where their validation is switched off."""
+    """Write a call's arguments as they stand, so that no number in them changes; in an object where they are none."""
     try:
         value = read_json(arguments.encode() or b"{}")
     except (ValueError, RecursionError):
@@ -110,8 +100,8 @@ def _write_input(arguments: str) -> orjson.Fragment | dict[str, str]:
 
 @dataclass(kw_only=True)
 class _MessageWriter(_MessageAnswer):
-    """Writes one stream. `open` is the kind of the block that is open (`""`: none), of a call with its index; `count`
-    is how many blocks there were; `refused`: one of them was a refusal."""
+    """Writes one stream. `open`: the kind of the open block, of a call with its index; `count`: how many blocks there
+    were; `refused`: one of them was a refusal."""
 
     begun: bool = False
     open: str = ""
@@ -119,7 +109,6 @@ class _MessageWriter(_MessageAnswer):
     refused: bool = False
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
-        """Write the events of a batch; neighbours of one kind are one delta."""
         out = [] if self.begun else [self._start(model)]
         kind, pieces = "", list[str]()
         for event in events:
@@ -147,13 +136,11 @@ class _MessageWriter(_MessageAnswer):
         return b"".join(out)
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
-        """Write a ping."""
         if prefill is not None:
             return _frame({"type": "ping", "mlx_stack": {"prefill": prefill_json(prefill)}})
         return _PING if self.begun else KEEP_ALIVE
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
-        """Write the end of the message."""
         start = b"" if self.begun else self._start(model)
         delta = {
             "type": "message_delta",
@@ -164,7 +151,6 @@ class _MessageWriter(_MessageAnswer):
         return b"".join([start, *self._close(), _frame(delta), _frame(stop)])
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
-        """Write what broke the answer off."""
         body = _message_error(error, self.run.request.request_id)
         return _frame(body if report is None else body | {"mlx_stack": report})
 
@@ -224,7 +210,7 @@ def _make_message(answer_id: str, model: str, usage: dict[str, Any]) -> dict[str
 
 
 def _make_end(run: Run, finish: Finish, *, refused: bool) -> dict[str, Any]:
-    """Make what says why it ended; not every server tells which stop sequence it was, and some tell other things."""
+    """Make what says why it ended; not every server tells which stop sequence it was."""
     reason = "refusal" if refused and finish.reason is FinishReason.STOP else _STOP_REASONS[finish.reason]
     if run.summary and run.compaction is not None and run.compaction.pauses:
         reason = "compaction"
@@ -248,7 +234,7 @@ def _count_tokens(usage: Usage) -> dict[str, Any]:
 
 
 def _make_whole_usage(run: Run, finish: Finish) -> dict[str, Any]:
-    """Make the usage of an answer, and beside it what its summary took, which Anthropic counts apart."""
+    """Make the usage of an answer, and what its summary took, which Anthropic counts apart."""
     usage = _make_usage(finish.usage or Usage(exact=False))
     if not run.summary:
         return usage
@@ -264,7 +250,6 @@ def _begin_answer(call: ChatCall, run: Run) -> dict[str, Any]:
 
 
 def _message_error(error: ApiError, request_id: str) -> dict[str, Any]:
-    """Build the JSON object that the client gets."""
     described: dict[str, Any] = rename(error).body()["error"]
     if error.code == "context_length_exceeded":
         described["message"] = _TOO_LONG + described["message"]

@@ -1,7 +1,6 @@
 """Messages of a chat completion whose parts are of another dialect, with the parts that say the same here.
 
-A client that changes between the APIs sends what it holds: parts of Responses, blocks of Messages. Their own readers
-read them, and leave out the same blocks of an answer. A part that is chat completions' own, or unknown, stays as it is.
+Clients that change between the APIs send parts of Responses and blocks of Messages. Unknown parts stay as they are.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def _rebuild(message: Message, parts: list[dict[str, Any]], calls: list[dict[str
 
 
 def _read_results(message: Message, path: str) -> Iterator[Message]:
-    """Read a tool message that holds results, one message for each call. A lone result answers the call that the
-    message names."""
+    """Read a tool message that holds results, one message a call. A lone result answers the call that the message
+    names."""
     content = message["content"]
     ids = [part.get("tool_use_id") for part in content if part["type"] == "tool_result"]
     own = message.get("tool_call_id") or next((id for id in ids if isinstance(id, str)), "")

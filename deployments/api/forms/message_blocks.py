@@ -1,7 +1,7 @@
 """Anthropic's blocks, as the parts, calls and results of chat completions.
 
-Texts of one message are set apart by a blank line, since chat templates join parts without one.
-Each function raises `ApiError`, with the block's path: `invalid_request`, or `unsupported` for what can't be read here.
+Texts of one message are set apart by a blank line, since chat templates join parts without one. Each function raises
+`ApiError`, with the block's path: `invalid_request`, or `unsupported`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ def translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, A
 
 
 def is_left_out(block: Block) -> bool:
-    """Tell whether a block of an answer is left out: only its maker can read it, what came of it stands in the text,
-    or Anthropic shows it to no model either."""
+    """Tell whether a block of an answer is left out: only its maker can read it, or its outcome stands in the text."""
     kind = block["type"]
     return kind in _LEFT_OUT or kind.endswith("_tool_result") or (kind == "compaction" and block.get("content") is None)
 
@@ -108,8 +107,7 @@ def _read_source(source: Any, path: str) -> str:
 
 
 def _make_document(block: Block, path: str) -> list[dict[str, Any]]:
-    """Make the parts of a document: its title and context, then its text and images. One that is neither is a file, for
-    models that read them."""
+    """Make the parts of a document: its title and context, then its text and images. One that is neither is a file."""
     given, path = block.get("source"), f"{path}.source"
     source = given if isinstance(given, dict) else {}
     title, context = (said if isinstance(said := block.get(name), str) else "" for name in ("title", "context"))

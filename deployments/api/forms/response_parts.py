@@ -1,6 +1,4 @@
-"""Parts of Responses' messages, as those of chat completions.
-
-A file is taken where its text stands in the request: this server keeps and fetches none.
+"""Parts of Responses' messages, as those of chat completions; a file's text must stand in the request.
 
 Each function raises `ApiError`: `invalid_request` or `unsupported`, with the path of what is wrong.
 """

@@ -22,7 +22,7 @@ _OF_A_FUNCTION = ("name", "description", "strict")
 
 def leave_out_served(tools: Sequence[Tool]) -> tuple[list[tuple[int, Tool]], tuple[str, ...]]:
     """Return the tools with their places, without those that another server runs, and a note that names these. Raises
-    `ApiError`: `unsupported` where there are no others, since such a tool is all that is wanted then."""
+    `ApiError`: `unsupported` where there are no others."""
     served = [str(tool["type"]) for tool in tools if _is_server_tool(tool)]
     if served and len(served) == len(tools):
         raise refuse_kind(served[0], "tools.0")
@@ -39,8 +39,7 @@ def note_kept_out(kinds: Sequence[str]) -> tuple[str, ...]:
 
 
 def translate_choice(choice: Mapping[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
-    """Translate a choice in Anthropic's words, and whether several calls may come at once. Raises `ApiError`:
-    `invalid_request`."""
+    """Translate a choice in Anthropic's words, and whether several calls may come at once. Raises `ApiError`."""
     if choice is None:
         return None, None
     kind = choice.get("type")
@@ -70,8 +69,8 @@ def refuse_kind(kind: str, path: str) -> ApiError:
 
 
 def read_kind(tool: Tool, path: str) -> Tool:
-    """Return a tool that is a function, as one: it says so, or brings its schema. Raises `ApiError`: `unsupported` for
-    others, of which a model could know no argument."""
+    """Return a tool that is a function, or brings its schema, as a function. Raises `ApiError`: `unsupported` for
+    others."""
     kind = tool.get("type")
     if kind in _FUNCTIONS or ("function" not in tool and tool.get(find_schema_key(tool)) is not None):
         return {**tool, "type": "function"}
@@ -79,8 +78,7 @@ def read_kind(tool: Tool, path: str) -> Tool:
 
 
 def nest_choice(choice: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a choice of one tool, or a list of those allowed, in the form of chat completions. Raises `ApiError`:
-    `unsupported` for a tool of a kind that isn't had here."""
+    """Return a choice, or a list of those allowed, in chat completions' form. Raises `ApiError`: `unsupported`."""
     kind, function = choice.get("type"), choice.get("function")
     if kind == "allowed_tools":
         inner = choice.get("allowed_tools", choice)

@@ -1,7 +1,7 @@
 """The names of responses (`resp_TAG`) and of their items (`msg_TAG_N`, `in_TAG_N`), and the opaque form of texts.
 
-TAG is the second that the response began in, in hexadecimal, and 24 random digits. The seal is base64 behind a mark, no
-secret: it is for clients that pass `encrypted_content` back and drop the rest (Codex does).
+TAG: the second that the response began in, in hexadecimal, and 24 random digits. The seal is base64 behind a mark, no
+secret: some clients (Codex) pass back `encrypted_content` alone.
 Invariants: no two responses have one name; no item names another response than its own.
 """
 
@@ -15,9 +15,9 @@ import time
 
 _MARK = "mlxs1."
 
-TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
-_RESPONSE = re.compile(rf"resp_({TAG})")
-_ITEM = re.compile(rf"[a-z]{{2,5}}_({TAG})_[0-9]{{1,6}}")
+_TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
+_RESPONSE = re.compile(rf"resp_({_TAG})")
+_ITEM = re.compile(rf"[a-z]{{2,5}}_({_TAG})_[0-9]{{1,6}}")
 
 
 def make_tag() -> str:

@@ -1,8 +1,7 @@
 """`POST /v1/responses`, inwards: from bytes to a `ChatCall`, or one `ApiError` that names the client's own field.
 
-Fields that nothing here can act on are echoed and noted in the report; those that would change what the client gets are
-refused by their names; those that this API doesn't know go to hosted tiers, as in chat completions. What is found
-further in, in words of a chat completion, is translated back (`translate_error`); what is translated stays as it is.
+Fields that nothing here can act on are echoed and noted in the report; those that would change the answer are refused;
+unknown ones go to hosted tiers. Errors of a chat completion's fields are translated back (`translate_error`).
 Invariants: no field is dropped without a word; no error names a field of the translation.
 """
 
@@ -103,7 +102,7 @@ class ResponseBody(Strict):
 
 _READ_HERE = frozenset(ResponseBody.model_fields)
 # They have the same name and meaning in chat completions, and go on to whoever heeds them.
-PASSED_ON = (
+_PASSED_ON = (
     *("temperature", "top_p", "parallel_tool_calls", "stream", "user", "prompt_cache_key", "safety_identifier"),
     *("service_tier", "prompt_cache_retention", "presence_penalty", "frequency_penalty"),
 )
@@ -114,7 +113,7 @@ REFUSED = {
     "conversation": "this server keeps no conversations: use previous_response_id, or send the whole history",
 }
 # Responses' own fields, which no tier can read: no other API has them.
-NO_EFFECT = ("access_programs", "background_options", "context_management", "image")
+_NO_EFFECT = ("access_programs", "background_options", "context_management", "image")
 # Fields of chat completions, for whoever mixes the two up: the names that they have here.
 _OF_CHAT = {
     "messages": "input",
@@ -130,28 +129,29 @@ _OF_CHAT = {
 # What OpenAI echoes of a function tool that leaves it out.
 _FUNCTION = {"description": None, "parameters": None, "strict": None}
 LOGPROBS, _SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
-_INCLUDABLE = frozenset(
-    {
-        LOGPROBS,
-        _SEALED,
-        "file_search_call.results",
-        "web_search_call.results",
-        "web_search_call.action.sources",
-        "message.input_image.image_url",
-        "computer_call_output.output.image_url",
-        "code_interpreter_call.outputs",
-    }
-)
+_INCLUDABLE = frozenset({
+    LOGPROBS, _SEALED, "file_search_call.results", "web_search_call.results", "web_search_call.action.sources",
+    "message.input_image.image_url", "computer_call_output.output.image_url", "code_interpreter_call.outputs",
+})  # fmt: skip
+# The fields that a response repeats as they are, with OpenAI's defaults.
+_ECHOED: dict[str, Any] = {
+    **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id")),
+    **dict.fromkeys(("prompt_cache_key", "safety_identifier")),
+    **dict.fromkeys(("temperature", "top_p"), 1.0),
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the way out must know. `echo`: the fields of the response object that repeat the request, as JSON, since a
-    client's tools may be large; `custom`: the tools whose calls are free text; `namespaces`: those that stand in one,
-    with it and their names there; `searches`: the client runs `tool_search`; `sealed`: reasoning goes out in its opaque
-    form, too; `summary`: as a summary. `items`: the input as it is stored, None where nothing is; `previous`: the
-    response that this one goes on from. `compacts`: the answer is the summary that stands for the conversation;
-    `users`: the user's messages that stand beside it."""
+    """What the way out must know. `echo`: the fields of the response that repeat the request, as JSON; `custom`: the
+    tools whose calls are free text; `namespaces`: those that stand in one, with it and their names there; `searches`:
+    the client runs `tool_search`; `sealed`: reasoning goes out in its opaque form, too; `summary`: as a summary.
+    `items`: the input as it is stored, None where nothing is; `previous`: the response that this one continues.
+    `compacts`: the answer is the summary that stands for the conversation; `users`: the user's messages beside it."""
 
     tag: str
     echo: Mapping[str, bytes]
@@ -174,9 +174,8 @@ def parse_response(
     compacts: bool = False,
     **terms: Unpack[ParseTerms],
 ) -> ChatCall:
-    """Parse one body. It takes and raises what `parse_chat` does; `recalled` is what it refers to; `compacts`: it asks
-    for a summary, and not for an answer. Raises `NeedsRecall`: it refers to stored responses, and `recalled` is
-    None."""
+    """Parse one body. It takes and raises what `parse_chat` does; `recalled`: what it refers to; `compacts`: it asks
+    for a summary. Raises `NeedsRecall`: it refers to stored responses, and `recalled` is None."""
     changed: list[str] = []
     fields = parse_object(raw, changed)
     body = _validate(fields)
@@ -228,11 +227,9 @@ def _validate(fields: dict[str, Any]) -> ResponseBody:
 
 def _list_notes(body: ResponseBody, fields: Mapping[str, Any]) -> list[str]:
     include, inner = body.include or (), (body.reasoning and body.reasoning.model_extra) or {}
-    ignored = [name for name in NO_EFFECT if fields.get(name) is not None]
-    ignored += [f"reasoning.{name[:_NAME_CHARS_MAX]}" for name, value in inner.items() if value is not None][
-        :_NAMES_MAX
-    ]
-    found = [f"{name} has no effect here" for name in ignored]
+    unread = [f"reasoning.{name[:_NAME_CHARS_MAX]}" for name, value in inner.items() if value is not None]
+    ignored = [name for name in _NO_EFFECT if fields.get(name) is not None]
+    found = [f"{name} has no effect here" for name in (*ignored, *unread[:_NAMES_MAX])]
     found += [f"include: {name} has no effect here" for name in include if name not in (LOGPROBS, _SEALED)]
     if body.top_logprobs and LOGPROBS not in include:
         found.append(f"top_logprobs has no effect without {LOGPROBS} in include")
@@ -269,11 +266,10 @@ def _read_input(body: ResponseBody, given: str | Sequence[Any], recalled: Recall
 def _translate(
     fields: Mapping[str, Any], body: ResponseBody, messages: list[dict[str, Any]], tools: ToolsRead
 ) -> dict[str, Any]:
-    """Write the request as a chat completion's. What the API doesn't know comes first: nothing of it stays where the
-    translation has a word of its own."""
-    own = (*_READ_HERE, *_OF_CHAT, *NO_EFFECT)
+    """Write the request as a chat completion's; the fields that the API doesn't know come first."""
+    own = (*_READ_HERE, *_OF_CHAT, *_NO_EFFECT)
     chat = {name: value for name, value in fields.items() if name not in own}
-    chat |= {name: value for name in PASSED_ON if (value := getattr(body, name)) is not None}
+    chat |= {name: value for name in _PASSED_ON if (value := getattr(body, name)) is not None}
     chat |= {"model": body.model, "messages": messages}
     if body.max_output_tokens is not None:
         chat["max_completion_tokens"] = body.max_output_tokens
@@ -290,8 +286,8 @@ def _translate(
 
 def _translate_text(text: TextField) -> dict[str, Any]:
     chat: dict[str, Any] = {} if text.verbosity is None else {"verbosity": text.verbosity}
-    form = text.format or {}
-    kind = form.get("type", "text" if not form else None)
+    form = text.format or {"type": "text"}
+    kind = form.get("type")
     if kind == "text":
         return chat
     if kind == "json_object":
@@ -327,30 +323,18 @@ def _build_wanted(body: ResponseBody, tools: ToolsRead, given: str | Sequence[An
 def _write_echo(body: ResponseBody) -> dict[str, bytes]:
     """Write the fields of the response object that repeat the request; where it leaves one out, OpenAI's default."""
     reasoning, text = body.reasoning or ReasoningField(), body.text or TextField()
-    echo = {
+    given = {name: getattr(body, name) for name in (*_ECHOED, "user")}
+    echo = _ECHOED | {name: value for name, value in given.items() if value is not None}
+    echo |= {
         "frequency_penalty": body.frequency_penalty or 0,
-        "instructions": body.instructions,
-        "max_output_tokens": body.max_output_tokens,
-        "max_tool_calls": body.max_tool_calls,
-        "metadata": body.metadata or {},
-        "parallel_tool_calls": body.parallel_tool_calls is not False,
         "presence_penalty": body.presence_penalty or 0,
-        "previous_response_id": body.previous_response_id,
-        "prompt_cache_key": body.prompt_cache_key,
         "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
-        "safety_identifier": body.safety_identifier,
         "service_tier": body.service_tier or "default",
-        "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": {"format": text.format or {"type": "text"}} | ({"verbosity": text.verbosity} if text.verbosity else {}),
-        "tool_choice": body.tool_choice or "auto",
         "tools": [_FUNCTION | tool if tool["type"] == "function" else tool for tool in body.tools or ()],
-        "top_logprobs": body.top_logprobs or 0,
-        "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": "disabled",
     }
-    if body.user is not None:
-        echo["user"] = body.user
-    return {name: write_json(value) for name, value in echo.items()}
+    return {name: write_json(value) for name, value in sorted(echo.items())}
 
 
 # Where the client has what the translation wrote; `functions` and `function_call` are no words of it.
@@ -371,7 +355,6 @@ def translate_error(error: ApiError, places: Sequence[str] | None = None) -> Api
 
 
 def _translate_path(path: str, places: Sequence[str] | None = None) -> str:
-    """Translate the path of one field."""
     parts = path.split(".")
     root = parts[0]
     if root == "messages" or root.startswith("messages["):

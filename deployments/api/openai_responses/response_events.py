@@ -1,19 +1,18 @@
 """The two ways out of `POST /v1/responses`: one response object, or the events of a stream in OpenAI's order.
 
-Events are numbered without a gap; each names its item and the item's place. An answer that breaks off ends in
-`response.failed`, with an `error.code` that OpenAI's clients know and this server's own as `mlx_stack_code`; what stays
-is a 400 (`STATUSES`): docs/decisions/070-errors-that-agents-heed.md.
-Invariants: a delta belongs to an item that is open; a stream ends with one of its three ends.
+An answer that breaks off ends in `response.failed`, with an `error.code` that OpenAI's clients know and this server's
+own as `mlx_stack_code`; what stays is a 400 (`STATUSES`): docs/decisions/070-errors-that-agents-heed.md.
+Invariants: events are numbered without a gap; a delta belongs to an open item; a stream ends with one of its three
+ends.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -29,7 +28,6 @@ from deployments.reports.report import prefill_json
 from reliability.types import Event, Finish, FinishReason, Prefilled, Usage
 
 STATUSES = {"loop_detected": 400, "model_not_found": 400, "body_too_large": 400, "idempotency_key_reused": 400}
-ENDS = {"completed": "response.completed", "incomplete": "response.incomplete", "failed": "response.failed"}
 
 
 class _Answer:
@@ -45,11 +43,9 @@ class _ResponseCollector(_Answer):
     """Collects an answer that isn't streamed."""
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add a batch of events."""
         self.output.take(events)
 
     def body(self, model: str, finish: Finish) -> bytes:
-        """Write the complete response."""
         self.output.end()
         response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
         self.written = orjson.dumps(response)
@@ -97,15 +93,14 @@ class _EventWriter(_Answer):
         return self._take_frames()
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
-        """Write a comment, and now and then that it is in progress."""
         self._silences += prefill is None
         if prefill is None and self._silences % COMMENTS_PER_EVENT:
             return KEEP_ALIVE
-        self._say_in_progress(model, {} if prefill is None else {"mlx_stack": {"prefill": prefill_json(prefill)}})
+        beside = {} if prefill is None else {"mlx_stack": {"prefill": prefill_json(prefill)}}
+        self._say_in_progress(model, **beside)
         return self._take_frames()
 
     def last(self, model: str, finish: Finish, report: dict[str, Any]) -> bytes:
-        """Write what is left of the items, and the end."""
         self._begin(model)
         if self.wanted.compacts:
             for kind in ("response.output_item.added", "response.output_item.done"):
@@ -114,7 +109,7 @@ class _EventWriter(_Answer):
             self._end_items(finish)
         response = build_response(self.wanted, self.created_s, model, output=self.output, finish=finish)
         self.written = orjson.dumps(response)
-        self._add_end(ENDS[response["status"]], self.written, report)
+        self._add_end(f"response.{response['status']}", self.written, report)
         return self._take_frames()
 
     def _end_items(self, finish: Finish) -> None:
@@ -128,26 +123,24 @@ class _EventWriter(_Answer):
         self._add_calls()
 
     def error(self, error: ApiError, report: dict[str, Any] | None) -> bytes:
-        """Write the end of an answer that broke off. Calls that never left aren't shown."""
+        """Write the end of an answer that broke off, without calls that never left."""
         model = (report or {}).get("tier") or self._asked
         self._begin(model)
         self.output.calls.clear()
         self._close_saying("incomplete")
         failure = _explain_failure(error)
         response = build_response(self.wanted, self.created_s, model, output=self.output, error=failure)
-        self._add_end(ENDS["failed"], orjson.dumps(response), report)
+        self._add_end("response.failed", orjson.dumps(response), report)
         return self._take_frames()
-
-    # -- events ------------------------------------------------------------------------------------------------
 
     def _begin(self, model: str) -> None:
         if not self._number:
             self._say_in_progress(model)
 
-    def _say_in_progress(self, model: str, beside: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def _say_in_progress(self, model: str, **beside: Any) -> None:
         response = orjson.Fragment(orjson.dumps(build_response(self.wanted, self.created_s, model)))
         for name in ("response.in_progress",) if self._number else ("response.created", "response.in_progress"):
-            self._add(name, {"response": response, **beside})
+            self._add(name, {"response": response} | beside)
 
     def _open_saying(self, saying: Saying) -> None:
         self._open = saying
@@ -176,7 +169,6 @@ class _EventWriter(_Answer):
             self._add("response.output_item.done", {"output_index": place, "item": complete})
 
     def _add_given(self, item: dict[str, Any], named: dict[str, Any]) -> None:
-        """Write what a call hands over."""
         kind, given, told = "function_call_arguments", "arguments", {"name": item["name"]}
         if item["type"] == "custom_tool_call":
             kind, given, told = "custom_tool_call_input", "input", {}

@@ -1,9 +1,8 @@
 """`input`, inwards: items, and the parts of their messages, become the messages that a chat client would have sent.
 
-An answer comes back as several items (reasoning* message* function_call*), which are one assistant message: loops are
-found, sessions followed and prompts cached by a history that looks like what was answered. Two texts in a row are two
-messages, unless their names say that they are of one response. What outputs show beside text goes into a user message
-behind the last of them.
+An answer comes back as several items (reasoning* message* function_call*), which are one assistant message, as it was
+answered. Two texts in a row are two messages, unless their names say that they are of one response. What outputs show
+beside text goes into a user message behind the last of them.
 Invariant: no item and no part is dropped without a word.
 """
 
@@ -47,7 +46,6 @@ class _Answer:
     calls: list[dict[str, Any]] = field(default_factory=list)
 
     def message(self) -> dict[str, Any]:
-        """Build the message."""
         message: dict[str, Any] = {"role": "assistant", "content": self._join_contents()}
         if self.reasoning:
             message["reasoning_content"] = "".join(self.reasoning)
@@ -66,9 +64,9 @@ class _Answer:
 
 @dataclass(slots=True)
 class ItemHistory:
-    """Collects items into `messages`; `notes` tells what of them has no effect; `found`: the tools that the client's
-    own searches have found, whose definitions stand in their results; `declared`: those of `additional_tools`, in which
-    Codex declares them for its own models, the newest of each name."""
+    """Collects items into `messages`. `notes`: what of them has no effect; `found`: the tools of the client's own
+    searches, whose definitions stand in their results; `declared`: those of Codex's `additional_tools`, the newest of
+    each name."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
@@ -258,7 +256,6 @@ def _read_output(output: Any, path: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _read_parts(content: Any, path: str, *, answer: bool = False) -> list[dict[str, Any]]:
-    """Read a content as parts, of which a text is one."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):

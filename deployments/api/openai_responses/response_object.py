@@ -1,7 +1,7 @@
 """The response object and its items, outwards: an answer's events become items, in the order in which they came.
 
-Reasoning and text that alternate become as many items; calls stand behind everything else, since they leave a tier at
-the end. An answer without anything is a message without text. `Output` serves an answer in one piece and a stream.
+Calls stand behind everything else, since they leave a tier at the end. An answer without anything is a message without
+text. `Output` serves an answer in one piece and a stream.
 Invariants: no two items have one name; an item has the same place in the stream as in the complete answer.
 """
 
@@ -37,8 +37,8 @@ _INCOMPLETE = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FI
 
 
 class _Form(NamedTuple):
-    """What an item's one part is: its type, the key of its text, and how the events of a stream name it. `part` begins
-    the names of the events of the part, `text` those of its text; `at` is the key of the part's place."""
+    """What an item's one part is: its type, the key of its text, the beginnings of its events' names (`part`, `text`),
+    and the key of the part's place (`at`)."""
 
     kind: str
     key: str

@@ -1,10 +1,10 @@
 """`tools` and `tool_choice`, inwards: each kind of tool is translated, kept out with a note, or refused by its name.
 
-A `custom` tool (free text) becomes a function with one string `input`. A tool of a `namespace` (Codex declares those of
-each MCP server in one) is shown under both names, `mcp__server__tool`; one of `functions`, where OpenAI has the tools
-that stand in no other, under its own. A `tool_search` that the client runs itself is a
-function, and the tools that it has found are declared behind the others (`ToolsRead.add`). Invariants: the calls of
-each tool that the model is shown can be read back; a choice forces no tool that the model isn't shown.
+A `custom` tool (free text) becomes a function with one string `input`. A tool of a `namespace` (Codex's MCP servers) is
+shown as `mcp__server__tool`, one of `functions` under its own name. A `tool_search` that the client runs itself is a
+function, and the tools that it has found are declared behind the others (`ToolsRead.add`).
+Invariants: the calls of each tool that the model is shown can be read back; a choice forces no tool that it isn't
+shown.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PLAIN = "functions"  # the namespace of what has none
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsRead:
-    """The tools as chat completions have them. `places`: the path of each in the client's list; `custom`: the names of
-    those whose calls are free text; `namespaces`: namespace and name there of those that stand in one; `searches`: the
-    client runs `tool_search`; `searched`: the names of those that it has found."""
+    """The tools as chat completions have them. `places`: the path of each in the client's list; `custom`: those whose
+    calls are free text; `namespaces`: namespace and name there of those that stand in one; `searches`: the client runs
+    `tool_search`; `searched`: those that it has found."""
 
     tools: list[dict[str, Any]]
     choice: str | dict[str, Any] | None
@@ -66,8 +66,7 @@ class ToolsRead:
 
 
 def read_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> ToolsRead:
-    """Read both fields. Raises `ApiError`: `invalid_tools`, `unsupported`, `invalid_request`, with the field in
-    `param`."""
+    """Read both fields. Raises `ApiError`: `invalid_tools`, `unsupported`, `invalid_request`."""
     read: list[tuple[str, dict[str, Any]]] = []
     namespaces: dict[str, tuple[str, str]] = {}
     kept_out: list[str] = []
@@ -119,8 +118,7 @@ def is_search(item: Mapping[str, Any]) -> bool:
 
 
 def join_namespace(namespace: object, name: str) -> str:
-    """Join what a model calls a tool of a namespace; without a namespace it is the tool's own name. The end of a name
-    that is longer than APIs take is its digest."""
+    """Join what a model calls a tool of a namespace. The end of a name that is longer than APIs take is its digest."""
     if not isinstance(namespace, str) or namespace in ("", _PLAIN):
         return name
     joined = f"{namespace.removesuffix('__')}__{name}"

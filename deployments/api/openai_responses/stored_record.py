@@ -1,8 +1,8 @@
 """A stored response as bytes: its own input, complete with names, and the response; and what a request needs of others.
 
-`parse_response` can't ask anybody: where a body goes on from a response (`previous_response_id`) or refers to items of
-others (`item_reference`) it raises `NeedsRecall`, and is called again with `Recalled`. What came by
-`previous_response_id` isn't stored again; items that a reference names are.
+Where a body continues a response (`previous_response_id`) or refers to items of others (`item_reference`),
+`parse_response` raises `NeedsRecall`, and is called again with `Recalled`. Only items that a reference names are stored
+again.
 Invariants: no two items of a list have one name; no record takes more room than its bound when it is opened again; a
 reference to something that isn't found is an error; a user's messages leave `compact` as they came.
 """
@@ -37,8 +37,8 @@ class NeedsRecall(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What was found. `chain`: the records that the request goes on from, the oldest first, in the session `session`;
-    `others`: records of the responses whose items it refers to, by their ids. `size`: of all, opened."""
+    """What was found. `chain`: the records that the request continues, the oldest first, in the session `session`;
+    `others`: records of the responses whose items it refers to, by their ids. `size`: of all, opened, in bytes."""
 
     chain: tuple[bytes, ...] = ()
     session: str | None = None
@@ -108,8 +108,8 @@ _REFERENCES_MAX = 256
 
 
 def check_recalled(previous: str | None, given: str | Sequence[Any] | None, recalled: Recalled | None) -> Recalled:
-    """Return what a request may refer to; nothing, where it refers to nothing. Raises NeedsRecall: it refers to
-    something, and nothing was recalled. ApiError: what it refers to can't be one of this server's."""
+    """Return what a request may refer to. Raises NeedsRecall: it refers to something, and nothing was recalled.
+    ApiError: what it refers to can't be one of this server's."""
     if recalled is not None:
         return recalled
     names = {} if given is None or isinstance(given, str) else dict(_list_references(given))
@@ -190,8 +190,8 @@ _TRIGGER = "compaction_trigger"
 
 
 def split_trigger(given: str | Sequence[Any]) -> tuple[str | Sequence[Any], bool]:
-    """Return the items without the trigger at their end, and whether there was one. Raises `ApiError`: it stands
-    elsewhere."""
+    """Return the items without the trigger at their end, and whether there was one. Raises `ApiError`: it isn't the
+    last."""
     if isinstance(given, str):
         return given, False
     for place, item in enumerate(given):
@@ -203,8 +203,8 @@ def split_trigger(given: str | Sequence[Any]) -> tuple[str | Sequence[Any], bool
 
 
 def order_summary(chat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a chat completion that writes the summary of this one's conversation, its tools declared
-    and forbidden, as some hosted models take no calls in a history without them."""
+    """Return the fields of a chat completion that writes this one's summary. Its tools are forbidden, and stay
+    declared: some hosted models take no calls in a history without them."""
     without = ("response_format", "logprobs", "top_logprobs", "verbosity", "parallel_tool_calls")
     left = {name: value for name, value in chat.items() if name not in without}
     choice = {"tool_choice": "none"} if chat.get("tools") else {}
@@ -212,8 +212,7 @@ def order_summary(chat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_user_items(chain: Iterable[bytes], given: str | Sequence[Any], tag: str) -> list[dict[str, Any]]:
-    """List the user's messages of a conversation as items: of the stored responses that it goes on from, and its
-    own."""
+    """List the user's messages of a conversation as items: of the stored responses that it continues, and its own."""
     items = [item for record in chain for item in open_record(record)["input"]]
     items += [{"role": "user", "content": given}] if isinstance(given, str) else given
     return complete_items((item for item in items if item.get("role") == "user"), tag)

@@ -1,9 +1,8 @@
 """Responses that are kept: handed to the state actor behind the answer, found again, and the routes to them.
 
-Handing over delays no answer: packing runs next to the event loop, and an actor that is away is asked again for
-`PATIENCE_S`. What waits is bounded in bytes: above it, the API key that has the most loses its oldest. A response that
-may still be on its way from another Router is asked for again for a moment. What OpenAI's API has beside these routes
-(`NOT_OFFERED`) is a 404 that says so.
+Handing over delays no answer: an actor that is away is asked again for `PATIENCE_S`. Above a bound in bytes, the API
+key that has the most waiting loses its oldest. A response that may still be on its way from another Router is looked
+for again.
 Invariants: no response with `store: false` is kept; no API key finds another's; a Router replica holds at most
 `RECALLED_BYTES_MAX` of recalled conversations, an API key `KEY_BYTES_MAX` and `_RECALLS_MAX` recalls at a time.
 """
@@ -16,7 +15,6 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -64,15 +62,11 @@ _LOOKS, LOOK_S = 5, 0.1
 _CONTEXTS_MAX = 2
 AT = "/v1/responses/{response_id}"
 _LIMIT, _LIMIT_MAX = 20, 100
-NOT_OFFERED = {
-    f"{AT}/cancel": "canceling isn't offered here: responses aren't made in the background; hang up to end one",
-}
 
 
 class _RecallBudget:
-    """The bytes that the requests of one Router replica have recalled, by API key. They are reserved before the
-    conversation is parsed, until the last byte of the answer (`MiddlewareApp`). No request waits for longer than 2 *
-    `WAIT_S`, since each holds a place in the Router."""
+    """The bytes that the requests of one Router replica have recalled, by API key, reserved until the last byte of the
+    answer. No request waits for longer than 2 * `WAIT_S`."""
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
@@ -81,13 +75,12 @@ class _RecallBudget:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes that are reserved now."""
         return self._held.total()
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
-        """Take the API key's turn to recall: held from the recall until the bytes are reserved. Raises `ApiError`:
-        `overloaded`: other requests of the key hold all of its turns for longer than `WAIT_S`."""
+        """Take the API key's turn to recall, until the bytes are reserved. Raises `ApiError`: `overloaded`, after
+        `WAIT_S`."""
         turns = self._recalls[key]
         try:
             async with asyncio.timeout(WAIT_S):
@@ -100,8 +93,7 @@ class _RecallBudget:
             turns.release()
 
     async def reserve(self, key: str, size: int, ending: ExitStack) -> None:
-        """Reserve `size` bytes until `ending` closes. Raises `ApiError`: `overloaded`: others hold the budget for
-        longer than `WAIT_S`."""
+        """Reserve `size` bytes until `ending` closes. Raises `ApiError`: `overloaded`, after `WAIT_S`."""
         try:
             async with asyncio.timeout(WAIT_S):
                 while self._held[key] + size > KEY_BYTES_MAX or self.held_bytes + size > RECALLED_BYTES_MAX:
@@ -135,7 +127,6 @@ class _Waiting:
     response: bytes
 
     async def pack(self) -> KeptResponse:
-        """Pack it, beside the event loop."""
         size, record = await large(self.kept.size + QUIET_BYTES, write_record, self.items, self.response)
         return replace(self.kept, size=size, record=record)
 
@@ -193,14 +184,12 @@ class StoredResponses:
             raise refuse_silent(error) from None
 
     async def recall(self, key: str, need: NeedsRecall, ending: ExitStack) -> Recalled:
-        """Find what a request goes on from and refers to. Its bytes stay reserved until `ending` closes. Raises
+        """Find what a request continues and refers to. Its bytes stay reserved until `ending` closes. Raises
         `ApiError`: something of it isn't kept, or is too much; the state doesn't answer."""
         async with self._budget.turn(key):
             recalled = await self._recall(key, need)
             await self._budget.reserve(key, recalled.size, ending)
         return recalled
-
-    # -- finding -----------------------------------------------------------------------------------------------
 
     async def _recall(self, key: str, need: NeedsRecall) -> Recalled:
         chain = [] if need.previous is None else await self._recall_chain(key, need.previous)
@@ -235,8 +224,8 @@ class StoredResponses:
         return chain
 
     async def _check_context(self, newest: KeptResponse) -> None:
-        """Refuse a conversation that no tier can hold, before the rest of it is recalled and parsed. Raises `ApiError`:
-        `context_length_exceeded`: its last answer alone used twice the largest context."""
+        """Refuse a conversation that no tier can hold, before the rest of it is recalled. Raises `ApiError`:
+        `context_length_exceeded`."""
         limit = self._context_tokens()
         if limit is None:
             return
@@ -262,8 +251,6 @@ class StoredResponses:
             if found:
                 return found
         return []
-
-    # -- handing over ------------------------------------------------------------------------------------------
 
     async def _hand_over(self) -> None:
         while self._waiting:
@@ -316,12 +303,11 @@ class StoredRoutes:
         self._stored, self._identify = stored, identify
 
     def routes(self) -> list[Route]:
-        """List them for the Router's app."""
         return [
             Route(AT, self.retrieve, methods=["GET"]),
             Route(AT, self.delete, methods=["DELETE"]),
             Route(f"{AT}/input_items", self.list_input, methods=["GET"]),
-            *(Route(path, partial(self.deny_offer, words), methods=["POST"]) for path, words in NOT_OFFERED.items()),
+            Route(f"{AT}/cancel", self.deny_cancel, methods=["POST"]),
         ]
 
     async def retrieve(self, request: Request) -> Response:
@@ -353,9 +339,10 @@ class StoredRoutes:
         listed = {"object": "list", "data": page, "first_id": first, "last_id": last}
         return json_response(listed | {"has_more": len(page) < len(items)})
 
-    async def deny_offer(self, words: str, request: Request) -> Response:
+    async def deny_cancel(self, request: Request) -> Response:
         """Say that this server doesn't do that. Raises `ApiError`: always."""
         self._identify(request)
+        words = "canceling isn't offered here: responses aren't made in the background; hang up to end one"
         raise ApiError("not_found", f"{find_inner_path(request.scope)}: {words}")
 
     async def _open(self, request: Request) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The description of all routes as an OpenAPI 3.1 document (`/openapi.json`), and its page in a browser (`/docs`).
 
-OPERATIONS, the pydantic models, the errors' TABLE and `SCHEMAS` make the document. Swagger UI's files come from the
-package `fastapi-swagger`, of which nothing is imported. Invariants: the document is the same for everybody, since it is
-shown without a key; only the files of `ASSETS` are served; the page has no script of its own in it.
+Swagger UI's files come from the package `fastapi-swagger`, of which nothing is imported. Invariants: the document is
+the same for everybody, since it is shown without a key; only the files of `ASSETS` are served; the page has no inline
+script.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ def _describe(
     kind: str = "",
     **fields: Any,
 ) -> dict[str, Any]:
-    """Describe an object by the names of its texts and counts, and its other fields; `optional` may be missing,
-    `nullable` are texts that may be null, `kind` is its one `object`."""
+    """Describe an object by the names of its texts and counts, and its other fields; `kind` is its one `object`."""
     properties = dict.fromkeys(texts.split(), _STRING) | dict.fromkeys(counts.split(), COUNT) | fields
     properties |= dict.fromkeys(nullable.split(), _OPTIONAL_TEXT)
     if kind:
@@ -144,12 +143,6 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 @functools.lru_cache(maxsize=8)
 def _write_document(root: str) -> bytes:
-    """Write the document for an app that is served under `root`."""
-    return orjson.dumps(_build_document(root))
-
-
-def _build_document(root: str = "") -> dict[str, Any]:
-    """Build the document."""
     models = list(dict.fromkeys(operation.body for operation in OPERATIONS if operation.body is not None))
     refs, bodies = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
@@ -158,7 +151,7 @@ def _build_document(root: str = "") -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method] = _build_operation(operation, ref)
     info = {"title": "MLX Stack Serve", "version": __version__, "description": _INTRO}
     bearer, header = {"type": "http", "scheme": "bearer"}, {"type": "apiKey", "in": "header", "name": "x-api-key"}
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": info | {"license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "servers": [{"url": root or "/"}],
@@ -166,6 +159,7 @@ def _build_document(root: str = "") -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": bodies["$defs"] | SCHEMAS, "securitySchemes": {"bearer": bearer, "header": header}},
     }
+    return orjson.dumps(document)
 
 
 def _build_operation(operation: Operation, body: Any) -> dict[str, Any]:

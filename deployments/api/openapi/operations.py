@@ -1,7 +1,6 @@
 """Every route of this server, a row each: what it is for, who may ask, what goes in and comes out, how it may fail.
 
-`openapi_document.py` makes the OpenAPI description of it. A test holds the table against the routes that the app has,
-so neither has one that the other lacks, and another sends the examples.
+Tests hold the table against the app's routes, and send the examples.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _PREVIOUS = frozenset({"previous_response_not_found"})
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path. `answer` names a schema of the document; `errors`: codes of the table. `example` is a
-    body that works as it stands. `stream`: the answer may be a stream of events. `query`: its parameters, in words.
-    `access`: who may ask, where the server has API keys. `statuses`: of errors, where a dialect's differ."""
+    """One method of one path. `answer`: a schema of the document; `errors`: codes of the table. `example`: a body that
+    works. `stream`: the answer may be a stream. `query`: its parameters, in words. `access`: who may ask, with API
+    keys. `statuses`: of errors, where a dialect's differ."""
 
     method: str
     path: str

@@ -15,6 +15,7 @@ from deployments.config.app_config import ServerConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import free_port
 from deployments.errors import ApiError
+from tests.support.refusing import refusal_of
 from tests.support.small_config import config_of
 
 ENV = "MLX_STACK_API_KEYS"
@@ -26,9 +27,6 @@ def access(value: str = THREE, **server: object) -> Access:
     return access_for(ServerConfig(**server), {ENV: value})
 
 
-# -- who asks ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("key", "caller"),
     [
@@ -37,19 +35,12 @@ def access(value: str = THREE, **server: object) -> Access:
         (LOCAL, Caller(name="local", admin=False, allow_cloud=False)),
     ],
 )
-@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
-def test_a_key_is_its_caller(key, caller, header):
-    """Both headers name the caller, with the flags of its entry."""
-    value = f"Bearer {key}" if header == "authorization" else key
-
-    assert access().caller({header: value}) == caller
-    assert access().caller({header: f"  {value} "}) == caller
-
-
-@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
-def test_the_scheme_has_no_case(scheme):
-    """HTTP's schemes are written in any case."""
-    assert access().caller({"authorization": f"{scheme} {AGENT}"}).name == "agent"
+@pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", "BEARER ", "Bearer  ", ""])
+def test_a_key_is_its_caller(key, caller, scheme):
+    """Both headers name the caller, with the flags of its entry; HTTP's schemes are written in any case."""
+    header = "authorization" if scheme else "x-api-key"
+    for value in (f"{scheme}{key}", f"  {scheme}{key} "):
+        assert access().caller({header: value}) == caller
 
 
 def test_a_bearer_token_goes_before_x_api_key():
@@ -60,22 +51,12 @@ def test_a_bearer_token_goes_before_x_api_key():
         access().caller({"authorization": "Bearer wrong", "x-api-key": BOSS})
 
 
-def test_without_keys_everybody_is_admin():
-    """No keys: whatever is sent, the caller is nobody in particular and may do everything."""
-    nobody = Caller(name="", admin=True, allow_cloud=True)
-
-    assert access("").caller({}) == nobody
-    assert access(" ").caller({"authorization": "Bearer unused"}) == nobody
-
-
 def test_admin_routes_need_an_admin():
     """`identify_admin` passes an admin and refuses everybody else with a 403."""
     boss, agent = (Request({"type": "http", "headers": [(b"x-api-key", key.encode())]}) for key in (BOSS, AGENT))
     assert access().identify_admin(boss).name == "boss"
-    with pytest.raises(ApiError) as caught:
-        access().identify_admin(agent)
-
-    assert (caught.value.status, caught.value.code) == (403, "forbidden")
+    caught = refusal_of(access().identify_admin, agent)
+    assert (caught.status, caught.code) == (403, "forbidden")
 
 
 headers = st.dictionaries(
@@ -86,14 +67,14 @@ headers = st.dictionaries(
 
 @given(headers)
 def test_no_header_is_more_than_refused(sent):
-    """Any text in the headers is a 401, and nothing else is ever raised; without keys it is let in."""
-    assert access("").caller(sent).name == ""
-    with pytest.raises(ApiError) as caught:
-        access().caller(sent)
-
-    assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
-    assert caught.value.headers()["www-authenticate"] == "Bearer"
-    assert caught.value.headers()["x-should-retry"] == "false"
+    """Any text in the headers is a 401, and nothing else is ever raised; without keys the caller is nobody in
+    particular and may do everything."""
+    for nothing in ("", " "):
+        assert access(nothing).caller(sent) == Caller(name="", admin=True, allow_cloud=True)
+    caught = refusal_of(access().caller, sent)
+    assert (caught.status, caught.code) == (401, "invalid_api_key")
+    assert caught.headers()["www-authenticate"] == "Bearer"
+    assert caught.headers()["x-should-retry"] == "false"
 
 
 def near(key: str) -> st.SearchStrategy[str]:
@@ -114,9 +95,8 @@ def test_a_wrong_key_is_refused(key):
     for sent in ({"authorization": f"Bearer {key}"}, {"x-api-key": key}):
         if AGENT in (key.strip(), key.strip().removeprefix("Bearer ")):
             continue
-        with pytest.raises(ApiError) as caught:
-            access().caller(sent)
-        assert caught.value.code == "invalid_api_key"
+        caught = refusal_of(access().caller, sent)
+        assert caught.code == "invalid_api_key"
 
 
 def test_every_entry_is_compared(monkeypatch):
@@ -136,9 +116,6 @@ def test_every_entry_is_compared(monkeypatch):
         assert compared == [digest(key) for key in (AGENT, BOSS, LOCAL)]
 
 
-# -- no key is shown -----------------------------------------------------------------------------------------------
-
-
 def shown(value: object) -> str:
     return f"{value!r} {value}"
 
@@ -156,13 +133,9 @@ def test_no_key_stands_in_an_api_error_or_in_the_log(caplog):
     """A refused request's error and the log don't repeat what was sent."""
     caplog.set_level(logging.DEBUG)
     sent = "sk-somebody-elses-0123456789"
-    with pytest.raises(ApiError) as caught:
-        access().caller({"x-api-key": sent})
+    caught = refusal_of(access().caller, {"x-api-key": sent})
+    assert sent not in shown(caught) + str(caught.body()) + str(caught.headers()) + caplog.text
 
-    assert sent not in shown(caught.value) + str(caught.value.body()) + str(caught.value.headers()) + caplog.text
-
-
-# -- the door ------------------------------------------------------------------------------------------------------
 
 OPEN = [None, "", "0.0.0.0", "::", "192.168.1.5", "10.0.0.1", "::ffff:8.8.8.8", "example.org", "localhost.example.org"]
 CLOSED = ["127.0.0.1", "127.8.9.10", "::1", "[::1]", "localhost", "LOCALHOST", "::ffff:127.0.0.1"]
@@ -193,10 +166,8 @@ def test_loopback_needs_no_keys(host):
 @pytest.mark.parametrize("host", OPEN)
 def test_without_keys_only_loopback_may_ask(host):
     """The second line: a peer from elsewhere is a 403, unless there are keys or the door is open on purpose."""
-    with pytest.raises(ApiError) as caught:
-        access("").guard(host, {})
-
-    assert (caught.value.status, caught.value.code) == (403, "forbidden")
+    caught = refusal_of(access("").guard, host, {})
+    assert (caught.status, caught.code) == (403, "forbidden")
     access().guard(host, {})
     access("", allow_open=True).guard(host, {})
 

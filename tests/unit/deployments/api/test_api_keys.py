@@ -40,8 +40,6 @@ def outcome(load: Callable[[], tuple[ApiKey, ...]]) -> tuple[tuple[ApiKey, ...],
         return (), str(error)
 
 
-# -- the variable ----------------------------------------------------------------------------------------------------
-
 # The value has one mistake, which the line names; all that is not a flag may be a key.
 BAD_VALUES = [
     (AGENT, "entry 1: NAME:KEY"),
@@ -80,9 +78,6 @@ def test_any_variable_is_keys_or_one_line(value):
     assert bool(keys) is (line == "" and bool(value.strip()))
     assert line == "" or line.startswith(f"{ENV}: entry ")
     assert "\n" not in line
-
-
-# -- the file ------------------------------------------------------------------------------------------------------
 
 
 def test_the_file_and_the_variable_together(tmp_path):
@@ -165,7 +160,9 @@ def test_any_file_is_keys_or_one_line(text):
         (b"", "holds no keys"),
         (b"[]", "holds no keys"),
         (b"\xff", "is not UTF-8"),
+        (b"#" * (api_keys.FILE_BYTES_MAX + 1), "the file is over 1048576 bytes"),
     ],
+    ids=["missing", "empty", "no entries", "no text", "huge"],
 )
 def test_a_named_file_must_hold_keys(tmp_path, content, line):
     """Whoever names a file means to lock the door: one that is missing or empty doesn't leave it open."""
@@ -197,17 +194,6 @@ def test_a_path_that_no_file_can_have_is_one_line(path, line):
     current, why = apply_change(patched, {}, "old", first=False, at="Router")
     assert current == "old"
     assert f"server.api_keys_file: {line}" in str(why)
-
-
-def test_a_huge_file_is_not_read(tmp_path):
-    """The bound holds before the text is parsed."""
-    path = tmp_path / "keys.yaml"
-    path.write_bytes(b"#" * (api_keys.FILE_BYTES_MAX + 1))
-    with pytest.raises(ConfigError, match="over 1048576 bytes"):
-        access_for(ServerConfig(api_keys_file=str(path)), {})
-
-
-# -- new keys ---------------------------------------------------------------------------------------------------
 
 
 def test_a_made_key_may_stand_in_the_variable():

@@ -14,6 +14,7 @@ from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
 from deployments.work.turns import Asker
 from deployments.work.worker_pool import JobTooLong, Undone
+from tests.support.refusing import refusal_of
 
 
 class Coming:
@@ -167,17 +168,12 @@ def parsed(pool: Any) -> ChatCall:
     )
 
 
-def test_what_is_cheap_needs_no_worker() -> None:
-    """Law: an ordinary request is read where it came in."""
-    pool = Pool()
-
-    assert parsed(pool).request.tools == (TOOL,)
-    assert pool.jobs == 0
-
-
 def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: where the steps don't suffice here, a worker does all of it, and the request is the same."""
-    here, pool = parsed(Pool()), Pool()
+    """Law: an ordinary request is read where it came in; where the steps don't suffice there, a worker does all of it,
+    and the request is the same."""
+    idle, pool = Pool(), Pool()
+    here = parsed(idle)
+    assert (here.request.tools, idle.jobs) == ((TOOL,), 0)
     monkeypatch.setattr(body, "STEPS_INLINE", 0)
     there = parsed(pool)
 
@@ -196,8 +192,6 @@ def test_a_worker_that_can_not_is_told(
 ) -> None:
     """Law: schemas that take too long are the client's mistake; a worker that is missing isn't."""
     monkeypatch.setattr(body, "STEPS_INLINE", 0)
-    with pytest.raises(ApiError) as refused:
-        parsed(Pool(error))
-
-    assert (refused.value.code, refused.value.param) == (code, param)
-    assert str(error) in str(refused.value)
+    refused = refusal_of(parsed, Pool(error))
+    assert (refused.code, refused.param) == (code, param)
+    assert str(error) in str(refused)

@@ -187,8 +187,6 @@ def test_a_base_url_with_v1_twice_is_the_route(root):
     assert asked(access(), "GET", "/v1/v2/models", {}, root=root).status_code == 404
 
 
-# -- every route of the Router ---------------------------------------------------------------------------------------
-
 ROUTES = [*list_all_routes(), ("GET", "/none"), ("POST", "/none"), ("DELETE", "/ui/none"), ("GET", "/v1/v1/models")]
 CHANGES = [(method, path) for method, path in ROUTES if method not in ("GET", "OPTIONS")]
 # A cloud's and a company's machines, a neighbor in the network, a name that is turned into 127.0.0.1, and near misses.

@@ -145,16 +145,12 @@ def count(counted: Any) -> dict[str, Any]:
     return asyncio.run(count_prompt(Tier(counted), request_of("word " * 40)))
 
 
-def test_what_the_tier_counts_is_exact():
-    """Its figure, as it is."""
-    assert count(123) == {"input_tokens": 123, "mlx_stack": {"tier": "fast", "exact": True}}
-    anthropic.types.MessageTokensCount.model_validate(count(123), strict=True)
-
-
 @pytest.mark.parametrize("counted", [None, RuntimeError("gone"), TimeoutError()])
-def test_else_it_is_an_estimate(counted: Any):
-    """A tier that can't count, or that fails, leaves an estimate, and the client is told that it is one."""
+def test_a_count_is_the_tier_s_or_an_estimate(counted: Any):
+    """A tier's figure stands as it is. One that can't count, or that fails, leaves an estimate, and the client is told
+    that it is one."""
     told = count(counted)
-
+    anthropic.types.MessageTokensCount.model_validate(count(123), strict=True)
+    assert count(123) == {"input_tokens": 123, "mlx_stack": {"tier": "fast", "exact": True}}
     assert told["input_tokens"] > 50
     assert told["mlx_stack"] == {"tier": "fast", "exact": False}

@@ -12,6 +12,7 @@ from deployments.api.anthropic.messages_body import parse_messages
 from deployments.api.openai_chat import DEPTH_MAX, parse_chat
 from deployments.api.openai_responses.response_body import parse_response
 from deployments.errors import ApiError
+from tests.support.refusing import refusal_of
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -36,9 +37,8 @@ def test_probabilities_are_asked_for_by_two_fields():
     assert parse(logprobs=True).request.top_logprobs == 0
     assert parse(logprobs=True, top_logprobs=20).request.top_logprobs == 20
     for fields in ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 21}, {"logprobs": True, "top_logprobs": -1}):
-        with pytest.raises(ApiError) as refused:
-            parse(**fields)
-        assert (refused.value.code, refused.value.param) == ("invalid_request", "top_logprobs")
+        refused = refusal_of(parse, **fields)
+        assert (refused.code, refused.param) == ("invalid_request", "top_logprobs")
 
 
 @pytest.mark.parametrize(("given", "read"), [(0, 1e-6), (0.0, 1e-6), (0.9, 0.9), (1, 1.0), (None, None)])
@@ -97,32 +97,6 @@ MCP = {"name": "f", "description": "d", "inputSchema": F["parameters"]}
 SERVED = ("web_search_20250305", "web_search", "web_search_preview", "web_fetch_20250910", "code_execution_20250825")
 
 
-@pytest.mark.parametrize(
-    ("tool", "choice"),
-    [
-        ({"type": "function", "function": F}, {"type": "function", "function": {"name": "f"}}),
-        ({"type": "function", **F}, {"type": "function", "name": "f"}),
-        ({"function": F}, "required"),
-        (F, {"name": "f"}),
-        (ANTHROPIC, {"type": "tool", "name": "f"}),
-        ({"type": "function", "function": ANTHROPIC}, "auto"),
-        ({**MCP, "title": "F", "annotations": {"readOnlyHint": True}}, {"type": "any"}),
-        ({"type": "function", "function": MCP}, {"type": "function", "name": "f", "function": "f"}),
-        ({"type": "function", **MCP, "parameters": None}, "any"),
-    ],
-)
-def test_tools_of_any_form_are_those_of_chat_completions(tool, choice):
-    """Law: whoever reads a request's tools finds `function` with `name` and `parameters`, and so in the choice."""
-    request = parse(tools=[tool], tool_choice=choice).request
-
-    assert [each["function"] for each in request.tools] == [F]
-    if isinstance(request.tool_choice, dict):
-        assert request.tool_choice == {"type": "function", "function": {"name": "f"}}
-    assert all(each.keys() <= {"type", "function"} for each in request.tools)
-    assert parse(tools=[tool]).toolbox.tools[0].parameters["properties"] == F["parameters"]["properties"]
-    assert parse(tools=[{**F, "cache_control": {"type": "ephemeral"}}]).request.tools[0]["cache_control"]
-
-
 @pytest.mark.parametrize("single", [None, False, True])
 @pytest.mark.parametrize(
     ("choice", "meant"),
@@ -134,19 +108,21 @@ def test_tools_of_any_form_are_those_of_chat_completions(tool, choice):
     ],
 )
 def test_a_choice_in_anthropic_s_words_is_that_of_chat_completions(choice, meant, single):
-    """Law: it is sent as OpenAI's API knows it, and so is `disable_parallel_tool_use`."""
+    """Law: it is sent as OpenAI's API knows it, and so is `disable_parallel_tool_use`, from Messages too."""
     given = choice if single is None else {**choice, "disable_parallel_tool_use": single}
-    request = parse(tools=[ANTHROPIC], tool_choice=given).request
-    assert (request.tool_choice, request.parallel_tool_calls) == (meant, False if single else None)
-    assert parse(tools=[F], tool_choice="any").request.tool_choice == "required"
+    body = json.dumps({"messages": HI, "max_tokens": 9, "tools": [ANTHROPIC], "tool_choice": given}).encode()
+    of_messages = parse_messages(body, {}, request_id="r", tokens_max=100, timeout_s=9.0)
+    for request in (parse(tools=[ANTHROPIC], tool_choice=given).request, of_messages.request):
+        assert (request.tool_choice, request.parallel_tool_calls) == (meant, False if single else None)
     for wrong in ({"type": "tool"}, {"type": "auto", "disable_parallel_tool_use": "no"}, {"type": "tool", "name": "g"}):
-        with pytest.raises(ApiError) as refused:
-            parse(tools=[ANTHROPIC], tool_choice=wrong)
-        assert refused.value.status == 400
+        refused = refusal_of(parse, tools=[ANTHROPIC], tool_choice=wrong)
+        assert refused.status == 400
 
 
 NAMED = {"type": "function", "function": {"name": "f"}}
 CHOICES: list[tuple[Any, Any]] = [
+    *(("auto", "auto"), ("required", "required"), ("any", "required")),
+    ({"type": "function", "name": "f", "function": "f"}, NAMED),
     *(({"type": word}, "required" if word == "any" else word) for word in ("auto", "none", "required", "any")),
     *(({"function": {"name": "f"}, **kind}, NAMED) for kind in ({}, {"type": "tool"}, {"type": "function"})),
     *(({"name": "f", **kind}, NAMED) for kind in ({}, *({"type": word} for word in ("tool", "function", "custom")))),
@@ -170,9 +146,8 @@ def test_a_choice_of_any_form_goes_on_in_that_of_chat_completions(choice, meant)
 @pytest.mark.parametrize("choice", [{}, {"type": "tool"}, {"type": "function"}, {"name": "g"}, {"function": {}}])
 def test_a_choice_that_names_no_tool_is_refused_by_name(choice):
     """Law: the client is told that the name is missing or wrong."""
-    with pytest.raises(ApiError) as refused:
-        parse(tools=[F], tool_choice=choice)
-    assert (refused.value.status, str(refused.value.param).rsplit(".")[-1]) == (400, "name")
+    refused = refusal_of(parse, tools=[F], tool_choice=choice)
+    assert (refused.status, str(refused.param).rsplit(".")[-1]) == (400, "name")
 
 
 @pytest.mark.parametrize(
@@ -196,11 +171,17 @@ FLAT = [
     [
         *({**kind, "function": tool} for tool in FLAT for kind in ({}, {"type": "function"}, {"type": "tool"})),
         *({**kind, **tool} for tool in FLAT for kind in ({}, *({"type": k} for k in ("function", "tool", "custom")))),
+        {**MCP, "title": "F", "annotations": {"readOnlyHint": True}},
+        {"type": "function", **MCP, "parameters": None},
     ],
 )
 def test_a_tool_with_a_schema_is_a_function_whatever_it_calls_itself(tool):
-    """Law: each tier gets exactly OpenAI's form."""
-    assert parse(tools=[tool]).request.tools == ({"type": "function", "function": F},)
+    """Law: each tier gets exactly OpenAI's form, with the marker for the cache, and its schema is what calls are
+    judged by."""
+    call = parse(tools=[tool])
+    assert call.request.tools == ({"type": "function", "function": F},)
+    assert call.toolbox.tools[0].parameters["properties"] == F["parameters"]["properties"]
+    assert parse(tools=[{**F, "cache_control": {"type": "ephemeral"}}]).request.tools[0]["cache_control"]
 
 
 # Anthropic's tools that its client runs by a schema that only Claude knows, and what OpenAI has beside functions.
@@ -225,9 +206,8 @@ def test_a_tool_without_a_schema_is_refused_by_its_kind(tool, before):
     assert (refused.value.code, refused.value.param) == ("unsupported", f"tools.{len(before)}.type")
     if tool["type"].endswith("_20250124"):
         body = json.dumps({"messages": HI, "max_tokens": 9, "tools": [*map(dict, [ANTHROPIC] * len(before)), tool]})
-        with pytest.raises(ApiError) as of_messages:
-            parse_messages(body.encode(), {}, request_id="r", tokens_max=100, timeout_s=9.0)
-        assert (of_messages.value.code, of_messages.value.message) == (refused.value.code, refused.value.message)
+        of_messages = refusal_of(parse_messages, body.encode(), {}, request_id="r", tokens_max=100, timeout_s=9.0)
+        assert (of_messages.code, of_messages.message) == (refused.value.code, refused.value.message)
     for bare in ({"name": "f"}, {"type": "function", "name": "f"}, {"type": "function", "function": {"name": "f"}}):
         assert parse(tools=[bare]).request.tools[0]["function"]["name"] == "f"
 
@@ -241,9 +221,8 @@ def test_a_tool_that_another_server_runs_is_left_out(kinds):
     ]
     own = [at for at, kind in enumerate(kinds) if kind is None]
     if not own:
-        with pytest.raises(ApiError) as refused:
-            parse(tools=tools)
-        assert (refused.value.code, refused.value.param) == ("unsupported", "tools.0.type")
+        refused = refusal_of(parse, tools=tools)
+        assert (refused.code, refused.param) == ("unsupported", "tools.0.type")
         return
     call = parse(tools=tools)
     assert [tool["function"]["name"] for tool in call.request.tools] == [f"f{at}" for at in own]
@@ -251,9 +230,8 @@ def test_a_tool_that_another_server_runs_is_left_out(kinds):
         k for k in SERVED if k in str(kinds)
     ]
     tools[own[-1]]["input_schema"] = {"type": "objec"}
-    with pytest.raises(ApiError) as refused:
-        parse(tools=tools)
-    assert str(refused.value.param).startswith(f"tools.{own[-1]}.")
+    refused = refusal_of(parse, tools=tools)
+    assert str(refused.param).startswith(f"tools.{own[-1]}.")
 
 
 @pytest.mark.parametrize("where", ["messages", "tools", "made_up"])
@@ -278,9 +256,8 @@ def test_a_body_has_a_depth(where, kind):
     request = parse(**fields(20 if where == "tools" else DEPTH_MAX - 10)).request
     assert pickle.loads(pickle.dumps(request)) == request
     for levels in (DEPTH_MAX, 260, 600):
-        with pytest.raises(ApiError) as refused:
-            parse(**fields(levels))
-        assert refused.value.status == 400
+        refused = refusal_of(parse, **fields(levels))
+        assert refused.status == 400
 
 
 def test_null_is_as_good_as_absent():

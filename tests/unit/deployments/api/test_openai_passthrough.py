@@ -11,6 +11,7 @@ from deployments.api.openai_render import KEEP_ALIVE
 from deployments.errors import ApiError
 from reliability.answer.estimate import prompt_bytes
 from reliability.types import Finish, FinishReason, Passed
+from tests.support.refusing import refusal_of
 from tests.support.run_values import request_of, run_of
 
 BOTH = [COMPLETIONS, EMBEDDINGS]
@@ -33,17 +34,13 @@ def test_a_completion_goes_on_as_it_came():
     assert (call.model, call.stream, call.request.route) == ("premium", True, "/completions")
 
 
-@pytest.mark.parametrize(("asked", "given"), [(None, 16), (0, 0), (5, 5), (1000, 100)])
-def test_the_output_is_capped(asked, given):
+@pytest.mark.parametrize(
+    ("asked", "best_of", "given"), [(None, 1, 16), (0, 1, 0), (5, None, 5), (1000, 1, 100), (10, 3, 30), (90, 3, 99)]
+)
+def test_the_output_is_capped(asked, best_of, given):
     """OpenAI's default where nothing is said, nothing at all for who only wants probabilities, and never more than this
-    server allows."""
-    assert parse(COMPLETIONS, prompt="Once", max_tokens=asked).request.max_tokens == given
-
-
-def test_the_cap_is_that_of_all_answers():
-    """With `best_of` the upstream generates several: together they are the output."""
-    assert parse(COMPLETIONS, prompt="Once", max_tokens=10, best_of=3).request.max_tokens == 30
-    assert parse(COMPLETIONS, prompt="Once", max_tokens=90, best_of=3).request.max_tokens == 99
+    server allows. With `best_of` the upstream generates several: together they are the output."""
+    assert parse(COMPLETIONS, prompt="Once", max_tokens=asked, best_of=best_of).request.max_tokens == given
 
 
 @pytest.mark.parametrize("prompt", ["Once", ["Once"]])
@@ -53,27 +50,32 @@ def test_a_list_of_one_prompt_is_a_prompt(prompt):
 
 
 @pytest.mark.parametrize(
-    ("fields", "code", "param"),
+    ("dialect", "fields", "code", "param"),
     [
-        ({}, "invalid_request", "prompt"),
-        ({"prompt": [1, 2]}, "unsupported", "prompt"),
-        ({"prompt": [[1, 2]]}, "unsupported", "prompt"),
-        ({"prompt": ["a", "b"]}, "unsupported", "prompt"),
-        ({"prompt": []}, "unsupported", "prompt"),
-        ({"prompt": 5}, "invalid_request", "prompt"),
-        ({"prompt": "a", "n": 2}, "invalid_request", "n"),
-        ({"prompt": "a", "best_of": 21}, "invalid_request", "best_of"),
-        ({"prompt": "a", "max_tokens": -1}, "invalid_request", "max_tokens"),
-        ({"prompt": "a", "max_tokens": "5"}, "invalid_request", "max_tokens"),
-        ({"prompt": "a", "stream": 1}, "invalid_request", "stream"),
+        (COMPLETIONS, {}, "invalid_request", "prompt"),
+        (COMPLETIONS, {"prompt": [1, 2]}, "unsupported", "prompt"),
+        (COMPLETIONS, {"prompt": [[1, 2]]}, "unsupported", "prompt"),
+        (COMPLETIONS, {"prompt": ["a", "b"]}, "unsupported", "prompt"),
+        (COMPLETIONS, {"prompt": []}, "unsupported", "prompt"),
+        (COMPLETIONS, {"prompt": 5}, "invalid_request", "prompt"),
+        (COMPLETIONS, {"prompt": "a", "n": 2}, "invalid_request", "n"),
+        (COMPLETIONS, {"prompt": "a", "best_of": 21}, "invalid_request", "best_of"),
+        (COMPLETIONS, {"prompt": "a", "max_tokens": -1}, "invalid_request", "max_tokens"),
+        (COMPLETIONS, {"prompt": "a", "max_tokens": "5"}, "invalid_request", "max_tokens"),
+        (COMPLETIONS, {"prompt": "a", "stream": 1}, "invalid_request", "stream"),
+        (EMBEDDINGS, {}, "invalid_request", "input"),
+        (EMBEDDINGS, {"input": []}, "invalid_request", "input"),
+        (EMBEDDINGS, {"input": [[]]}, "invalid_request", "input"),
+        (EMBEDDINGS, {"input": ["a"] * 2049}, "invalid_request", "input"),
+        (EMBEDDINGS, {"input": {"a": 1}}, "invalid_request", "input"),
+        (EMBEDDINGS, {"input": "a", "encoding_format": "hex"}, "invalid_request", "encoding_format"),
+        (EMBEDDINGS, {"input": "a", "dimensions": 0}, "invalid_request", "dimensions"),
     ],
 )
-def test_what_a_completion_cannot_be_is_refused(fields, code, param):
+def test_what_cannot_be_is_refused(dialect, fields, code, param):
     """By the field's name."""
-    with pytest.raises(ApiError) as refused:
-        parse(COMPLETIONS, **fields)
-
-    assert (refused.value.code, refused.value.param) == (code, param)
+    refused = refusal_of(parse, dialect, **fields)
+    assert (refused.code, str(refused.param).partition(".")[0]) == (code, param)
 
 
 @pytest.mark.parametrize("given", ["one", ["one", "two"], [1, 2, 3], [[1, 2], [3]]])
@@ -83,27 +85,6 @@ def test_every_kind_of_input_goes_on(given):
 
     assert call.request.extra == {"input": given, "encoding_format": "base64", "dimensions": 8}
     assert (call.stream, call.request.max_tokens) == (False, 0)
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({}, "input"),
-        ({"input": []}, "input"),
-        ({"input": [[]]}, "input"),
-        ({"input": ["a"] * 2049}, "input"),
-        ({"input": {"a": 1}}, "input"),
-        ({"input": "a", "encoding_format": "hex"}, "encoding_format"),
-        ({"input": "a", "dimensions": 0}, "dimensions"),
-    ],
-)
-def test_what_an_embedding_cannot_be_is_refused(fields, param):
-    """By the field's name."""
-    with pytest.raises(ApiError) as refused:
-        parse(EMBEDDINGS, **fields)
-
-    assert refused.value.code == "invalid_request"
-    assert (refused.value.param or "").partition(".")[0] == param
 
 
 @pytest.mark.parametrize(

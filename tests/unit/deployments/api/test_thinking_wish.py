@@ -11,8 +11,8 @@ from deployments.api.anthropic.messages_body import parse_messages
 from deployments.api.openai_chat import parse_chat
 from deployments.api.openai_responses.response_body import parse_response
 from deployments.api.thinking_wish import EFFORT_TOKENS, ThinkingWish, read_thinking_wish
-from deployments.errors import ApiError
 from reliability.types import ChatRequest
+from tests.support.refusing import refusal_of
 
 TERMS: dict[str, Any] = {"request_id": "r", "tokens_max": 4096, "timeout_s": 60.0}
 HI = [{"role": "user", "content": "hi"}]
@@ -85,9 +85,8 @@ def test_a_message_names_its_budget(fields: dict[str, Any], wish: Any) -> None:
 def test_a_message_with_no_such_budget_is_refused_by_name(budget: Any) -> None:
     """Law: Anthropic's own field is checked, like its other fields."""
     fields = {"messages": HI, "max_tokens": 9, "thinking": {"type": "enabled", "budget_tokens": budget}}
-    with pytest.raises(ApiError) as refused:
-        parse_messages(json.dumps(fields).encode(), {}, **TERMS)
-    assert refused.value.param == "thinking.budget_tokens"
+    refused = refusal_of(parse_messages, json.dumps(fields).encode(), {}, **TERMS)
+    assert refused.param == "thinking.budget_tokens"
 
 
 JUNK = st.sampled_from([None, True, False, -1, 0, 7, 10**30, 0.5, float("nan"), "", "none", "low", "x", [], [0], {}])

@@ -46,7 +46,6 @@ def test_an_estimate_stays_within_what_the_tier_was_allowed(events, cap):
     written = made.spending.written_bytes
     usage = record_attempt(made, 2).usage
 
-    assert usage is not None
     assert not usage.exact
     assert usage.prompt_tokens == tokens_max(18)
     assert usage.completion_tokens <= max(cap, tokens_min(written))

@@ -91,7 +91,6 @@ def test_a_conversation_that_could_not_be_summarized_goes_on_whole():
     assert "no tier wrote a summary" in str(run.notes)
 
     run, _ = ask(FAILS, grow(20, 4000), Compaction(bytes_over=10**6), fast=4000)
-    assert run.refusal is not None
     assert run.refusal.code is RefuseCode.CONTEXT_LENGTH
 
 

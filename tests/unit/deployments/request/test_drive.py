@@ -1,7 +1,9 @@
 """The one loop over every fault, with scripted tiers and no server."""
 
+import asyncio
 import random
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -14,8 +16,11 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from deployments.work import worker_pool
+from deployments.work.worker_pool import Busy
 from reliability.admission.admit import AdmissionConfig
 from reliability.attempt import Attempt
+from reliability.escalation.refusals import verdict_of
 from reliability.types import (
     CallDelta,
     Event,
@@ -25,6 +30,7 @@ from reliability.types import (
     Flaw,
     Reason,
     RefuseCode,
+    Verdict,
 )
 from tests.sim.clock import VirtualClock
 from tests.support.driving import (
@@ -184,7 +190,6 @@ def test_a_text_that_runs_in_circles_is_cut_and_marked():
 
     assert text_of(events).startswith("It begins. And it goes on like this. ")
     assert text_of(events).count("And") == 2
-    assert run.finish is not None
     assert run.finish.reason is FinishReason.LENGTH
     assert report_headers(run)["X-MLX-Stack-Loop"] == "broken"
     _, events = run_once(("chant", "good"), hold_all=True)
@@ -245,9 +250,7 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
 
     run, events = drive_once(tiers, cap)
 
-    assert run.finish is not None
     assert run.finish.reason is FinishReason.LENGTH
-    assert run.finish.usage is not None
     assert not run.finish.usage.exact
     assert 100 <= run.finish.usage.completion_tokens <= 1000
     assert 1000 < len(text_of(events)) < 2500
@@ -277,7 +280,6 @@ def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(tag, to
     assert len(asked[1].messages) == (3 if before else 2)  # its own words are shown, a result at their head isn't
     first = run.attempts[0]
     assert first.flaw is Flaw.TOOL_CALL_INVALID
-    assert first.usage is not None
     assert (first.usage.completion_tokens < 50) is not bool(before)
 
 
@@ -303,7 +305,6 @@ def test_a_request_ends_at_its_deadline_and_an_attempt_at_its_total(total_s, end
     generous = Timeouts(connect_s=9, first_token_s=9, idle_s=9, total_s=total_s)
     run, _ = drive_once(tiers, hold_all=True, timeouts={"fast": generous})
 
-    assert run.refusal is not None
     assert run.refusal.code is (RefuseCode.DEADLINE if total_s > 30 else RefuseCode.TIMEOUT)
     assert run.attempts[0].fault is (Fault.DEADLINE if total_s > 30 else Fault.TOTAL_TIMEOUT)
     assert run.attempts[0].elapsed_ns / 1e9 == pytest.approx(ended, abs=0.1)
@@ -320,3 +321,37 @@ def test_the_reason_is_what_was_wrong_not_that_no_second_try_was_left():
     run.tier = CHAIN[1]
 
     assert run.escalation == (CHAIN[0], Reason.TOOL_VALIDATION_FAILURE)
+
+
+async def busy(*_: Any, **__: Any) -> Any:
+    raise Busy("this server is busy with other large requests")
+
+
+async def hang(*_: Any, **__: Any) -> Any:
+    await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize(
+    ("worker", "hold_all", "fault", "code"),
+    [
+        (busy, True, Fault.UNJUDGED, RefuseCode.OVERLOADED),
+        (busy, False, Fault.UNJUDGED, RefuseCode.BROKEN_STREAM),
+        (hang, True, Fault.DEADLINE, RefuseCode.DEADLINE),
+        (hang, False, Fault.DEADLINE, RefuseCode.BROKEN_STREAM),
+    ],
+)
+def test_an_answer_that_nobody_has_time_to_check_is_nobody_s_fault(monkeypatch, worker, hold_all, fault, code):
+    """Law: busy workers end the request, which may be sent again, and no call leaves unchecked; the tier isn't blamed,
+    its answer has no flaw, and no other tier is asked, whose answer would wait as long."""
+    monkeypatch.setattr(worker_pool, "STEPS_INLINE", 0)
+
+    tiers = scripted({tier: [{"answer": ANSWERS["call"][0]}] for tier in CHAIN})
+    run, events = drive_once(tiers, hold_all=hold_all, elsewhere=worker)
+
+    assert (run.finish, run.refusal.code) == (None, code)
+    assert "the answer of tier fast could not be checked: " in run.refusal.message
+    assert calls_of(events) == []
+    (attempt,) = run.attempts
+    assert (attempt.fault, attempt.flaw, attempt.calls_held) == (fault, None, False)
+    assert verdict_of(attempt) is Verdict.IGNORED
+    assert attempt.usage.completion_tokens > 0

@@ -1,16 +1,12 @@
 """Values that are only doubted, and JSON that may be the answer: no such answer is refused for ever."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from deployments.request.run_record import Run
-from reliability.answer.judgement import expect
-from reliability.loops import LoopConfig
-from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import Flaw, RefuseCode
-from tests.support.driving import calls_of, drive_once, say, scripted, text_of
+from tests.support.driving import calls_of, drive_once, say, scripted, show, text_of
 
 S = {"type": "string"}
 
@@ -23,13 +19,8 @@ def declare(name: str, *keys: str, about: str = "") -> dict[str, Any]:
 def ask(words: str, tools: tuple[dict[str, Any], ...], *scripts: Any, hold_all: bool = False) -> tuple[Run, list[Any]]:
     """Drive one request over as many tiers as there are scripts."""
     messages = ({"role": "system", "content": "You are an agent."}, {"role": "user", "content": words})
-
-    def change(run: Run) -> None:
-        run.request = replace(run.request, messages=messages, tools=tools)
-        run.expected = expect(messages, build_toolbox(tools), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-
     tiers = dict(zip(("fast", "premium"), scripts, strict=False))
-    return drive_once(scripted(tiers), change, hold_all=hold_all)
+    return drive_once(scripted(tiers), show(messages, tools), hold_all=hold_all)
 
 
 def call(name: str, /, **arguments: Any) -> list[dict[str, Any]]:
@@ -102,12 +93,7 @@ def test_a_loop_of_doubted_calls_is_a_loop():
     one = {"id": "c", "type": "function", "function": {"name": "list_dir", "arguments": '{"path": ""}'}}
     lap = [{"role": "assistant", "tool_calls": [one]}, {"role": "tool", "tool_call_id": "c", "content": "a.txt"}]
     messages, tools = [{"role": "user", "content": "List it."}, *lap * 8], (declare("list_dir", "path"),)
-
-    def change(run: Run) -> None:
-        run.request = replace(run.request, messages=tuple(messages), tools=tools)
-        run.expected = expect(messages, build_toolbox(tools), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-
-    run, events = drive_once(scripted({"fast": call("list_dir", path="")}), change)
+    run, events = drive_once(scripted({"fast": call("list_dir", path="")}), show(messages, tools))
     assert run.refusal.code is RefuseCode.LOOP
     assert calls_of(events) == []
 

@@ -9,19 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.reports.report import report_of
 from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
-from deployments.request.policy import hold_of
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
-from reliability.answer.judgement import expect
-from reliability.config import ReliabilityConfig
 from reliability.loops import LoopConfig, Turn, Window, observe
-from reliability.tools import CheckConfig, ToolBox, build_toolbox
 from reliability.types import (
     CallDelta,
     ChatRequest,
@@ -49,6 +44,7 @@ from tests.support.driving import (
     make_ports,
     make_run,
     scripted,
+    show,
     tell_in_turn,
     text_of,
 )
@@ -64,26 +60,18 @@ def laps(count: int) -> tuple[dict[str, Any], ...]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "what is a?"}]
     for lap in range(count):
         call = {"name": "f", "arguments": '{"a": 1}'}
-        messages += [
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": f"c{lap}", "type": "function", "function": call}],
-            },
-            {"role": "tool", "tool_call_id": f"c{lap}", "content": "one"},
-        ]
+        calls = [{"id": f"c{lap}", "type": "function", "function": call}]
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"c{lap}", "content": "one"})
     return tuple(messages)
 
 
 def answered(*scripts: Any, attempts_max: int = 8) -> tuple[Run, list[Event]]:
     """Stream an answer to the third lap, from tiers with these scripts."""
 
-    messages = laps(2)
-
     def change(run: Run) -> None:
-        run.request = replace(run.request, messages=messages)
+        show(laps(2))(run)
         run.limits = replace(run.limits, attempts_max=attempts_max)
-        run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
 
     return drive_once(scripted({f"t{i}": script for i, script in enumerate(scripts)}), change, retries=3)
 
@@ -94,7 +82,6 @@ def test_a_stubborn_model_before_a_tier_without_a_key_gives_its_call():
     run, events = answered([{"answer": [CALL]}], [{"answer": [{"unavailable": "OPENROUTER_API_KEY is not set"}]}])
 
     assert run.refusal is None
-    assert run.finish is not None
     assert calls_of(events) == [("f", '{"a": 1}')]
     assert [(a.tier, a.flaw, a.fault) for a in run.attempts] == [
         ("t0", Flaw.LOOP, None),
@@ -114,7 +101,6 @@ def test_a_nudge_that_works_breaks_no_stream(tiers, attempts_max):
     run, events = answered(*[[ADVISED, looping, {"answer": "one"}]] * tiers, attempts_max=attempts_max)
 
     assert run.refusal is None
-    assert run.finish is not None
     assert run.finish.reason is FinishReason.TOOL_CALLS
     assert text_of(events) == "Let me look. "
     assert calls_of(events) == [("f", '{"a": 1}')]
@@ -182,14 +168,7 @@ def test_an_agent_whose_answers_are_texts_is_nudged_before_it_is_told(count, out
     messages = ({"role": "user", "content": "Change it."}, *turns * count)
 
     script = [{"when": {"transcript": "Reliability notice"}, "answer": "Then otherwise."}, {"answer": text}]
-    config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
-
-    def change(run: Run) -> None:
-        run.request = replace(run.request, messages=messages, tools=())
-        run.expected = expect(messages, ToolBox(), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-        run.hold = hold_of(config, run.expected, stream=True)
-
-    run, events = drive_once(scripted({"t0": script}), change)
+    run, events = drive_once(scripted({"t0": script}), show(messages, (), stream=True))
 
     assert text_of(events) == {"streamed": text, "nudged": "Then otherwise.", "broken": ""}[outcome]
     assert (run.refusal is not None and run.refusal.code is RefuseCode.LOOP) is (outcome == "broken")
@@ -215,12 +194,8 @@ async def test_a_session_without_its_history_is_held_by_its_window():
 def test_a_runaway_call_is_another_tiers_to_make(hold, said, arguments):
     """Its arguments are stopped and asked for again, then the next tier is asked; nothing of the broken call leaves,
     also where it came whole."""
-    runaway, good = (
-        {"tool_call": {"name": "f", "arguments": arguments}},
-        {"tool_call": {"name": "f", "arguments": {"a": 1}}},
-    )
-
-    tiers = scripted({"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [good]}]})
+    runaway = {"tool_call": {"name": "f", "arguments": arguments}}
+    tiers = scripted({"t0": [{"answer": [*said, runaway]}], "t1": [{"answer": [CALL]}]})
     run, events = drive_once(tiers, hold_all=hold is Hold.ALL)
 
     assert {a.flaw for a in run.attempts if a.tier == "t0"} == {Flaw.TRUNCATED}
@@ -342,15 +317,8 @@ def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
         messages += [{"role": "user", "content": f"read {name}"}, {"role": "assistant", "content": COPIED}]
     messages.append({"role": "user", "content": "read a3.txt"})
 
-    def change(run: Run) -> None:
-        run.request = replace(run.request, messages=tuple(messages), tools=READS)
-        run.expected = expect(messages, build_toolbox(READS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-        run.hold = hold_of(
-            RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig()), run.expected, stream=True
-        )
-
     tiers, asked = tell_in_turn(["t0"], [SAYS_IT, nudged])
-    run, told = drive_once(tiers, change, retries=3)
+    run, told = drive_once(tiers, show(messages, READS, stream=True), retries=3)
 
     assert run.refusal is None
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.LOOP, None if events else Flaw.LOOP]
@@ -372,11 +340,7 @@ def test_a_quiet_monitor_is_answered_for_as_long_as_it_asks(ask, answer):
     messages = [*laps(1), {"role": "assistant", "content": "I am watching."}]
     for n in range(12):
         messages.append({"role": "user", "content": ask.format(f"{n // 2:02}:{30 * (n % 2):02}")})
-
-        def change(run: Run) -> None:
-            run.hold, run.request = Hold.ALL, replace(run.request, messages=tuple(messages), tools=TOOLS)
-            run.expected = expect(messages, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-
-        run, events = drive_once(scripted({"fast": [{"answer": [{"text": answer}]}]}), change)
+        tiers = scripted({"fast": [{"answer": [{"text": answer}]}]})
+        run, events = drive_once(tiers, show(messages), hold_all=True)
         assert (run.refusal, len(run.attempts), text_of(events)) == (None, 1, answer)
         messages.append({"role": "assistant", "content": answer})

@@ -1,4 +1,4 @@
-"""A prompt that no tier can hold is shortened before it is refused, where the policy says so."""
+"""What is left out where no tier can hold a prompt or read its media: old results of tools, past images and files."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,10 +8,13 @@ import pytest
 
 from deployments.reports.report import report_headers, report_of
 from deployments.request.run_record import Run
+from deployments.tiers.prompt import RequestRefused, tidy_messages
+from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.answer.estimate import prompt_bytes
-from reliability.context_edits import STUB
-from reliability.types import Fault, RefuseCode
-from tests.support.driving import TOOLS, drive_once, scripted
+from reliability.context_edits import MEDIA_STUB, STUB
+from reliability.types import ChatRequest, Fault, RefuseCode
+from tests.support.conversation import Message, ask, said, told
+from tests.support.driving import ANSWERS, TOOLS, drive_once, scripted, text_of
 
 GOOD = [{"answer": "good"}]
 
@@ -26,7 +29,7 @@ def grow(turns: int, size: int = 1000) -> tuple[dict[str, Any], ...]:
     return tuple(messages)
 
 
-def ask(messages: tuple[dict[str, Any], ...], *, contexts: dict[str, int], policy: bool = True) -> Run:
+def shorten(messages: tuple[dict[str, Any], ...], *, contexts: dict[str, int], policy: bool = True) -> Run:
     """Ask tiers with these contexts, in tokens."""
 
     def change(run: Run) -> None:
@@ -43,9 +46,8 @@ def stubs(run: Run) -> int:
 
 def test_without_the_policy_it_is_refused():
     """As ever: by the context that was too small."""
-    run = ask(grow(20), contexts={"fast": 1000, "standard": 2000}, policy=False)
+    run = shorten(grow(20), contexts={"fast": 1000, "standard": 2000}, policy=False)
 
-    assert run.refusal is not None
     assert run.refusal.code is RefuseCode.CONTEXT_LENGTH
     assert (run.shortened, report_of(run)["shortened"], stubs(run)) == (0, 0, 0)
 
@@ -53,7 +55,7 @@ def test_without_the_policy_it_is_refused():
 def test_with_it_a_tier_answers_and_the_answer_says_so():
     """The oldest results are left out, the newest and all words of the user stay; the report, its notes and a header
     name the number; that no tier could hold the whole stands in the attempts."""
-    run = ask(grow(20), contexts={"fast": 1000, "standard": 2000})
+    run = shorten(grow(20), contexts={"fast": 1000, "standard": 2000})
     report = report_of(run)
 
     assert run.finish is not None
@@ -68,7 +70,7 @@ def test_with_it_a_tier_answers_and_the_answer_says_so():
 
 def test_a_prompt_that_fits_some_tier_is_left_whole():
     """A larger context further up the chain goes before a shorter prompt."""
-    run = ask(grow(20), contexts={"fast": 1000, "standard": 100_000})
+    run = shorten(grow(20), contexts={"fast": 1000, "standard": 100_000})
 
     assert (run.tier, run.shortened, stubs(run)) == ("standard", 0, 0)
 
@@ -76,9 +78,8 @@ def test_a_prompt_that_fits_some_tier_is_left_whole():
 def test_what_cant_be_shortened_is_refused():
     """The user's own words are over the context: nothing of them is left out, and the refusal is as ever."""
     messages = ({"role": "user", "content": "y" * 50_000}, *grow(2)[1:])
-    run = ask(messages, contexts={"fast": 1000, "standard": 2000})
+    run = shorten(messages, contexts={"fast": 1000, "standard": 2000})
 
-    assert run.refusal is not None
     assert run.refusal.code is RefuseCode.CONTEXT_LENGTH
     assert run.request.messages[0] == messages[0]
 
@@ -88,8 +89,76 @@ def test_the_prefix_holds_from_turn_to_turn(size):
     """While a session grows by a turn at a time, the next prompt begins with the whole of the last one but where a step
     was taken, and a step makes room for more than one turn."""
     prompts = [
-        ask(grow(turns, size), contexts={"fast": 4000, "standard": 4000}).request.messages for turns in range(5, 30)
+        shorten(grow(turns, size), contexts={"fast": 4000, "standard": 4000}).request.messages for turns in range(5, 30)
     ]
     lost = sum(later[: len(before)] != before for before, later in pairwise(prompts))
 
     assert lost <= len(prompts) * (size + 100) / 5000 + 2
+
+
+PNG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}}
+TEXT = {"type": "text", "text": "Look at this."}
+
+
+class _Reading(ScriptedTier):
+    """A tier that reads a prompt as an `mlx` tier does; `sees`: images and files, too."""
+
+    def __init__(self, name: str, *, sees: bool) -> None:
+        super().__init__(name=name, script=[])
+        self.sees, self.teller = sees, ScriptedTier(name=name, script=[{"answer": ANSWERS["good"][0]}])
+
+    async def stream(self, request: ChatRequest) -> Any:
+        try:
+            if not self.sees:
+                tidy_messages(request.messages)
+        except RequestRefused as refusal:
+            yield [refusal.failed]
+            return
+        async for events in self.teller.stream(request):
+            yield events
+
+
+def drive_history(history: list[Message], *sees: bool) -> tuple[Run, str]:
+    def change(run: Run) -> None:
+        run.request = replace(run.request, messages=tuple(history))
+
+    names = ("fast", "premium")[: len(sees)]
+    run, events = drive_once({name: _Reading(name, sees=eyes) for name, eyes in zip(names, sees, strict=True)}, change)
+    return run, text_of(events)
+
+
+def user(*parts: Any) -> Message:
+    return {"role": "user", "content": list(parts)}
+
+
+@pytest.mark.parametrize("media", [PNG, PDF])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda media: [user(TEXT), ask("f"), told("Took it."), user(media)],
+        lambda media: [user(TEXT), ask("f"), {**told(""), "content": [TEXT, media]}],
+        lambda media: [user(TEXT), ask("f"), told("Took it."), {"role": "system", "content": "Go on."}, user(media)],
+        lambda media: [user(TEXT, media), said("I can't."), user(TEXT)],
+        lambda media: [user(TEXT), ask("f"), told("x"), user(media, TEXT), said("Hm."), user(TEXT)],
+    ],
+)
+def test_what_a_tool_or_an_older_turn_shows_ends_no_session(media: Message, build: Any) -> None:
+    """A tier that sees answers with all of it; where none does, one answers without, and the report says so."""
+    history = build(media)
+    run, text = drive_history(history, False, True)
+    assert (text, run.request.messages) == ("good from premium", tuple(history))
+    run, text = drive_history(history, False, False)
+    assert text == "good from fast"
+    assert MEDIA_STUB in [part for m in run.request.messages if isinstance(m["content"], list) for part in m["content"]]
+    assert "1 images or files" in run.notes[-1]
+
+
+def test_who_asks_about_an_image_hears_that_no_tier_can_see_it() -> None:
+    """The newest words of a user are never changed; older media may go, and don't help."""
+    for newest in ([user(TEXT, PNG)], [user(PNG), user(TEXT)], [user(PNG), {"role": "system", "content": "Be short."}]):
+        for past in ([], [user(PNG), said("Hm.")]):
+            run, text = drive_history([*past, *newest], False)
+            assert run.refusal is not None
+            assert (text, run.refusal.code) == ("", RefuseCode.UNSUPPORTED)
+            assert list(run.request.messages[-len(newest) :]) == newest

@@ -23,6 +23,7 @@ from reliability.config import ReliabilityConfig, StreamingConfig
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold
 from tests.support.judgements import BOX
+from tests.support.run_values import request_of
 
 
 def test_only_mlx_tiers_are_asked_for_a_grammar():
@@ -47,13 +48,7 @@ def test_a_conversation_that_repeats_itself_is_held(count, held):
     judged; every other one streams."""
     reliability = ReliabilityConfig(streaming=StreamingConfig(hold=Hold(held)))
     config = RouterConfig(reliability=reliability, server=ServerConfig())
-    request = ChatRequest(
-        request_id="r",
-        session_id="s",
-        messages=({"role": "user", "content": "Change it."}, *SAID * count),
-        max_tokens=10,
-        timeout_s=1.0,
-    )
+    request = request_of("", messages=({"role": "user", "content": "Change it."}, *SAID * count))
     expected = build_expected(config, request, ToolBox())
 
     assert hold_of(config, expected, stream=True) is (Hold.ALL if count >= 2 else Hold(held))
@@ -108,14 +103,8 @@ def start_config(*rules: dict[str, Any], enabled: bool = True) -> RouterConfig:
 
 def asking(tools: int = 0, messages: int = 1, text: str = "hi") -> ChatRequest:
     function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-    return ChatRequest(
-        request_id="r",
-        session_id="s",
-        messages=({"role": "user", "content": text},) * messages,
-        tools=({"type": "function", "function": function},) * tools,
-        max_tokens=10,
-        timeout_s=10.0,
-    )
+    said = ({"role": "user", "content": text},) * messages
+    return request_of("", messages=said, tools=({"type": "function", "function": function},) * tools)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +163,7 @@ KINDS = {"fast": "mlx", "standard": "scripted", "premium": "hosted"}
 def test_fields_that_only_hosted_tiers_read_are_noted(chain, extra, noted):
     """Law: where a tier that isn't hosted may answer, a note names the fields that it can't act on. Those it reads,
     those that change no words, and null leave none, and nothing does where all tiers are hosted."""
-    request = ChatRequest(
-        request_id="r",
-        session_id="s",
-        messages=({"role": "user", "content": "x"},),
-        max_tokens=9,
-        timeout_s=9.0,
-        extra=extra,
-    )
+    request = request_of("x", extra=extra)
     wanted = (f"only hosted tiers read: {noted}",) if noted and chain != ("premium",) else ()
 
     assert note_unread(request, chain, KINDS) == wanted

@@ -110,7 +110,6 @@ def test_a_short_deadline_says_nothing_of_a_tier(steps, deadline_s, verdict):
     run, _ = walked(ScriptedTier(name="fast", script=[{"answer": steps}]), deadline_s=deadline_s)
 
     assert verdict_of(run.attempts[0]) is verdict
-    assert run.refusal is not None
     assert run.refusal.code is RefuseCode.DEADLINE
 
 

@@ -1,7 +1,6 @@
 """Loads of deferred tools: the same tier is asked again, and the client sees nothing of it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +11,7 @@ from deployments.reports.report import report_of
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.admit import AdmissionConfig
-from reliability.answer.judgement import expect
 from reliability.deferred_tools import ROUNDS_MAX
-from reliability.loops import LoopConfig
-from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import (
     ChatRequest,
     Event,
@@ -29,7 +25,7 @@ from reliability.types import (
     Verdict,
 )
 from tests.sim.clock import VirtualClock
-from tests.support.driving import Listening, calls_of, drive_once, tell_in_turn, text_of
+from tests.support.driving import Listening, calls_of, drive_once, show, tell_in_turn, text_of
 from tests.support.many_tools import TOOLS, make_tool, write_call
 
 LOAD = write_call("load_tools", names=["tool_3"])
@@ -38,18 +34,7 @@ GOOD = ("tool_3", '{"number": 1}')
 
 
 def declare(tools: tuple[dict[str, Any], ...] = TOOLS, **fields: Any) -> Any:
-    def change(run: Run) -> None:
-        run.request = replace(run.request, tools=tools, **fields)
-        run.expected = expect(
-            run.request.messages,
-            build_toolbox(tools),  # type: ignore[arg-type]
-            id_seed="r",
-            tool_choice=fields.get("tool_choice"),
-            checks=CheckConfig(),
-            loops=LoopConfig(),
-        )
-
-    return change
+    return show([{"role": "user", "content": "hi"}], tools, **fields)
 
 
 def drive_answers(

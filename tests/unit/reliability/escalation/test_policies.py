@@ -56,17 +56,11 @@ def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None, first=()):
 
 @given(chains, limits, outcomes)
 def test_a_walk_ends_within_its_attempts(chain, limits, outcomes):
-    """Whatever happens, there are at most `attempts_max` calls, and then an answer or a refusal."""
+    """There are at most `attempts_max` calls, in the order of the chain, and then an answer or a refusal."""
     attempts, _, decision = walk(chain, limits, outcomes)
+    positions = [chain.index(a.tier) for a in attempts]
     assert len(attempts) <= limits.attempts_max
     assert isinstance(decision, Accept | Refuse)
-
-
-@given(chains, limits, outcomes)
-def test_a_walk_never_goes_back_down_the_chain(chain, limits, outcomes):
-    """The tiers of a walk stand in the chain's order."""
-    attempts, _, _ = walk(chain, limits, outcomes)
-    positions = [chain.index(a.tier) for a in attempts]
     assert positions == sorted(positions)
 
 
@@ -112,21 +106,14 @@ def test_only_a_good_answer_or_a_marked_one_is_accepted(chain, limits, outcomes)
 
 
 @given(chains, limits, outcomes)
-def test_a_tier_that_says_it_cannot_is_not_asked_again(chain, limits, outcomes):
-    """No model, no key, no room for the prompt: asking again would only hear it again."""
-    attempts, _, _ = walk(chain, limits, outcomes)
-    for before, after in pairwise(attempts):
-        assert traits_of(before).other_tier is not OtherTier.ALWAYS or before.tier != after.tier
-
-
-@given(chains, limits, outcomes)
 def test_a_request_moves_on_only_for_a_reason_that_is_switched_on(chain, limits, outcomes):
-    """`escalate_on` governs faults; a tier that is no candidate at all is passed over regardless."""
+    """`escalate_on` governs faults; a tier that says that it can't (no model, no key, no room for the prompt) is passed
+    over regardless, and not asked again."""
     attempts, _, _ = walk(chain, limits, outcomes)
     for before, after in pairwise(attempts):
-        if before.tier != after.tier:
-            candidate = traits_of(before).other_tier is not OtherTier.ALWAYS
-            assert not candidate or reason_of(before) in limits.escalate_on
+        stays, candidate = before.tier == after.tier, traits_of(before).other_tier is not OtherTier.ALWAYS
+        assert candidate or not stays
+        assert stays or not candidate or reason_of(before) in limits.escalate_on
 
 
 @given(chains, limits, outcomes, st.floats(0, 0.999), st.one_of(st.none(), st.floats(0, 1e9)))
@@ -156,7 +143,6 @@ def test_nothing_is_called_after_text_that_broke_off(fault):
     """Once text has left and the tier failed, another tier's answer can't take its place."""
     attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x", text_out=True)
     decision = decide(situation((attempt,)))
-    assert isinstance(decision, Refuse)
     assert decision.code is RefuseCode.BROKEN_STREAM
 
 
@@ -168,12 +154,9 @@ def test_after_text_alone_the_calls_are_still_open(flaw):
     up = decide(situation((first,)))
     end = decide(replace(situation((first,)), chain=("fast",)))
 
-    assert isinstance(again, Call)
     assert again.tier == "fast"
     assert again.reask is not None
-    assert isinstance(up, Call)
     assert up.tier == "standard"
-    assert isinstance(end, Refuse)
     assert end.code is RefuseCode.BROKEN_STREAM
 
 
@@ -205,7 +188,6 @@ def test_a_broken_circuit_is_never_delivered():
     ups = [decide(situation(tuple(broken[:n]))) for n in (1, 2, 3)]
     end = decide(situation(tuple(broken)))
     assert [up.tier for up in ups if isinstance(up, Call)] == ["standard", "longctx", "premium"]
-    assert isinstance(end, Refuse)
     assert (end.code, end.retry_after_s) == (RefuseCode.LOOP, 5.0)
 
 
@@ -247,7 +229,6 @@ def test_a_circuit_that_breaks_on_text_that_has_left_calls_nobody(chain):
     attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x", text_out=True)
     end = decide(replace(situation((attempt,)), chain=chain))
     held = decide(replace(situation((replace(attempt, calls_held=True),)), chain=("fast", "standard")))
-    assert isinstance(end, Refuse)
     assert end.code is RefuseCode.LOOP
     assert isinstance(held, Call)
 
@@ -282,11 +263,8 @@ def test_a_spent_budget_stops_or_moves_on():
     spent = decide(situation((replace(rejection, hard_stop=True, retry_after_s=None),)))
     soft = decide(situation((rejection,)))
 
-    assert isinstance(hard, Refuse)
-    assert isinstance(spent, Refuse)
     assert (hard.code, hard.retry_after_s) == (RefuseCode.RATE, 60.0)
     assert (spent.code, spent.retry_after_s) == (RefuseCode.BUDGET, None)
-    assert isinstance(soft, Call)
     assert soft.tier == "standard"
 
 
@@ -295,7 +273,6 @@ def test_no_call_after_the_deadline(fault):
     """With no time left nothing is called."""
     attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x")
     decision = decide(replace(situation((attempt,)), remaining_ns=0))
-    assert isinstance(decision, Refuse)
     assert decision.code is RefuseCode.DEADLINE
 
 

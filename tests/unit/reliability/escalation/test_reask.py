@@ -56,19 +56,14 @@ def test_who_said_nothing_has_to_say_something(failed_text):
     assert request_for(REQUEST, call, attempts=1, failed_text=failed_text).must_speak == (not failed_text.strip())
 
 
-def test_a_constrained_re_ask_says_so():
-    """The tier is asked to decode under the grammar."""
-    call = Call(tier="fast", reask=Reask(RetryStep.CONSTRAIN, constrained=True))
-    assert request_for(REQUEST, call, attempts=1).constrained
-
-
 @pytest.mark.parametrize(("queries", "tried"), [([], 0), (["a"], 1), (["a", "b", "c"], 3), (["a", "a"], 1)])
 def test_a_constrained_re_ask_says_how_many_calls_were_tried(queries, tried):
-    """Several may be written again where several were; the same one twice is one."""
+    """The tier is asked to decode under the grammar. Several may be written again where several were; the same one
+    twice is one."""
     call = Call(tier="fast", reask=Reask(RetryStep.CONSTRAIN, constrained=True))
     written = "\n".join(f'<tool_call>{{"name": "search", "arguments": {{"q": "{q}"}}}}</tool_call>' for q in queries)
     request = request_for(REQUEST, call, attempts=1, failed_text=written or "I'll search.", toolbox=BOX)
-    assert request.calls_tried == tried
+    assert (request.constrained, request.calls_tried) == (True, tried)
 
 
 def test_a_nudge_tells_of_the_loop():

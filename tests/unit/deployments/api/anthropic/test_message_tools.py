@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deployments.api.anthropic.message_tools import WRITTEN_CHARS_MAX, MessageTools, read_message_tools
 from deployments.errors import ApiError
+from tests.support.refusing import refusal_of
 from tests.unit.deployments.api.anthropic.test_messages_body import message, parse
 
 HIDDEN = ("WebFetch", "Monitor", "CronList", "TaskStop")
@@ -76,9 +77,8 @@ def test_a_tool_is_hidden_only_where_it_can_be_found(tools: list[Any], shown: li
 def test_an_error_names_the_place_in_the_clients_list() -> None:
     """Law: tools that are left out don't count away the place of one that is wrong."""
     wrong = {"name": "g", "input_schema": {"type": "objec"}}
-    with pytest.raises(ApiError) as refused:
-        parse(message(tools=[SERVED, SEARCH, PLACEHOLDER, wrong]))
-    assert refused.value.param == "tools.3.input_schema.type"
+    refused = refusal_of(parse, message(tools=[SERVED, SEARCH, PLACEHOLDER, wrong]))
+    assert refused.param == "tools.3.input_schema.type"
 
 
 @pytest.mark.parametrize("name", [None, 5, ["a"], {"a": 1}, "", "WebFetch"])

@@ -14,6 +14,7 @@ from deployments.api.anthropic.messages_body import NOTES_MAX, parse_messages
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from tests.support.anthropic_values import MARKER, TOOL, bodies
+from tests.support.refusing import refusal_of
 
 PARAMS: TypeAdapter[Any] = TypeAdapter(message_create_params.MessageCreateParamsNonStreaming)
 FORM: dict[str, Any] = {"type": "json_schema", "schema": {"type": "object"}}
@@ -80,7 +81,6 @@ def test_a_damaged_body_is_taken_or_refused_by_its_place(body):
     if error is None:
         return
     assert error.status == 400
-    assert error.param is not None
     assert error.message.startswith(error.param)
     assert error.param.split(".")[0] in {*body, "messages", "tools", "tool_choice", "output_config"}
     assert not error.param.startswith(("response_format", "stop."))
@@ -133,19 +133,9 @@ def find_error(body: dict[str, Any]) -> ApiError | None:
 )
 def test_what_cant_be_honoured_is_refused_by_name(fields, param):
     """The client's own path, in `param` and in the words."""
-    with pytest.raises(ApiError) as refused:
-        parse(message(**fields))
-
-    assert refused.value.param == param
-    assert refused.value.message.startswith(param)
-
-
-def test_what_has_no_effect_is_noted():
-    """Fields that ask for speed are taken, and the report says that they did nothing; what every request has is not
-    worth a note."""
-    call = parse(message(speed="fast", metadata={"user_id": "u"}, service_tier="auto"))
-
-    assert [note.partition(" ")[0] for note in call.notes] == ["speed"]
+    refused = refusal_of(parse, message(**fields))
+    assert refused.param == param
+    assert refused.message.startswith(param)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +150,10 @@ def test_what_has_no_effect_is_noted():
     ],
 )
 def test_advice_in_output_config_is_noted(config, noted):
-    """Law: what `output_config` asks for beyond effort and format is taken with a note; null asks for nothing."""
-    call = parse(message(output_config=config))
-
-    assert [note.partition(" ")[0] for note in call.notes] == noted
+    """Law: what `output_config` asks for beyond effort and format is taken with a note, as fields that ask for speed
+    are; null asks for nothing, and what every request has is not worth a note."""
+    call = parse(message(output_config=config, speed="fast", metadata={"user_id": "u"}, service_tier="auto"))
+    assert sorted(note.partition(" ")[0] for note in call.notes) == [*noted, "speed"]
 
 
 @pytest.mark.parametrize(
@@ -238,25 +228,10 @@ def test_notes_are_bounded(fields):
 
 
 def test_a_tool_is_a_function():
-    """Name, description and schema are its own; what is for other servers stays behind."""
+    """Name, description and schema are its own; what is for other servers stays behind. Nothing chooses by itself."""
     tool = TOOL | {"cache_control": MARKER, "strict": True, "eager_input_streaming": True}
     function = {"name": "read_file", "description": "Read a file.", "parameters": TOOL["input_schema"], "strict": True}
 
-    assert parse(message(tools=[tool])).request.tools == ({"type": "function", "function": function},)
-
-
-@pytest.mark.parametrize(
-    ("choice", "translated"),
-    [
-        (None, (None, None)),
-        ({"type": "auto"}, ("auto", None)),
-        ({"type": "any"}, ("required", None)),
-        ({"type": "none"}, ("none", None)),
-        ({"type": "auto", "disable_parallel_tool_use": True}, ("auto", False)),
-    ],
-)
-def test_each_choice_has_its_word(choice, translated):
-    """Anthropic's choices, and the switch that allows one call only."""
-    request = parse(message(tools=[TOOL], tool_choice=choice)).request
-
-    assert (request.tool_choice, request.parallel_tool_calls) == translated
+    request = parse(message(tools=[tool])).request
+    assert request.tools == ({"type": "function", "function": function},)
+    assert (request.tool_choice, request.parallel_tool_calls) == (None, None)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.anthropic.messages_history import _drop_billing_line, translate_history
-from deployments.errors import ApiError
 from deployments.tiers.prompt import tidy_messages
 from reliability.loops.comparison.findings import has_failed
 from reliability.loops.content import text_of
 from tests.support.anthropic_values import MARKER, PIXEL, bodies
+from tests.support.refusing import refusal_of
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.197.410; cc_entrypoint=cli; cch=%s;"
 
@@ -201,10 +201,8 @@ def test_a_document_shows_no_block_of_another_kind():
     """Law: what its text can't hold is refused by its place."""
     inner = {"type": "document", "source": {"type": "text", "data": "x"}}
     document = {"type": "document", "source": {"type": "content", "content": [inner]}}
-    with pytest.raises(ApiError) as refused:
-        translate_history(None, [{"role": "user", "content": [document]}])
-
-    assert refused.value.param == "messages.0.content.0.source.content.0.type"
+    refused = refusal_of(translate_history, None, [{"role": "user", "content": [document]}])
+    assert refused.param == "messages.0.content.0.source.content.0.type"
 
 
 @pytest.mark.parametrize("title", [None, "a.pdf"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deployments.api.anthropic.messages_history import translate_history
 from deployments.api.openai_chat import parse_chat
-from deployments.errors import ApiError
+from tests.support.refusing import refusal_of
 
 URL = "data:image/png;base64,aGk="
 TEXT = {"type": "text", "text": "hi"}
@@ -170,9 +170,8 @@ def test_a_tool_message_without_an_id_answers_the_call_of_its_result():
     """Law: where the message names no call its block does."""
     out = read({"role": "assistant", "content": [USE]}, {"role": "tool", "content": [TEXT, RESULT]})
     assert out[1]["tool_call_id"] == "c"
-    with pytest.raises(ApiError) as refused:
-        read({"role": "tool", "content": [TEXT, {**RESULT, "tool_use_id": ["c"]}]})
-    assert refused.value.param == "messages.0.content.1.tool_use_id"
+    refused = refusal_of(read, {"role": "tool", "content": [TEXT, {**RESULT, "tool_use_id": ["c"]}]})
+    assert refused.param == "messages.0.content.1.tool_use_id"
 
 
 @pytest.mark.parametrize(
@@ -187,6 +186,5 @@ def test_a_tool_message_without_an_id_answers_the_call_of_its_result():
 )
 def test_a_part_that_cannot_be_read_is_named(role, part, param):
     """Law: the client is told which part, by its path."""
-    with pytest.raises(ApiError) as refused:
-        read({"role": "user", "content": "a"}, {"role": role, "content": [TEXT, part]})
-    assert refused.value.param == f"messages.1.content.1.{param}"
+    refused = refusal_of(read, {"role": "user", "content": "a"}, {"role": role, "content": [TEXT, part]})
+    assert refused.param == f"messages.1.content.1.{param}"

@@ -93,14 +93,6 @@ def test_the_whole_conversation_is_shown_and_nothing_else_asked_for():
     assert any("store" in note for note in call.notes)
 
 
-def test_a_trigger_stands_at_the_end():
-    """One in the middle is refused by its place."""
-    with pytest.raises(ApiError) as caught:
-        parse({"model": "fast", "input": [TRIGGER, SAID]})
-
-    assert (caught.value.code, caught.value.param) == ("invalid_request", "input.0.type")
-
-
 @pytest.mark.parametrize("kind", ["compaction", "compaction_summary", "context_compaction"])
 @pytest.mark.parametrize("sealed", ["gAAAAABabc", None, 5, "mlxs1.%"])
 def test_the_summary_of_another_server_is_left_out_with_a_note(kind, sealed):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from deployments.api.openai_responses.response_body import _translate_path, parse_response, translate_error
 from deployments.api.openai_responses.stored_record import NeedsRecall
 from deployments.errors import ApiError, refuse
+from tests.support.refusing import refusal_of
 from tests.support.response_wire import TOOLS, parse
 
 FULL: dict[str, Any] = {
@@ -119,16 +120,15 @@ def test_what_has_no_effect_is_noted():
         ),
         ({"previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "not_found", "input.0.id"),
+        ({"input": [{"type": "compaction_trigger"}, FULL["input"][0]]}, "invalid_request", "input.0.type"),
     ],
 )
 def test_a_wrong_field_is_named(change, code, param):
     """The error names the field that the client has sent, in `param` and, but for what OpenAI words itself, in its
     text."""
-    with pytest.raises(ApiError) as caught:
-        parse({"model": "fast", "input": "hi"} | change)
-
-    assert (caught.value.code, caught.value.param) == (code, param)
-    assert caught.value.message.startswith(f"{param}: ") or "not found." in caught.value.message
+    caught = refusal_of(parse, {"model": "fast", "input": "hi"} | change)
+    assert (caught.code, caught.param) == (code, param)
+    assert caught.message.startswith(f"{param}: ") or "not found." in caught.message
 
 
 def list_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -203,25 +203,13 @@ def test_any_body_is_a_4xx(body):
     assert is_well_refused(find_refusal(body))
 
 
-@pytest.mark.parametrize(("effort", "thinking"), [("none", False), ("low", None), (None, None)])
-def test_no_effort_is_no_thinking(effort, thinking):
-    """A model that can is asked for no reasoning; how much of it is the model's own business."""
-    assert parse({"input": "hi", "reasoning": {"effort": effort}}).request.thinking is thinking
-
-
 def test_nothing_is_stored_where_nothing_shall_be():
-    """`store: false` leaves no input to keep, and the response says so."""
-    assert parse({"input": "hi", "store": False}).wanted.items is None
-    assert parse({"input": "hi", "store": False}).wanted.echo["store"] == b"false"
+    """`store: false` leaves no input to keep, and the response says so. A request of several megabytes is answered and
+    not kept, and the report says so."""
+    small, large = parse({"input": "hi", "store": False}), parse({"input": "x" * (5 << 20)})
+    assert (small.wanted.items, small.wanted.echo["store"], large.wanted.items) == (None, b"false", None)
     assert parse({"input": "hi"}).wanted.items is not None
-
-
-def test_what_is_too_large_is_not_stored():
-    """A request of several megabytes is answered and not kept, and the report says so."""
-    call = parse({"input": "x" * (5 << 20)})
-
-    assert call.wanted.items is None
-    assert any(note.startswith("store: ") for note in call.notes)
+    assert any(note.startswith("store: ") for note in large.notes)
 
 
 @pytest.mark.parametrize(
@@ -244,12 +232,9 @@ def test_what_is_too_large_is_not_stored():
     ],
 )
 def test_a_path_is_the_clients(path, own):
-    """Every path of a chat completion has its counterpart in what the client has sent."""
+    """Every path of a chat completion has its counterpart in what the client has sent; where nobody knows which tools
+    were kept from the model, no place is better than a wrong one."""
     assert _translate_path(path, ["2", "4.tools.1"]) == own
-
-
-def test_a_place_that_is_not_known_is_left_out():
-    """Where nobody knows which tools were kept from the model no place is better than a wrong one."""
     assert _translate_path("tools.0.function.name") == "tools"
 
 
@@ -285,20 +270,9 @@ def test_a_text_begins_with_the_clients_path(param, message, own):
     assert (error.message, error.param, error.retry_after_s) == (own, "input", 3.0)
 
 
-def test_an_error_without_a_field_stays():
-    """There is nothing to translate."""
-    error = ApiError("overloaded", "messages: busy")
-
-    assert translate_error(error) is error
-
-
-def test_a_refusal_begins_with_its_path():
-    """One rule for all texts."""
-    assert refuse("input.0", "wrong").message == "input.0: wrong"
-
-
-@pytest.mark.parametrize("name", ["functions", "function_call"])
-def test_a_field_that_the_translation_never_writes_keeps_its_name(name):
-    """An error names the field that the client has sent."""
+@pytest.mark.parametrize("name", [None, "functions", "function_call"])
+def test_what_the_translation_never_writes_keeps_its_name(name):
+    """An error names the field that the client has sent, where it has one."""
     error = translate_error(ApiError("invalid_request", f"{name}: a field of chat completions", param=name))
     assert (error.param, str(error)) == (name, f"{name}: a field of chat completions")
+    assert refuse("input.0", "wrong").message == "input.0: wrong"

@@ -11,7 +11,7 @@ from openai._types import omit
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import ResponseStreamEvent
 
-from deployments.api.openai_render import COMMENTS_PER_EVENT
+from deployments.api.openai_render import COMMENTS_PER_EVENT, render_tokens
 from deployments.api.openai_responses.response_events import RESPONSES, _explain_failure
 from deployments.errors import TABLE, ApiError
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
@@ -261,18 +261,10 @@ def test_usage_is_told_in_the_words_of_the_api():
 
 def test_probabilities_stand_with_their_text():
     """They are in the delta and in the complete part alike."""
-    batch = [Text("é"), Logprobs((TokenLogprob(b"\xc3", -0.5, ((b"e", -1.0),)),))]
-    events = stream(ask(), [batch], STOP)
+    tokens = (TokenLogprob(b"\xc3", -0.5, ((b"e", -1.0),)),)
+    events = stream(ask(), [[Text("é"), Logprobs(tokens)]], STOP)
     (delta,) = [event for event in events if event["type"] == "response.output_text.delta"]
-
-    assert delta["logprobs"] == [
-        {
-            "token": "\ufffd",
-            "logprob": -0.5,
-            "bytes": [195],
-            "top_logprobs": [{"token": "e", "logprob": -1.0, "bytes": [101]}],
-        }
-    ]
+    assert delta["logprobs"] == render_tokens(tokens)
 
 
 def test_an_error_of_the_body_has_openais_shape():

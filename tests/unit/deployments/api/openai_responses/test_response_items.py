@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from deployments.api.openai_chat import _ChatWanted
 from deployments.api.openai_render import _AnswerCollector
 from deployments.api.openai_responses.response_items import FOREIGN, _read_answer, _read_content, _read_output
-from deployments.errors import ApiError
 from reliability.types import Finish, FinishReason
+from tests.support.refusing import refusal_of
 from tests.support.response_wire import ANSWERS, answer, ask, parse
 
 STOP = Finish(reason=FinishReason.STOP)
@@ -129,37 +129,6 @@ def test_calls_that_another_server_has_run_end_no_conversation(kind):
     assert [kind in note for note in call.notes] == [True]
 
 
-@pytest.mark.parametrize(
-    ("item", "param"),
-    [
-        ({"type": "local_shell_call"}, "input.0.type"),
-        ({}, "input.0.type"),
-        ({"type": 3}, "input.0.type"),
-        ("hi", "input.0"),
-        (CALL | {"call_id": None}, "input.0.call_id"),
-        (CALL | {"call_id": ""}, "input.0.call_id"),
-        (CALL | {"arguments": {}}, "input.0.arguments"),
-        (CALL | {"name": ""}, "input.0.name"),
-        ({"type": "custom_tool_call", "call_id": "c", "name": "c"}, "input.0.input"),
-        (OUTPUT | {"output": None}, "input.0.output"),
-        (OUTPUT | {"output": [{"type": "x"}]}, "input.0.output.0.type"),
-        ({"role": "tool", "content": "hi"}, "input.0.role"),
-        ({"role": "user", "content": None}, "input.0.content"),
-        ({"role": "user"}, "input.0.content"),
-        ({"type": "reasoning", "content": "hm"}, "input.0.content"),
-        ({"type": "reasoning", "content": [{}]}, "input.0.content.0.text"),
-        ({"type": "reasoning", "encrypted_content": 3}, "input.0.encrypted_content"),
-    ],
-)
-def test_a_wrong_item_is_named_by_its_path(item, param):
-    """The 400 names the client's own field, in `param` and in its text."""
-    with pytest.raises(ApiError) as caught:
-        parse({"input": [item]})
-
-    assert (caught.value.status, caught.value.param) == (400, param)
-    assert caught.value.message.startswith(f"{param}: ")
-
-
 def encode(text: str, media: str = "text/plain") -> str:
     return f"data:{media};base64,{base64.b64encode(text.encode()).decode()}"
 
@@ -196,27 +165,48 @@ def test_answers_and_outputs_are_texts_where_they_can_be():
     assert _read_output([TEXT, IMAGE, TEXT], "p") == ("hi\nhi", [SHOWN])
 
 
+WRONG_PARTS: list[tuple[Any, str, str]] = [
+    (3, "", "invalid_request"),
+    ({"type": "input_audio"}, ".type", "invalid_request"),
+    ({"type": "input_text"}, ".text", "invalid_request"),
+    ({"type": "input_image"}, ".image_url", "invalid_request"),
+    ({"type": "input_file"}, ".file_data", "invalid_request"),
+    ({"type": "input_image", "file_id": "f"}, ".file_id", "unsupported"),
+    ({"type": "input_image", "image_url": "u", "detail": "x"}, ".detail", "invalid_request"),
+    ({"type": "input_file", "file_id": "f"}, ".file_id", "unsupported"),
+    ({"type": "input_file", "file_url": "f"}, ".file_url", "unsupported"),
+    ({"type": "input_file", "file_data": "hi"}, ".file_data", "invalid_request"),
+    ({"type": "input_file", "file_data": "data:text/plain;base64,_w=="}, ".file_data", "invalid_request"),
+    ({"type": "input_file", "file_data": "data:text/plain;base64,/w=="}, ".file_data", "invalid_request"),
+    ({"type": "input_file", "filename": "x" * 300, "file_data": encode("x")}, ".filename", "invalid_request"),
+]
+
+
 @pytest.mark.parametrize(
-    ("part", "code", "path"),
+    ("item", "param", "code"),
     [
-        (3, "invalid_request", "p.0"),
-        ({"type": "input_audio"}, "invalid_request", "p.0.type"),
-        ({"type": "input_text"}, "invalid_request", "p.0.text"),
-        ({"type": "input_image"}, "invalid_request", "p.0.image_url"),
-        ({"type": "input_image", "file_id": "f"}, "unsupported", "p.0.file_id"),
-        ({"type": "input_image", "image_url": "u", "detail": "x"}, "invalid_request", "p.0.detail"),
-        ({"type": "input_file"}, "invalid_request", "p.0.file_data"),
-        ({"type": "input_file", "file_id": "f"}, "unsupported", "p.0.file_id"),
-        ({"type": "input_file", "file_url": "f"}, "unsupported", "p.0.file_url"),
-        ({"type": "input_file", "file_data": "hi"}, "invalid_request", "p.0.file_data"),
-        ({"type": "input_file", "file_data": "data:text/plain;base64,_w=="}, "invalid_request", "p.0.file_data"),
-        ({"type": "input_file", "file_data": "data:text/plain;base64,/w=="}, "invalid_request", "p.0.file_data"),
-        ({"type": "input_file", "filename": "x" * 300, "file_data": encode("x")}, "invalid_request", "p.0.filename"),
+        ({"type": "local_shell_call"}, "input.0.type", "unsupported"),
+        ({}, "input.0.type", "invalid_request"),
+        ({"type": 3}, "input.0.type", "invalid_request"),
+        ("hi", "input.0", "invalid_request"),
+        (CALL | {"call_id": None}, "input.0.call_id", "invalid_request"),
+        (CALL | {"call_id": ""}, "input.0.call_id", "invalid_request"),
+        (CALL | {"arguments": {}}, "input.0.arguments", "invalid_request"),
+        (CALL | {"name": ""}, "input.0.name", "invalid_request"),
+        ({"type": "custom_tool_call", "call_id": "c", "name": "c"}, "input.0.input", "invalid_request"),
+        (OUTPUT | {"output": None}, "input.0.output", "invalid_request"),
+        (OUTPUT | {"output": [{"type": "x"}]}, "input.0.output.0.type", "invalid_request"),
+        ({"role": "tool", "content": "hi"}, "input.0.role", "invalid_request"),
+        ({"role": "user", "content": None}, "input.0.content", "invalid_request"),
+        ({"role": "user"}, "input.0.content", "invalid_request"),
+        ({"type": "reasoning", "content": "hm"}, "input.0.content", "invalid_request"),
+        ({"type": "reasoning", "content": [{}]}, "input.0.content.0.text", "invalid_request"),
+        ({"type": "reasoning", "encrypted_content": 3}, "input.0.encrypted_content", "invalid_request"),
+        *(({"role": "user", "content": [part]}, f"input.0.content.0{path}", code) for part, path, code in WRONG_PARTS),
     ],
 )
-def test_a_part_that_cannot_be_read_is_named(part, code, path):
-    """Refused by its path."""
-    with pytest.raises(ApiError) as caught:
-        _read_content([part], "p")
-
-    assert (caught.value.code, caught.value.param) == (code, path)
+def test_what_cannot_be_read_is_named_by_its_path(item, param, code):
+    """The 400 names the client's own field, in `param` and in its text."""
+    caught = refusal_of(parse, {"input": [item]})
+    assert (caught.status, caught.code, caught.param) == (400, code, param)
+    assert caught.message.startswith(f"{param}: ")

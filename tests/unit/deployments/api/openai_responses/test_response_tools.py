@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.api.openai_responses.response_tools import join_namespace, read_tools
-from deployments.errors import ApiError
+from tests.support.refusing import refusal_of
 
 F: dict[str, Any] = {
     "type": "function",
@@ -82,32 +82,6 @@ def test_no_joined_name_is_too_long(names, begin):
 
 
 @pytest.mark.parametrize(
-    ("namespace", "param"),
-    [
-        ({"name": "n", "tools": [F, 3]}, "tools.0.tools.1"),
-        ({"name": "n", "tools": [{"type": "function"}]}, "tools.0.tools.0.name"),
-        ({"name": "n", "tools": [{"type": "x"}]}, "tools.0.tools.0.type"),
-        ({"tools": [F]}, "tools.0.name"),
-    ],
-)
-def test_what_is_wrong_in_a_namespace_is_named(namespace, param):
-    """The error has the path in the client's list."""
-    with pytest.raises(ApiError) as caught:
-        read_tools([{"type": "namespace", **namespace}], None)
-
-    assert caught.value.param == param
-
-
-@pytest.mark.parametrize("kind", ["file_search", "code_interpreter", "mcp", "computer", "local_shell", "x"])
-def test_a_tool_of_the_servers_own_is_refused(kind):
-    """Whoever declares it counts on it; the error names it."""
-    with pytest.raises(ApiError, match=kind) as caught:
-        read_tools([F, {"type": kind}], None)
-
-    assert (caught.value.code, caught.value.param) == ("unsupported", "tools.1.type")
-
-
-@pytest.mark.parametrize(
     ("choice", "read"),
     [
         (None, None),
@@ -146,17 +120,9 @@ def test_a_choice_is_that_of_a_chat(choice, read):
     ],
 )
 def test_a_choice_that_cannot_be_had_is_refused(choice, param):
-    """A tool that the model isn't shown can't be forced."""
-    with pytest.raises(ApiError) as caught:
-        read_tools([F, SEARCH], choice)
-
-    assert caught.value.param == param
-
-
-def test_nothing_can_be_required_where_nothing_is_shown():
-    """All that is declared was kept from the model."""
-    with pytest.raises(ApiError, match="none of the declared tools"):
-        read_tools([SEARCH], "required")
+    """A tool that the model isn't shown can't be forced, and nothing where all that is declared was kept from it."""
+    assert refusal_of(read_tools, [F, SEARCH], choice).param == param
+    assert "none of the declared tools" in refusal_of(read_tools, [SEARCH], "required").message
 
 
 @pytest.mark.parametrize(
@@ -172,11 +138,19 @@ def test_nothing_can_be_required_where_nothing_is_shown():
         (C | {"format": {"type": "x"}}, "tools.0.format.type"),
         (C | {"format": {"type": "grammar", "definition": 3}}, "tools.0.format.definition"),
         (C | {"format": {"type": "grammar", "definition": "x", "syntax": "y"}}, "tools.0.format.syntax"),
+        ({"type": "namespace", "name": "n", "tools": [F, 3]}, "tools.0.tools.1"),
+        ({"type": "namespace", "name": "n", "tools": [{"type": "function"}]}, "tools.0.tools.0.name"),
+        ({"type": "namespace", "name": "n", "tools": [{"type": "x"}]}, "tools.0.tools.0.type"),
+        ({"type": "namespace", "tools": [F]}, "tools.0.name"),
     ],
 )
 def test_a_wrong_tool_is_named_by_its_path(tool, param):
-    """The path is the client's."""
-    with pytest.raises(ApiError) as caught:
-        read_tools([tool], None)
+    """The path is that in the client's list."""
+    assert refusal_of(read_tools, [tool], None).param == param
 
-    assert caught.value.param == param
+
+@pytest.mark.parametrize("kind", ["file_search", "code_interpreter", "mcp", "computer", "local_shell", "x"])
+def test_a_tool_of_the_servers_own_is_refused(kind):
+    """Whoever declares it counts on it; the error names it."""
+    refused = refusal_of(read_tools, [F, {"type": kind}], None)
+    assert (refused.code, refused.param, kind in refused.message) == ("unsupported", "tools.1.type", True)
