@@ -1,8 +1,8 @@
 """The body of a request: read within its bytes and within its time, and parsed here or in a worker process.
 
 A body has `first_s` seconds, and one more for each `_RATE_BYTES` that have come; no `first_s` without a byte. Above
-`readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408. Of several API
-keys one has at most half of the replica's requests, and its large bodies hold at most half of the bytes for them.
+`readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408. Of several
+API keys one has at most half of the replica's requests, and its large bodies hold at most half of the bytes for them.
 """
 
 from __future__ import annotations
