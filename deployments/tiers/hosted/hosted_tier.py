@@ -1,8 +1,7 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's, but for `_send_in_form` and a thought that is ended
-(`hold_to_budget`). Connecting (`connect_s`), headers and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their
-own, and all end with the request's `timeout_s`. Closing `stream` closes the connection.
+One attempt is one HTTP request, but for `_send_in_form` and a thought that is ended (`hold_to_budget`). Connecting,
+headers, reads and the tail have clocks of their own, and all end with the request's `timeout_s`.
 
 Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
 (`Redactor`), and never follows a redirect to another host.
@@ -47,9 +46,8 @@ TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is her
 _END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
 _ERROR_BODY_BYTES_MAX = 64 * 1024
 _ERROR_BODY_S = 5.0
-LOWERED_MAX = 2  # times that a request's tokens are
+_LOWERED_MAX = 2  # times that a request's tokens are
 FORM_S = 3600.0  # how long what was learned of an upstream is known: a gateway's next provider may take more
-
 
 # The preset `openrouter`; a person's own settings go over it.
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
@@ -118,7 +116,7 @@ class HostedTier:
         return self.describe()
 
     def describe(self) -> TierStatus:
-        """Return the status, without waiting for anything."""
+        """Return the status without waiting."""
         reason = self._find_problem(self._endpoint.read_key())
         return TierStatus(
             name=self._name,
@@ -143,10 +141,10 @@ class HostedTier:
         await self._free()
 
     async def _free(self) -> None:
-        if self._closed and not self.active:
-            client, self._client = self._client, None
-            if client is not None:
-                await client.close()
+        client = self._client
+        if self._closed and not self.active and client is not None:
+            self._client = None
+            await client.close()
 
     def _ask(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
         if request.route:
@@ -219,7 +217,6 @@ class HostedTier:
         return form if asyncio.get_running_loop().time() < until else self._as_written
 
     def _keep_form(self, key: str, form: UpstreamForm) -> None:
-        """Keep what was learned until it is forgotten with what was learned before."""
         now, (_, until) = asyncio.get_running_loop().time(), self._forms.get(key, (form, 0.0))
         self._forms[key] = form, until if now < until else now + FORM_S
 
@@ -260,14 +257,13 @@ class HostedTier:
         clean = self._endpoint.build_redactor(key)
         if request.route:
             return PassedReader(self._name, clean, request.extra)
-        asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
         # Where the answer must be JSON, with a piece missing it is other data, or none.
         strict = request.response_format is not None and request.response_format.get("type") != "text"
         return ChatReader(
             self._name,
             clean,
-            asked,
-            logprobs=logprobs,
+            partial(self._write_body, request),
+            logprobs=request.top_logprobs is not None,
             strict=strict,
             bound=bound,
             left_out=self._recall_form(request.key).list_left_out(request),
@@ -308,12 +304,10 @@ class HostedTier:
     async def _read_refusal(
         self, response: aiohttp.ClientResponse, request: ChatRequest, key: str
     ) -> tuple[UpstreamComplaint, Failed]:
-        """Read what the upstream complains of, and the fault that it is."""
         try:
-            body = await _read_error_body(response)
+            complaint = read_error_body(await _read_error_body(response))
         finally:
             response.close()
-        complaint = read_error_body(body)
         if target := _find_target(response):
             complaint = replace(complaint, message=f"it redirects to {target}: is its base_url right?")
         complaint = complaint.redact(self._endpoint.build_redactor(key))
@@ -327,7 +321,6 @@ class HostedTier:
         return complaint, _explain_route(failed, request)
 
     def _find_problem(self, key: str) -> str:
-        """Return why no request can be sent; empty where one can."""
         return "it is closed" if self._closed else self._endpoint.find_problem(key)
 
     def _build_failed(self, fault: Fault, words: str, usage: Usage | None = None) -> Failed:
@@ -342,7 +335,7 @@ class HostedTier:
 def _find_room(words: str, limit: int | None, request: ChatRequest, lowered: int) -> int | None:
     """Return how many tokens to ask for in the place of `limit`, which was lowered so often; None where it isn't what
     was refused, or was lowered to a number that the words gave."""
-    if limit is None or lowered >= LOWERED_MAX or (lowered and not leaves_uncounted(words)):
+    if limit is None or lowered >= _LOWERED_MAX or (lowered and not leaves_uncounted(words)):
         return None
     return find_room(words, limit, named=request.max_tokens_named, body_bytes=request.body_bytes)
 
@@ -357,7 +350,6 @@ def _find_target(response: aiohttp.ClientResponse) -> str:
 
 
 def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
-    """Explain that an upstream has no such route. It isn't unwell: it may answer chats."""
     if not request.route or failed.status not in _NO_ROUTE:
         return failed
     words = f"{failed.message}: its API has no {request.route}, or not for this model"
@@ -381,7 +373,6 @@ def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:
 
 
 async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read the beginning of an error's body: as much as comes in time and is worth reading."""
     body = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError):  # the status alone says enough
         async with asyncio.timeout(_ERROR_BODY_S):

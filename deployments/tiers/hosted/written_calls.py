@@ -1,4 +1,4 @@
-"""What a model wrote last, out of the error of a server that can't read it as a call: Ollama's and llama.cpp's. Pure.
+"""What a model wrote last, out of the error of a server that can't read it as a call. Pure.
 
 Ollama names the whole call, llama.cpp what stands behind the words that it has read: an answer that has begun goes on
 with either. Invariant: an error that quotes such words of a client is none.
@@ -18,8 +18,7 @@ _BRACKET = re.compile(r"[<\[{(]")
 
 
 def find_rest(words: str) -> str | None:
-    """Return the end of an answer that stands in the words of an error; None where there is none. What Ollama took for
-    a call is marked as one."""
+    """Return the end of an answer that stands in the words of an error, what Ollama took for a call marked as one."""
     if (call := _CALL.match(words)) is not None:
         return f"<tool_call>{call[1]}</tool_call>"
     rest = _REST.match(words)
