@@ -44,8 +44,7 @@ def _find_waiting_max() -> int:
 
 
 def install() -> list[Any]:
-    """Make `ListenerProtocol` what uvicorn takes by default, in this process. Returns Serve's list of middlewares:
-    none. Raises ValueError: one line that names the variable of the environment that can't be used."""
+    """Make `ListenerProtocol` uvicorn's default in this process; return no middlewares. Raises ValueError: one line."""
     _read_times()
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:ListenerProtocol"
     return []

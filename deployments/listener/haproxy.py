@@ -71,8 +71,7 @@ _OWN_ERRORS = (
 
 
 def limits_of(environ: Mapping[str, str]) -> tuple[float, int]:
-    """Read the seconds for the head of a request, and the connections for one address. Raises ValueError: one line that
-    names the variable."""
+    """Read the seconds for a request's head, and the connections for one address. Raises ValueError: one line."""
     of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE") or str(_OF_ONE)
     if not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
         raise ValueError(f"MLX_STACK_CONNECTIONS_OF_ONE: a whole number of connections is needed, not {of_one!r}")

@@ -84,9 +84,6 @@ class DeferredPrompts:
         self._layouts: OrderedDict[tuple[str, str, int], _Layout] = OrderedDict()
         self.nbytes = 0
 
-    def __len__(self) -> int:
-        return len(self._layouts)
-
     def lay_out(self, request: ChatRequest, tools_digest: int) -> DeferredPrompt:
         """Lay out a request whose tools are deferred. `tools_digest`: of its tools, in whatever order."""
         client = request.messages[: len(request.messages) - request.added]
@@ -137,7 +134,6 @@ def _find_loads(added: Sequence[_Message], loader: str) -> list[tuple[_Message, 
 
 
 def _digest(messages: Sequence[_Message]) -> int:
-    """Digest the last of these messages, as a template is given it."""
     return hash(repr(tidy_messages(messages[-1:])))
 
 

@@ -40,7 +40,6 @@ class HistoryForm(IntEnum):
 
 
 def _join_systems(messages: _Messages) -> list[dict[str, Any]]:
-    """Join the system messages at the head to one."""
     head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
     joined = [{**_join_turns(messages[:head]), "role": "system"}] if head else []
     return joined + [dict(message) for message in messages[head:]]
@@ -194,7 +193,7 @@ def _group_results(messages: _Messages, roles: frozenset[str]) -> Iterator[tuple
 
 
 def _begin_with_user(messages: _Messages) -> list[dict[str, Any]]:
-    """Put a word of the user's behind the system prompt, where the model speaks there, or nobody."""
+    """Put a word of the user's behind the system prompt, where nobody or the model speaks there."""
     out = list(map(dict, messages))
     first = 1 if out and out[0]["role"] == "system" else 0
     if out and (len(out) == first or out[first]["role"] == "assistant"):
@@ -313,7 +312,6 @@ def _split_words(messages: _Messages) -> list[dict[str, Any]]:
 
 
 def _part_content(message: dict[str, Any]) -> dict[str, Any]:
-    """Give a content as a list of its one part, for templates that know no other contents."""
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 

@@ -43,8 +43,7 @@ def read_past_arguments(arguments: Any) -> dict[str, Any]:
 
 
 def say_calls(messages: Sequence[Mapping[str, Any]], written: str) -> list[dict[str, Any]]:
-    """Write each call, whose arguments are an object, into the words of its turn. `written`: the form, as
-    `find_written` returns it."""
+    """Write each call into the words of its turn. `written`: the form, as `find_written` returns it."""
     out = []
     for message in map(dict, messages):
         calls = message.pop("tool_calls", None) or ()

@@ -43,8 +43,7 @@ def find_reminded(messages: Sequence[_Message]) -> RemindedMessages:
 
 
 def keep_moved(messages: Sequence[_Message], known: RemindedMessages) -> tuple[_Message, ...] | None:
-    """Return the messages with the reminders that moved since `known` in their old places, too; None where there are
-    none, or where keeping them isn't worth it."""
+    """Return the messages with what moved since `known` in its old places, too; None where it isn't worth it."""
     if not known.texts:
         return None
     texts = [_read_text(message) for message in messages]

@@ -117,9 +117,6 @@ class SessionPrompts:
         self._openings: dict[tuple[tuple[str, int], ...], int] = {}
         self.nbytes = 0
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def prepare(self, request: ChatRequest, now: datetime, *, keep: bool = True) -> _Prepared:
         """Prepare a request to be rendered. `keep`: reminders that moved may stay where they were."""
         prepared = self._continue(request, now, keep=keep)
@@ -130,7 +127,6 @@ class SessionPrompts:
         return replace(prepared, request=deferred.request, plain=prepared.request.messages, deferred=deferred)
 
     def _continue(self, request: ChatRequest, now: datetime, *, keep: bool) -> _Prepared:
-        """Prepare a request to begin as the session's prompts do."""
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
             return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))

@@ -48,9 +48,8 @@ _AFFORDED = re.compile(rf"\bcan only afford {_NUMBER}", re.IGNORECASE)  # OpenRo
 
 
 def find_room(words: str, answer_tokens: int, *, named: bool = True, body_bytes: int = 0) -> int | None:
-    """Return how many tokens of an answer fit behind this prompt, or can be paid for, where the upstream has refused
-    the prompt because `answer_tokens` don't; None where it is about something else, or too little is left. The words
-    name the limit of both, the answer, and the prompt or the sum. Where they don't count the prompt, its `body_bytes`
+    """Return how many tokens of an answer fit behind this prompt, or can be paid for, where `answer_tokens` don't; None
+    where the words are about something else, or too little is left. Where they don't count the prompt, its `body_bytes`
     tell about how long it is; 0, for all that are left, where the client has `named` no number."""
     words, least = _LABELLED.sub("", words), min(answer_tokens, ROOM_TOKENS)
     if (afforded := _AFFORDED.search(words)) is not None:
@@ -78,8 +77,7 @@ def leaves_uncounted(words: str) -> bool:
 
 
 def _guess_room(context: int, answer_tokens: int, body_bytes: int) -> int | None:
-    """Guess fewer tokens than `answer_tokens`: what the request's size leaves of the context. Where it leaves none, or
-    more than was refused, or isn't known, a part of them."""
+    """Guess fewer tokens than `answer_tokens`: what the request's size leaves of the context, else a part of them."""
     left = context
     for bytes_per_token in _BYTES_PER_TOKEN:
         left = context - int(body_bytes / bytes_per_token)

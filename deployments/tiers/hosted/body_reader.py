@@ -151,7 +151,6 @@ class BodyReader(ABC):
             self._end_frames(events)
 
     def _read_rest(self, events: list[Event]) -> None:
-        """Read what stands behind the last empty line."""
         self._read_frames(self._frames.close(), events)
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:

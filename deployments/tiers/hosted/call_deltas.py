@@ -10,10 +10,8 @@ to which call it belongs; the rules, in order:
 - An unknown `index` with neither an id nor a name goes on with the last call, which has its name.
 - Anything else begins a call. Complete arguments that come again with the same id and name are told twice.
 
-Two pieces of one list without an index are two calls, unless the first one's arguments break off.
-
-Ours are numbered from 0 without gaps. `id` (made up where it is missing) and `name` leave with the first piece of a
-call and never again; what comes before the name, and while that may go on, is held.
+Two pieces of one list without an index are two calls, unless the first one's arguments break off. Ours are numbered
+from 0 without gaps. `id` and `name` leave with the first piece of a call; what comes before the name is held.
 """
 
 from __future__ import annotations

@@ -299,8 +299,7 @@ def _find_usage(chunk: Mapping[str, Any], choice: Any) -> Any:
 
 
 def read_usage(value: Any) -> Usage | None:
-    """Read OpenAI's usage object, in the names of its newer API and Anthropic's too; None as well where it holds no
-    number, or zeros: an answer took something to read."""
+    """Read a usage in the names of OpenAI's APIs and Anthropic's; None as well where it holds no number, or zeros."""
     if not isinstance(value, Mapping):
         return None
     for asked, said in (("prompt", "completion"), ("input", "output")):

@@ -184,8 +184,7 @@ def _unwrap(value: Any) -> dict[str, Any]:
 
 
 def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
-    """Return whether a call's arguments are no text, or stand there twice. Only then must each key be looked at, and
-    must integers keep all their digits."""
+    """Return whether a call's arguments are no text, or stand there twice: only then each key must be looked at."""
     if isinstance(data, str) and '"arguments"' not in data and "\\" not in data:  # nearly always: no call
         return False
     functions: list[Any] = []

@@ -76,8 +76,7 @@ class Endpoint:
         return sent
 
     def build_redactor(self, key: str) -> Redactor:
-        """Build what takes the secrets out of texts, in every form that goes out: a field of the query also with its
-        escapes."""
+        """Build what takes the secrets out of texts, in every form that goes out."""
         fields = (field.partition("=") for field in self.url.raw_query_string.split("&"))
         login = [*self._login, self._encode_login()] if self._login else []
         secrets = [*login, *_list_secrets(self.url.query), *_list_secrets({name: value for name, _, value in fields})]
@@ -139,9 +138,6 @@ class Redactor:
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
         return _SHAPES.sub(REDACTED, text)
-
-    def __repr__(self) -> str:
-        return f"Redactor({len(self._secrets)} secrets)"
 
 
 class Inbox:

@@ -81,8 +81,7 @@ _VALUE_CHARS_MAX = 64  # of one that words name
 def find_refused(
     complaint: UpstreamComplaint, ours: Collection[str], sent: Mapping[str, Any]
 ) -> tuple[set[str], dict[str, Any]]:
-    """Return the fields, of `ours` and of those `sent`, that are refused whatever they say, and those that are refused
-    with the value that was sent."""
+    """Return the fields that are refused whatever they say, and those that are refused with the value that was sent."""
     fields: set[str] = set()
     values: dict[str, Any] = {}
     words = f"{complaint.code} {complaint.message}"
@@ -154,7 +153,6 @@ def _cut(clause: str) -> str:
 
 @cache
 def _compile(name: str) -> re.Pattern[str]:
-    """Compile the ways in which a field is named."""
     words, body = name.split("_"), r"(?:body\.)?"
     inside = rf"(?:^\W*|- ){body}{name}(?:\.\w+)+\W?:"
     if len(words) == 1 and name not in _PLAIN:

@@ -3,8 +3,7 @@
 One attempt is one HTTP request, but for `_send_in_form` and a thought that is ended (`hold_to_budget`). Connecting,
 headers, reads and the tail have clocks of their own, and all end with the request's `timeout_s`.
 
-Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
-(`Redactor`), and never follows a redirect to another host.
+Invariants: the key is read from the environment at each request, and never stands in a message, a log or a status.
 """
 
 from __future__ import annotations
@@ -89,9 +88,6 @@ class HostedTier:
     def active(self) -> int:
         """How many streams are running."""
         return self._active.total()
-
-    def __repr__(self) -> str:
-        return f"HostedTier(name={self._name!r}, model={self._model!r}, source={self._endpoint.authority!r})"
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer by one request to the upstream."""
@@ -179,10 +175,9 @@ class HostedTier:
     async def _send_in_form(
         self, request: ChatRequest, key: str, deadline: float, *, again: bool
     ) -> aiohttp.ClientResponse | list[Event]:
-        """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
-        generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
-        taken, for an hour. So it is where the answer's tokens don't fit behind the prompt: with those that do, or by a
-        guess, at most twice. No form is tried twice. `again`: its thought was ended, so none is asked for."""
+        """Return a response that is an answer, or the events of one that is none. A refusal of the request's form, or
+        of its tokens, has generated nothing: the request is sent again in the form that it asks for. No form is tried
+        twice. `again`: its thought was ended, so none is asked for."""
         form, lowered = self._recall_form(request.key), 0
         tried = {form}
         while True:
@@ -333,8 +328,7 @@ class HostedTier:
 
 
 def _find_room(words: str, limit: int | None, request: ChatRequest, lowered: int) -> int | None:
-    """Return how many tokens to ask for in the place of `limit`, which was lowered so often; None where it isn't what
-    was refused, or was lowered to a number that the words gave."""
+    """Return how many tokens to ask for in the place of `limit`; None where it isn't what was refused."""
     if limit is None or lowered >= _LOWERED_MAX or (lowered and not leaves_uncounted(words)):
         return None
     return find_room(words, limit, named=request.max_tokens_named, body_bytes=request.body_bytes)
@@ -357,8 +351,8 @@ def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
 
 
 def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:
-    """Explain an error before the headers, and say what it cost. It cost nothing where nobody was reached, else nobody
-    knows. Its text stays here: it may name hosts and header values."""
+    """Explain an error before the headers, without its text, which may name hosts and header values, and say what it
+    cost: nothing where nobody was reached, else nobody knows."""
     match cause:
         case aiohttp.ConnectionTimeoutError():
             return Fault.CONNECT_TIMEOUT, "didn't take the request in time", Usage()

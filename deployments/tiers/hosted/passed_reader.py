@@ -82,7 +82,6 @@ class PassedReader(BodyReader):
         events.append(Passed(write_json(value | {"model": self._tier}), written))
 
     def _join_text(self, choice: dict[str, Any]) -> None:
-        """Join the halves of a character that came in two frames: the second frame says all of it."""
         if isinstance(choice.get("text"), str):
             halves = self._halves.setdefault(str(choice.get("index")), Halves())
             last = not self._stream or choice.get("finish_reason")

@@ -182,7 +182,6 @@ def _close(bound: ThoughtBound, request: ChatRequest) -> list[Event]:
 def _list_ways(
     request: ChatRequest, bound: ThoughtBound, continues: Continues, openrouter: bool
 ) -> Iterator[ChatRequest]:
-    """List how the answer is asked for: each but the first where the one before was refused."""
     left = max(1, request.max_tokens - bound.tokens, leave_room(request.max_tokens))
     request = replace(request, max_tokens=left)
     if continues == "prefill" and bound.closing.startswith("/", 2):  # others' answers have an opener of their own
@@ -228,7 +227,6 @@ class _Rest:
         return out
 
     def _hear(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Note whether these events say anything; blank text doesn't."""
         for event in events:
             said = event.text.strip() if isinstance(event, Text) else isinstance(event, CallDelta | Refusal)
             self._said = self._said or bool(said)

@@ -358,7 +358,6 @@ def _read_message(inner: Mapping[str, Any]) -> str:
 
 
 def _read_detail(value: Any) -> str:
-    """Read FastAPI's `detail`: a text, or a list of `{loc, msg}`."""
     if isinstance(value, list):
         parts = [f"{part.get('loc', '')}: {part.get('msg', '')}" for part in value if isinstance(part, Mapping)]
         return "; ".join(parts)

@@ -26,7 +26,6 @@ def find_rest(words: str) -> str | None:
 
 
 def read_rest(rest: str, usage: Usage | None, *, tools: bool) -> list[Event]:
-    """Return the events of the end of an answer (as of `find_rest`), which is an attempt at a call. Without declared
-    `tools`, or a bracket, it is no words for the client."""
+    """Return the events of such an end. Without declared `tools`, or a bracket, it is no words for the client."""
     text = [Text(rest)] if tools and _BRACKET.search(rest) else []
     return [*text, Finish(reason=FinishReason.TOOL_CALLS, usage=usage)]

@@ -176,7 +176,6 @@ class Player:
     def _send_text(
         self, step: ScriptStep, text: str, event: Callable[[str], Event], delay_s: float
     ) -> Iterator[_ScriptEvent]:
-        """Send `text` in chunks, each after the time of its tokens, as far as cap and cut allow."""
         tokens = _split_tokens(text, self._count_tokens_left() + 1)
         kept = tokens[: self._cap_tokens(len(tokens))]
         self._sent_tokens += len(kept)

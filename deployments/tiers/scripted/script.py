@@ -37,8 +37,6 @@ class _Strict(BaseModel):
 
 
 class _Pattern(_Strict):
-    """A text that must hold `contains` and match `regex`."""
-
     contains: str | None = None
     regex: str | None = None
 
@@ -144,8 +142,6 @@ class ScriptStep(Pace):
 
 
 class _UsageSpec(_Strict):
-    """Counts to report in place of the real ones."""
-
     prompt_tokens: int | None = Field(default=None, ge=0)
     completion_tokens: int | None = Field(default=None, ge=0)
     cached_tokens: int = Field(default=0, ge=0)

@@ -78,7 +78,7 @@ def test_a_history_that_goes_on_loses_nothing(
         for end in range(len(turns) + len(more) + 1):
             said = talk([*turns, *more])[: 2 + 2 * end]
             assert tier.ask(said, tools=tools, thinking=thinking) is None
-        assert len(tier.sessions) == 1
+        assert len(tier.sessions._sessions) == 1
 
 
 @given(TURNS, st.permutations(["read", "write", "list", "find"]), st.randoms(use_true_random=False))

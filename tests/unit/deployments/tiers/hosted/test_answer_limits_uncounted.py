@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from deployments.tiers.hosted.answer_limits import ROOM_TOKENS, find_room
 from reliability.types import Event, Fault
 from tests.support.plays import Seen, good, status
-from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
-from tests.support.upstream import Upstream
-from tests.unit.deployments.tiers.hosted.test_answer_limits import OTHERS, OURS, WRAPPED
+from tests.support.tier_asking import ask, failed, text_of
+from tests.unit.deployments.tiers.hosted.test_answer_limits import OTHERS, OURS, WRAPPED, told
 
 # What vLLM says of a prompt that it has read no further than to where it doesn't fit, or not at all.
 REDUCE = " Please reduce the length of the input prompt or the number of requested output tokens."
@@ -52,10 +51,8 @@ def told_by_vllm(context: int, prompt: int, request: Any) -> tuple[list[Event], 
         words = say_as_vllm(context, seen.body.get("max_tokens", 1), prompt, 4 * prompt)
         return status(400, words) if words else good("Fine.")
 
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        (events,) = answers(hosted_tier(upstream), request)
-        return events, [seen.body.get("max_tokens") for seen in upstream.log]
+    (events,), asked = told(play, request)
+    return events, asked
 
 
 CONTEXTS = [8_192, 16_384, 32_768, 131_072]
@@ -127,18 +124,3 @@ def test_a_guess_leaves_room_for_the_prompt(words: str, wrapped: str, context: i
 def test_words_without_the_answer_s_number_leave_it(words: str) -> None:
     """Law: only a refusal of this number of tokens lowers it."""
     assert find_room(words, 9_999) is None
-
-
-SUM = "max_total_tokens ({sum}) must be less than or equal to max_seq_len ({limit})"
-
-
-@pytest.mark.parametrize("wrapped", ["{words}", *WRAPPED])
-@given(limit=st.integers(1_000, 300_000), part=st.floats(0, 0.9), asked=st.integers(1_000, 200_000))
-def test_the_room_is_read_from_a_sum(wrapped: str, limit: int, part: float, asked: int) -> None:
-    """Law: what the sum is over the limit, the answer is lowered by, where enough is left."""
-    prompt = 1 + int(part * limit)
-    said = SUM.format(sum=prompt + asked, limit=limit)
-    room = limit - prompt
-
-    if prompt + asked > limit:
-        assert find_room(wrapped.format(words=said), asked) == (room if room >= ROOM_TOKENS else None)

@@ -13,8 +13,7 @@ from reliability.answer.estimate import tokens_max, tokens_min
 from reliability.answer.seam import find_anchor
 from reliability.types import CallDelta, Event, Fault, Finish, Reasoning
 from tests.support.plays import Player, Seen, good, tools
-from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import ask, exchange, failed, text_of
 
 BEGUN = "First you open the valve on the left, and then you wait until the needle stands"
 REST = " at two. At last you close it."
@@ -22,10 +21,8 @@ REST = " at two. At last you close it."
 
 def go_on(player: Player, how: Any = "anchor", begun: str = BEGUN) -> tuple[list[Event], Seen]:
     """What the tier makes of this answer to a request for the rest, and what was asked."""
-    with Upstream() as upstream:
-        upstream.plays("m", player)
-        (events,) = answers(hosted_tier(upstream, continues=how), replace(ask(), begun=begun))
-        return events, upstream.log[-1]
+    (events,), log = exchange(player, replace(ask(), begun=begun), continues=how)
+    return events, log[-1]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from deployments.tiers.hosted.passed_reader import PIECE_BYTES, PassedReader, bu
 from reliability.types import ChatRequest, Counted, Event, Fault, Finish, Passed, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import answers, hosted_tier
-from tests.support.upstream import Seen, Upstream
+from tests.support.tier_asking import exchange
+from tests.support.upstream import Seen
 
 SEEN = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=4, reasoning_tokens=2)
 WHOLE = {"prompt": "Once"}
@@ -192,10 +192,8 @@ def test_the_body_is_the_clients_but_for_what_is_decided_here():
 
 def ask_route(route: str, play: plays.Play) -> tuple[list[Event], Seen]:
     """The events of a tier whose upstream plays this, and what that was asked."""
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        (events,) = answers(hosted_tier(upstream), request(route, prompt="Once", input="x"))
-        return events, upstream.log[-1]
+    (events,), log = exchange(play, request(route, prompt="Once", input="x"))
+    return events, log[-1]
 
 
 @pytest.mark.parametrize(

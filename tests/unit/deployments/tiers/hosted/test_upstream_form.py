@@ -12,7 +12,7 @@ from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_com
 from deployments.tiers.hosted.upstream_form import UpstreamForm
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status, whole
-from tests.support.tier_asking import answer, answers, ask, hosted_tier, text_of
+from tests.support.tier_asking import answer, ask, exchange, hosted_tier, text_of
 from tests.support.upstream import Upstream
 
 # What Codex, opencode and the SDKs send beside a conversation.
@@ -51,10 +51,8 @@ def notes_of(events: list[Any]) -> str:
 def test_a_field_that_changes_no_words_ends_no_session(words: str) -> None:
     """Law: what an upstream refuses of such fields, one after the other, is left out, and the report says so; the next
     request is sent without them at once."""
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, EXTRA.keys() | {"stream_options"}, words))
-        told = answers(hosted_tier(upstream), *[ask(extra=EXTRA)] * 2)
-        bodies = [seen.body for seen in upstream.log]
+    told, log = exchange(lambda seen: refuse(seen, EXTRA.keys() | {"stream_options"}, words), *[ask(extra=EXTRA)] * 2)
+    bodies = [seen.body for seen in log]
 
     assert [text_of(events) for events in told] == ["Fine."] * 2
     assert len(bodies) == len(EXTRA) + 3
@@ -68,26 +66,9 @@ def test_all_that_one_refusal_names_is_left_out_at_once() -> None:
         {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"} for name in EXTRA
     ]
     refusal = whole(json.dumps({"object": "error", "message": {"detail": detail}}).encode(), status_code=422)
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refusal if "user" in seen.body else good("Fine."))
-        (events,) = answers(hosted_tier(upstream), ask(extra=EXTRA))
-        asked = len(upstream.log)
+    (events,), log = exchange(lambda seen: refusal if "user" in seen.body else good("Fine."), ask(extra=EXTRA))
 
-    assert (text_of(events), asked) == ("Fine.", 2)
-
-
-def test_the_limit_of_tokens_goes_by_the_name_that_is_taken() -> None:
-    """Law: OpenAI's models since o1 refuse `max_tokens`; the limit stands, and no note is needed."""
-    words = "Unsupported parameter: '{}' is not supported with this model. Use 'max_completion_tokens' instead."
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, {"max_tokens"}, words))
-        told = answers(hosted_tier(upstream), *[ask(max_tokens=9)] * 2)
-        bodies = [seen.body for seen in upstream.log]
-
-    assert [text_of(events) for events in told] == ["Fine."] * 2
-    assert [body.get("max_completion_tokens") for body in bodies] == [None, 9, 9]
-    assert "max_tokens" not in bodies[-1]
-    assert notes_of(told[0]) == ""
+    assert (text_of(events), len(log)) == ("Fine.", 2)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +81,7 @@ def test_the_limit_of_tokens_goes_by_the_name_that_is_taken() -> None:
 )
 def test_a_model_that_takes_no_temperature_answers_without(field: str, words: str) -> None:
     """Law: a model that reasons would refuse the request for ever; the report says that the wish has no effect."""
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, {field}, words))
-        (events,) = answers(hosted_tier(upstream), ask(**{field: 0.2}))
+    (events,), _ = exchange(lambda seen: refuse(seen, {field}, words), ask(**{field: 0.2}))
 
     assert text_of(events) == "Fine."
     assert f"takes no {field}" in notes_of(events)
@@ -129,10 +108,8 @@ def test_a_refused_value_costs_no_other_value(name: str, words: str) -> None:
         good_one = value in (None, "low", "medium", "high")
         return good("Fine.") if good_one else status(400, words.format(name=name, value=value), param=name)
 
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        told = answers(hosted_tier(upstream), *[ask(extra={name: value}) for value in values])
-        sent = [seen.body.get(name) for seen in upstream.log]
+    told, log = exchange(play, *[ask(extra={name: value}) for value in values])
+    sent = [seen.body.get(name) for seen in log]
 
     assert [text_of(events) for events in told] == ["Fine."] * len(values)
     assert sent == ["high", "minimal", None, "high", None, "low"]
@@ -181,13 +158,10 @@ def test_what_is_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
     """Law: a field that the words of an answer depend on is another tier's to honour."""
     extra = EXTRA | {field: 1}
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, {field}, WORDS[0]))
-        (events,) = answers(hosted_tier(upstream), ask(extra=extra))
-        asked = len(upstream.log)
+    (events,), log = exchange(lambda seen: refuse(seen, {field}, WORDS[0]), ask(extra=extra))
 
     assert events[-1].fault in (Fault.REFUSED, Fault.UNSUPPORTED)
-    assert asked == 1
+    assert len(log) == 1
 
 
 @pytest.mark.parametrize(

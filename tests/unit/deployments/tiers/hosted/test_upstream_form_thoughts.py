@@ -9,7 +9,7 @@ import pytest
 from deployments.tiers.hosted.upstream_form import Missing, _find_missing, fill_missing
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status
-from tests.support.tier_asking import answers, hosted_tier, text_of
+from tests.support.tier_asking import answers, exchange, hosted_tier, text_of
 from tests.support.upstream import Upstream
 from tests.unit.deployments.tiers.hosted.test_connection_forms import read
 
@@ -64,10 +64,8 @@ def test_a_past_answer_without_it_ends_no_session(dialect: str, missing: Missing
 @pytest.mark.parametrize(("missing", "said"), WORDS)
 def test_an_upstream_that_is_never_content_is_asked_no_third_time(missing: Missing, said: str) -> None:
     """Law: the request is sent once more, and then another tier is asked."""
-    with Upstream() as upstream:
-        upstream.plays("m", status(400, said))
-        (events,) = answers(hosted_tier(upstream), read("chat"))
-        asked = len(upstream.log)
+    (events,), log = exchange(status(400, said), read("chat"))
+    asked = len(log)
 
     assert asked == 2
     assert events[-1].fault is Fault.REFUSED

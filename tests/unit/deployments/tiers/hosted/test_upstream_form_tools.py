@@ -8,8 +8,7 @@ from deployments.tiers.hosted.upstream_errors import UpstreamComplaint
 from deployments.tiers.hosted.upstream_form import UpstreamForm
 from reliability.types import ChatRequest, Event
 from tests.support.plays import Play, Seen, good, status
-from tests.support.tier_asking import WEATHER_TOOL, answers, ask, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import WEATHER_TOOL, ask, exchange, text_of
 
 TOOLS = (WEATHER_TOOL,)
 # OpenAI of gpt-5.6, OpenAI of gpt-5.4, and the same in other words.
@@ -32,10 +31,8 @@ NO_PAIR = [
 
 def told(play: Any, *requests: ChatRequest) -> tuple[list[list[Event]], list[dict[str, Any]]]:
     """What requests are answered, and the bodies that were sent."""
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        events = answers(hosted_tier(upstream), *requests)
-        return events, [seen.body for seen in upstream.log]
+    events, log = exchange(play, *requests)
+    return events, [seen.body for seen in log]
 
 
 def notes_of(events: list[Event]) -> str:
