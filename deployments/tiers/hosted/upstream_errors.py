@@ -20,7 +20,6 @@ from typing import Any
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.answer_limits import limits_answer
 from deployments.tiers.hosted.upstream_state import find_own_fault
-from deployments.tiers.hosted.written_calls import find_rest, read_rest
 from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, Usage
@@ -129,6 +128,10 @@ _RAN_OUT = re.compile(r"could not finish the message because max_tokens\b", re.I
 _TAG = re.compile(r"<[a-z!/]", re.IGNORECASE)
 _EVENT = re.compile(r"^\s*((id|event|retry|):[^\r\n]*[\r\n]+)*data:(?P<data>.*)")
 _BRACKET = re.compile(r"[<\[{(]")
+# Ollama names a whole call, llama.cpp what stands behind the words that it has read; behind a gateway's own words.
+_BEFORE = r"^(?:provider returned error: )?(?:\d{3}:? )?(?:[\w.]{0,60}(?:error|exception):? (?:- )?){0,4}"
+_CALL = re.compile(_BEFORE + r"error parsing tool call: raw='(.*)', err=", re.IGNORECASE | re.DOTALL)
+_REST = re.compile(_BEFORE + r"failed to parse input at pos \d{1,9}:(.*)", re.IGNORECASE | re.DOTALL)
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
 
@@ -153,7 +156,7 @@ class UpstreamComplaint:
         """Return the same complaint with every text passed through `clean`, and cut to what is read."""
         param = None if self.param is None else _shorten(clean(self.param))
         words, code = clean(self.message), _shorten(clean(self.code))
-        return replace(self, message=_shorten(words), code=code, param=param, rest=find_rest(words))
+        return replace(self, message=_shorten(words), code=code, param=param, rest=_find_rest(words))
 
 
 def read_complaint(payload: Any) -> UpstreamComplaint:
@@ -196,17 +199,26 @@ def _shorten(words: str) -> str:
     return words if len(words) <= WORDS_CHARS_MAX else f"{words[:half]}\n…\n{words[-half:]}"
 
 
+def _find_rest(words: str) -> str | None:
+    """Find the end of an answer in the words of an error, what Ollama took for a call marked as one."""
+    if (call := _CALL.match(words)) is not None:
+        return f"<tool_call>{call[1]}</tool_call>"
+    rest = _REST.match(words)
+    return None if rest is None else rest[1].strip()
+
+
 def read_written(
     complaint: UpstreamComplaint, usage: Usage | None = None, *, begun: bool = False, tools: bool = True
 ) -> list[Event]:
     """Return the answer that an upstream refused since it could read no call in it, or since its tokens ran out.
-    Without a bracket it is no call, but Groq's own words. `begun`: words of it have come; `tools` are declared."""
+    Without a bracket it is no call, but a server's own words. `begun`: words of it have come; `tools` are declared."""
+    end = Finish(reason=FinishReason.TOOL_CALLS, usage=usage)
     if complaint.rest is not None:
-        return read_rest(complaint.rest, usage, tools=tools)
+        return [Text(complaint.rest), end] if tools and _BRACKET.search(complaint.rest) else [end]
     if not begun and _RAN_OUT.search(complaint.message):
         return [Finish(reason=FinishReason.LENGTH, usage=usage)]
     if not begun and _BRACKET.search(complaint.written):
-        return [Text(complaint.written), Finish(reason=FinishReason.TOOL_CALLS, usage=usage)]
+        return [Text(complaint.written), end]
     return []
 
 
