@@ -9,10 +9,9 @@ Invariants: the key is read from the environment at each request, and never stan
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -157,20 +156,25 @@ class HostedTier:
     async def _exchange(
         self, key: str, request: ChatRequest, bound: ThoughtBound | None = None, *, again: bool = False
     ) -> AsyncGenerator[list[Event], None]:
-        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        deadline = _now_s() + request.timeout_s
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
         response = await self._send_in_form(request, key, deadline, again=again)
         if isinstance(response, list):
             yield response
             return
-        try:
-            reader = self._open_reader(request, key, bound)
-            async with aclosing(self._answer(response, reader, deadline, request.streamed)) as answer:
-                async for events in answer:
-                    yield events
-        finally:
-            response.close()  # a body that was read to its end has given its connection back already
+        with closing(response):  # a body that was read to its end has given its connection back already
+            reader, inbox = self._open_reader(request, key, bound), Inbox(response.content.iter_any())
+            # The first words leave at once, where somebody reads them.
+            not_before = 0.0 if request.streamed else _now_s() + WINDOW_S
+            try:
+                while not reader.over:
+                    if events := await self._next(inbox, reader, deadline, not_before):
+                        for part in cut_list(events):
+                            yield part
+                        not_before = _now_s() + WINDOW_S
+            finally:
+                await inbox.close(_END_GRACE_S if reader.over else 0.0)
 
     async def _send_in_form(
         self, request: ChatRequest, key: str, deadline: float, *, again: bool
@@ -209,10 +213,10 @@ class HostedTier:
 
     def _recall_form(self, key: str) -> UpstreamForm:
         form, until = self._forms.get(key, (self._as_written, 0.0))
-        return form if asyncio.get_running_loop().time() < until else self._as_written
+        return form if _now_s() < until else self._as_written
 
     def _keep_form(self, key: str, form: UpstreamForm) -> None:
-        now, (_, until) = asyncio.get_running_loop().time(), self._forms.get(key, (form, 0.0))
+        now, (_, until) = _now_s(), self._forms.get(key, (form, 0.0))
         self._forms[key] = form, until if now < until else now + FORM_S
 
     async def _send(
@@ -223,7 +227,7 @@ class HostedTier:
         except (ValueError, TypeError, RecursionError):
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
-            async with asyncio.timeout(self._limit_wait(max(self._connect_s, self._idle_s), deadline)):
+            async with asyncio.timeout_at(min(_now_s() + max(self._connect_s, self._idle_s), deadline)):
                 self._client = self._client or self._endpoint.open_session(self._connect_s)
                 return await self._client.post(
                     self._endpoint.find_route(request.route or CHAT),
@@ -234,7 +238,7 @@ class HostedTier:
         except aiohttp.ConnectionTimeoutError as cause:  # a TimeoutError too
             return self._build_failed(*_explain_error(cause))
         except TimeoutError:
-            if _has_passed(deadline):
+            if _now_s() >= deadline:
                 return self._build_failed(Fault.DEADLINE, "ran out of the request's time")
             return self._build_failed(Fault.FIRST_TOKEN_TIMEOUT, "sent nothing in time")
         except Exception as cause:
@@ -265,29 +269,15 @@ class HostedTier:
             names=[tool["function"]["name"] for tool in request.tools],
         )
 
-    async def _answer(
-        self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
-    ) -> AsyncGenerator[list[Event], None]:
-        inbox, now_s = Inbox(response.content.iter_any()), asyncio.get_running_loop().time
-        not_before = 0.0 if streamed else now_s() + WINDOW_S  # the first words leave at once, where somebody reads them
-        try:
-            while not reader.over:
-                if events := await self._next(inbox, reader, deadline, not_before):
-                    for part in cut_list(events):
-                        yield part
-                    not_before = now_s() + WINDOW_S
-        finally:
-            await inbox.close(_END_GRACE_S if reader.over else 0.0)
-
     async def _next(
         self, inbox: Inbox, reader: ChatReader | PassedReader, deadline: float, not_before: float
     ) -> list[Event]:
         """Return the events of the next reads; silence and a lost connection are events too."""
         try:
-            async with asyncio.timeout(self._limit_wait(TAIL_S if reader.finishing else self._idle_s, deadline)):
+            async with asyncio.timeout_at(min(_now_s() + (TAIL_S if reader.finishing else self._idle_s), deadline)):
                 data = await inbox.take(not_before)
         except TimeoutError:
-            if _has_passed(deadline):
+            if _now_s() >= deadline:
                 return reader.fail(Fault.DEADLINE, "ran out of the request's time")
             return reader.fail(Fault.IDLE_TIMEOUT, f"was silent for {self._idle_s:g} s")
         except Exception as cause:
@@ -299,10 +289,8 @@ class HostedTier:
     async def _read_refusal(
         self, response: aiohttp.ClientResponse, request: ChatRequest, key: str
     ) -> tuple[UpstreamComplaint, Failed]:
-        try:
+        with closing(response):
             complaint = read_error_body(await _read_error_body(response))
-        finally:
-            response.close()
         if target := _find_target(response):
             complaint = replace(complaint, message=f"it redirects to {target}: is its base_url right?")
         complaint = complaint.redact(self._endpoint.build_redactor(key))
@@ -320,11 +308,6 @@ class HostedTier:
 
     def _build_failed(self, fault: Fault, words: str, usage: Usage | None = None) -> Failed:
         return Failed(fault=fault, message=f"tier {self._name} {words}", usage=usage)
-
-    @staticmethod
-    def _limit_wait(phase_s: float, deadline: float) -> float:
-        left = deadline - asyncio.get_running_loop().time()
-        return min(phase_s, left) if math.isfinite(left) else phase_s
 
 
 def _find_room(words: str, limit: int | None, request: ChatRequest, lowered: int) -> int | None:
@@ -377,5 +360,5 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body[:_ERROR_BODY_BYTES_MAX])
 
 
-def _has_passed(deadline: float) -> bool:
-    return asyncio.get_running_loop().time() >= deadline
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

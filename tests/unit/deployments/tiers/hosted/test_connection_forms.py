@@ -12,8 +12,7 @@ from deployments.api.openai_responses.response_body import parse_response
 from reliability.types import ChatRequest, Fault
 from tests.support.plays import good, status
 from tests.support.strict_templates import TEMPLATES, refuse_as_llama_cpp, refuse_as_vllm, strict
-from tests.support.tier_asking import answers, exchange, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import exchange, text_of
 from tests.unit.deployments.tiers.hosted.test_answer_limits import SUMS
 
 NAMED: dict[str, Any] = {"request_id": "r", "tokens_max": 64, "timeout_s": 60.0}
@@ -102,10 +101,9 @@ def test_no_key_chooses_the_form_of_another_key_s_conversations():
     call = {"id": "system role is not supported", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     past = ({"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"], "content": "x"})
     attack, plain = (replace(read("chat"), messages=(system, user, *more)) for more in ((*past, user), ()))
-    with Upstream() as upstream:
-        upstream.plays("m", refuse_long_ids)
-        answers(hosted_tier(upstream), *(replace(attack, key="a"), replace(plain, key="a"), replace(plain, key="b")))
-        sent = [[message["role"] for message in seen.body["messages"]] for seen in upstream.log]
+    requests = replace(attack, key="a"), replace(plain, key="a"), replace(plain, key="b")
+    _, log = exchange(refuse_long_ids, *requests)
+    sent = [[message["role"] for message in seen.body["messages"]] for seen in log]
 
     assert (sent[-2:], len(sent)) == ([["user"], ["system", "user"]], 4)
 
@@ -113,10 +111,8 @@ def test_no_key_chooses_the_form_of_another_key_s_conversations():
 def test_what_every_template_takes_is_sent_as_it_was_written():
     """Law: the first request of a tier is the client's own, but for arguments and parameters that no backend takes."""
     request = read("chat")
-    with Upstream() as upstream:
-        upstream.plays("m", good())
-        answers(hosted_tier(upstream), request)
-        body = upstream.log[0].body
+    _, (seen,) = exchange(good(), request)
+    body = seen.body
 
     assert [(m["role"], m["content"]) for m in body["messages"]] == [
         (m["role"], m["content"])

@@ -14,6 +14,7 @@ from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status, whole
 from tests.support.tier_asking import answer, ask, exchange, hosted_tier, text_of
 from tests.support.upstream import Upstream
+from tests.unit.deployments.tiers.hosted.test_field_refusals import OF_FIELDS
 
 # What Codex, opencode and the SDKs send beside a conversation.
 EXTRA: dict[str, Any] = {
@@ -24,30 +25,19 @@ EXTRA: dict[str, Any] = {
     "verbosity": "low",
     "reasoning_effort": "high",
 }
-# How an API refuses a field: the words of Groq, Cerebras, Groq for one model, Gemini, OpenAI, Azure, Fireworks.
-WORDS = [
-    "property '{}' is unsupported",
-    "property '{}' is unsupported, did you mean 'stop'?",
-    "{0}: property '{0}' is unsupported",
-    "`{}` is not supported with this model",
-    'Invalid JSON payload received. Unknown name "{}": Cannot find field.',
-    "Unsupported parameter: '{}' is not supported with this model.",
-    "Unrecognized request argument supplied: '{}'",
-    "Extra inputs are not permitted, field: '{}', value: 'x'",
-]
 
 
 def refuse(seen: Seen, fields: set[str], words: str) -> Play:
     """Refuse the first of these fields that was sent."""
     first = next((name for name in sorted(fields) if name in seen.body), None)
-    return good("Fine.") if first is None else status(400, words.format(first))
+    return good("Fine.") if first is None else status(400, words.replace("{}", f"'{first}'"))
 
 
 def notes_of(events: list[Any]) -> str:
     return " ".join(events[-1].notes)
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", OF_FIELDS)
 def test_a_field_that_changes_no_words_ends_no_session(words: str) -> None:
     """Law: what an upstream refuses of such fields, one after the other, is left out, and the report says so; the next
     request is sent without them at once."""
@@ -74,9 +64,9 @@ def test_all_that_one_refusal_names_is_left_out_at_once() -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("temperature", "'{}' does not support 0 with this model. Only the default (1) value is supported."),
-        ("temperature", "Unsupported parameter: '{}' is not supported with this model."),
-        ("top_p", "`{}` is not supported with this model"),
+        ("temperature", "{} does not support 0 with this model. Only the default (1) value is supported."),
+        ("temperature", "Unsupported parameter: {} is not supported with this model."),
+        ("top_p", "{} is not supported with this model"),
     ],
 )
 def test_a_model_that_takes_no_temperature_answers_without(field: str, words: str) -> None:
@@ -134,7 +124,7 @@ def test_what_is_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = ["temperature", "user"]
 
     def play(seen: Seen) -> Play:
-        return refuse(seen, {refused[0]}, WORDS[0]) if refused else good("Fine.")
+        return refuse(seen, {refused[0]}, OF_FIELDS[0]) if refused else good("Fine.")
 
     async def run(tier: HostedTier) -> None:
         await answer(tier, ask(temperature=0.2))
@@ -158,7 +148,7 @@ def test_what_is_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
     """Law: a field that the words of an answer depend on is another tier's to honour."""
     extra = EXTRA | {field: 1}
-    (events,), log = exchange(lambda seen: refuse(seen, {field}, WORDS[0]), ask(extra=extra))
+    (events,), log = exchange(lambda seen: refuse(seen, {field}, OF_FIELDS[0]), ask(extra=extra))
 
     assert events[-1].fault in (Fault.REFUSED, Fault.UNSUPPORTED)
     assert len(log) == 1

@@ -9,8 +9,7 @@ import pytest
 from deployments.tiers.hosted.upstream_form import Missing, _find_missing, fill_missing
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status
-from tests.support.tier_asking import answers, exchange, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import exchange, text_of
 from tests.unit.deployments.tiers.hosted.test_connection_forms import read
 
 REFUSALS = {
@@ -51,14 +50,10 @@ def test_a_past_answer_without_it_ends_no_session(dialect: str, missing: Missing
             return status(400, said)
         return good("Fine.")
 
-    with Upstream() as upstream:
-        upstream.plays("m", answer)
-        tier = hosted_tier(upstream)
-        told = answers(tier, *[read(dialect)] * 2)
-        asked = len(upstream.log)
+    told, log = exchange(answer, *[read(dialect)] * 2)
 
     assert [text_of(events) for events in told] == ["Fine."] * 2
-    assert asked == (3 if first is None else 4)
+    assert len(log) == (3 if first is None else 4)
 
 
 @pytest.mark.parametrize(("missing", "said"), WORDS)
@@ -74,13 +69,10 @@ def test_an_upstream_that_is_never_content_is_asked_no_third_time(missing: Missi
 
 def test_an_upstream_that_contradicts_itself_is_asked_a_bounded_number_of_times() -> None:
     """Law: no form is tried twice in a request."""
-    with Upstream() as upstream:
-        said = {False: WORDS[0][1], True: "property 'reasoning_content' is unsupported"}
-        upstream.plays("m", lambda seen: status(400, said["reasoning_content" in str(seen.body["messages"])]))
-        answers(hosted_tier(upstream), read("chat"))
-        asked = len(upstream.log)
+    said = {False: WORDS[0][1], True: "property 'reasoning_content' is unsupported"}
+    _, log = exchange(lambda seen: status(400, said["reasoning_content" in str(seen.body["messages"])]), read("chat"))
 
-    assert asked <= 4
+    assert len(log) <= 4
 
 
 @pytest.mark.parametrize("said", ["property 'reasoning_content' is unsupported", "roles must alternate", ""])

@@ -1,14 +1,12 @@
 """Upstreams that refuse a field only next to tools, or one of a tool's own, over real HTTP."""
 
-from typing import Any
-
 import pytest
 
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint
 from deployments.tiers.hosted.upstream_form import UpstreamForm
-from reliability.types import ChatRequest, Event
 from tests.support.plays import Play, Seen, good, status
 from tests.support.tier_asking import WEATHER_TOOL, ask, exchange, text_of
+from tests.unit.deployments.tiers.hosted.test_upstream_form import notes_of
 
 TOOLS = (WEATHER_TOOL,)
 # OpenAI of gpt-5.6, OpenAI of gpt-5.4, and the same in other words.
@@ -29,17 +27,6 @@ NO_PAIR = [
 ]
 
 
-def told(play: Any, *requests: ChatRequest) -> tuple[list[list[Event]], list[dict[str, Any]]]:
-    """What requests are answered, and the bodies that were sent."""
-    events, log = exchange(play, *requests)
-    return events, [seen.body for seen in log]
-
-
-def notes_of(events: list[Event]) -> str:
-    last: Any = events[-1]
-    return " ".join(last.notes)
-
-
 @pytest.mark.parametrize("param", ["reasoning_effort", None])
 @pytest.mark.parametrize("words", TOGETHER)
 @pytest.mark.parametrize("effort", [None, "high"])
@@ -55,14 +42,14 @@ def test_an_effort_goes_where_it_stands_next_to_tools(
         thinks = seen.body.get("reasoning_effort", default) != "none"
         return status(400, words, param=param) if "tools" in seen.body and thinks else good("Fine.")
 
-    events, sent = told(play, ask(tools=TOOLS, extra=extra), ask(tools=TOOLS, extra=extra), ask(extra=extra))
+    events, log = exchange(play, ask(tools=TOOLS, extra=extra), ask(tools=TOOLS, extra=extra), ask(extra=extra))
 
-    efforts = [body.get("reasoning_effort") for body in sent]
+    efforts = [seen.body.get("reasoning_effort") for seen in log]
     assert [text_of(one) for one in events] == ["Fine."] * 3
     assert efforts[-1] == effort
     assert efforts[-3] == efforts[-2]
     assert efforts[-2] in (("none", None) if default == "none" else ("none",))
-    assert len(sent) <= 5
+    assert len(log) <= 5
     noted = ["takes no reasoning_effort next to tools" in notes_of(one) for one in events]
     assert noted == ([effort is not None] * 2 + [False])
 
@@ -106,10 +93,10 @@ def test_tools_are_declared_without_strict_where_it_is_refused(
         refused = any("strict" in one["function"] for one in seen.body["tools"])
         return status(400, words, param=param) if refused else good("Fine.")
 
-    events, sent = told(play, *[ask(tools=(tool,))] * 2, ask(tools=TOOLS))
+    events, log = exchange(play, *[ask(tools=(tool,))] * 2, ask(tools=TOOLS))
 
     assert [text_of(one) for one in events] == ["Fine."] * 3
-    assert [body["tools"] == [WEATHER_TOOL] for body in sent] == [False, True, True, True]
+    assert [seen.body["tools"] == [WEATHER_TOOL] for seen in log] == [False, True, True, True]
     assert ["strict" in notes_of(one) for one in events] == [True, True, False]
 
 
