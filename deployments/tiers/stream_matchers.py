@@ -218,6 +218,8 @@ class AnswerReader:
     def finish(self, *, truncated: bool) -> list[Event]:
         """Return the events that were held back. `truncated`: the answer was cut at its token limit."""
         events = self._split_calls(self.thoughts.end())
+        if self.stop_cut.found is not None:
+            return events
         events += self._cut_at_stop(self.call_split.finish(truncated=truncated))
         return events + self._flush_stop()
 

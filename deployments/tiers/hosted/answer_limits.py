@@ -53,21 +53,20 @@ def find_room(words: str, answer_tokens: int, *, named: bool = True, body_bytes:
     tell about how long it is; 0, for all that are left, where the client has `named` no number."""
     words, least = _LABELLED.sub("", words), min(answer_tokens, ROOM_TOKENS)
     if (afforded := _AFFORDED.search(words)) is not None:
-        return room if least <= (room := _read(afforded[1])) < answer_tokens else None
-    if (sums := _TOTAL.search(words)) is not None:
+        room = _read(afforded[1])
+    elif (sums := _TOTAL.search(words)) is not None:
         room = answer_tokens + _read(sums[2]) - _read(sums[1])
-        return room if least <= room < answer_tokens else None
-    limit = _CONTEXT_TOKENS.search(words)
-    counts = [_read(found) for found in re.findall(_NUMBER, words)]
-    if limit is None or answer_tokens not in counts:
-        return None
-    context = _read([found for found in limit.groups() if found][-1])
-    if leaves_uncounted(words):
-        return _guess_room(context, answer_tokens, body_bytes) if named else 0
-    total = max(counts)
-    prompts = [count for count in counts if count < context and count != answer_tokens]
-    prompt = total - answer_tokens if total not in (context, answer_tokens) else max(prompts, default=context)
-    room = context - prompt
+    else:
+        limit, counts = _CONTEXT_TOKENS.search(words), [_read(found) for found in re.findall(_NUMBER, words)]
+        if limit is None or answer_tokens not in counts:
+            return None
+        context = _read([found for found in limit.groups() if found][-1])
+        if leaves_uncounted(words):
+            return _guess_room(context, answer_tokens, body_bytes) if named else 0
+        total = max(counts)
+        prompts = [count for count in counts if count < context and count != answer_tokens]
+        prompt = total - answer_tokens if total not in (context, answer_tokens) else max(prompts, default=context)
+        room = context - prompt
     return room if least <= room < answer_tokens else None
 
 

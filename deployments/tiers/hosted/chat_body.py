@@ -56,10 +56,11 @@ def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give past calls arguments that are objects, and drop the nulls and the empty list of calls that SDKs write into
     an answer that is sent back."""
     mended = {key: value for key, value in message.items() if value is not None or key == "content"}
-    calls, old = mended.pop("tool_calls", ()), mended.get("function_call")
-    if calls:
+    if calls := mended.get("tool_calls"):
         mended["tool_calls"] = [{**call, "function": _mend_function(call["function"])} for call in calls]
-    if isinstance(old, dict):
+    else:
+        mended.pop("tool_calls", None)
+    if isinstance(old := mended.get("function_call"), dict):
         mended["function_call"] = _mend_function(old)
     return mended
 

@@ -128,8 +128,6 @@ class UpstreamForm:
 
     def fit_fields(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the fields of a body as the upstream takes them."""
-        if not self.refused and not self.refused_values:
-            return body
         fit = {name: value for name, value in body.items() if not self._refuses(name, value)}
         named = "max_tokens" in self.refused and "max_tokens" in body
         return fit | ({"max_completion_tokens": body["max_tokens"]} if named else {})

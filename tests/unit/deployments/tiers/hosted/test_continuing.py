@@ -132,19 +132,14 @@ UNKNOWN = """
 """
 
 
-@pytest.mark.parametrize("model", HONOURED.split())
-def test_a_family_that_is_known_to_honour_it_is_prefilled(model):
-    """Law: at OpenRouter, and nowhere else: another server may do with a last message what it likes."""
-    assert choose_continues(HOST, model) == "prefill"
-    assert choose_continues("localhost", model) == "anchor"
-    assert choose_continues(f"{HOST}.example", model) == "anchor"
-    assert choose_continues(None, model) == "anchor"
-
-
-@pytest.mark.parametrize("model", UNKNOWN.split())
-def test_a_family_that_is_not_known_gets_an_anchor(model):
-    """Law: no evidence, no prefill; a model that thinks is none of its family."""
-    assert choose_continues(HOST, model) == "anchor"
+@pytest.mark.parametrize(
+    ("model", "how"), [*((one, "prefill") for one in HONOURED.split()), *((one, "anchor") for one in UNKNOWN.split())]
+)
+def test_a_family_that_is_known_to_honour_it_is_prefilled(model, how):
+    """Law: at OpenRouter, and nowhere else: another server may do with a last message what it likes. No evidence, no
+    prefill; a model that thinks is none of its family."""
+    assert choose_continues(HOST, model) == how
+    assert {choose_continues(host, model) for host in ("localhost", f"{HOST}.example", None)} == {"anchor"}
 
 
 @given(

@@ -145,11 +145,11 @@ def test_delays_stand_where_they_belong() -> None:
         "chunk_tokens": 2,
         "answer": [{"text": "a b c d", "delay_s": 3}, {"text": "e f", "token_delay_s": 0, "chunk_tokens": 1}],
     }
-    assert [script_event.delay_s for script_event in plan(rule)] == [7, 4, 1, 0, 0, 0]
-    assert [
-        script_event.delay_s for script_event in plan({"start_delay_s": 2, "answer": {"status": 500, "delay_s": 1}})
-    ] == [3]
-    assert sum(script_event.delay_s for script_event in plan({"answer": [{"text": "", "delay_s": 2}]})) == 2
+    broken = {"start_delay_s": 2, "answer": {"status": 500, "delay_s": 1}}
+    silent = {"answer": [{"text": "", "delay_s": 2}]}
+    assert [one.delay_s for one in plan(rule)] == [7, 4, 1, 0, 0, 0]
+    assert [one.delay_s for one in plan(broken)] == [3]
+    assert sum(one.delay_s for one in plan(silent)) == 2
 
 
 def test_the_nearest_pace_wins() -> None:
@@ -160,21 +160,13 @@ def test_the_nearest_pace_wins() -> None:
         rules=[Rule(chunk_tokens=2, answer=[ScriptStep(raw="a b c"), ScriptStep(raw="de", chunk_chars=1)])],
     )
     found = list(Player(script, script.rules[0], Facts(ask(), "fast")).play())
-    assert [event for script_event in found[1:-1] for event in script_event.events] == [
-        Text("a b"),
-        Text(" c"),
-        Text("d"),
-        Text("e"),
-    ]
+    texts = [event for script_event in found[1:-1] for event in script_event.events]
+    assert texts == [Text("a b"), Text(" c"), Text("d"), Text("e")]
     assert [script_event.delay_s for script_event in found[1:-1]] == [2, 1, 0.5, 0.5]
 
 
 def test_calls_stream_as_pieces() -> None:
     """Law: a call leaves as openai streams it: id and name once, then its arguments."""
-    found = [
-        event
-        for script_event in plan({"answer": [{"tool_call": {"name": "f", "arguments": "{}"}}]})
-        for event in script_event.events
-    ]
-    deltas = [event for event in found if isinstance(event, CallDelta)]
+    found = plan({"answer": [{"tool_call": {"name": "f", "arguments": "{}"}}]})
+    deltas = [event for script_event in found for event in script_event.events if isinstance(event, CallDelta)]
     assert [(delta.name, delta.arguments) for delta in deltas] == [("f", ""), (None, "{"), (None, "}")]
