@@ -30,16 +30,11 @@ _CAUSE_DEPTH_MAX = 4  # of errors in errors
 RETRY_AFTER_S_MAX = 86_400.0
 
 _BY_STATUS = {
-    401: Fault.AUTH,
-    402: Fault.AUTH,  # no credit: like a wrong key, only a person can repair it
-    403: Fault.AUTH,
-    404: Fault.UNAVAILABLE,  # the model or the route isn't there
-    405: Fault.UNAVAILABLE,
-    408: Fault.FIRST_TOKEN_TIMEOUT,
+    **dict.fromkeys((401, 402, 403), Fault.AUTH),  # no credit is like a wrong key: only a person can repair it
+    **dict.fromkeys((404, 405), Fault.UNAVAILABLE),  # the model or the route isn't there
+    **dict.fromkeys((408, 504), Fault.FIRST_TOKEN_TIMEOUT),
+    **dict.fromkeys((429, 529), Fault.OVERLOADED),
     413: Fault.CONTEXT_LENGTH,  # too large for this upstream
-    429: Fault.OVERLOADED,
-    504: Fault.FIRST_TOKEN_TIMEOUT,
-    529: Fault.OVERLOADED,
 }
 _SAYS_LITTLE = frozenset({400, 413, 422})
 
