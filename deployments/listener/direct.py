@@ -27,29 +27,24 @@ from deployments.errors import ApiError
 from deployments.listener.haproxy import HEADER_BYTES_MAX, HEADER_S, SLOW, UNREAD_S, UNREADABLE, read_seconds
 from deployments.listener.listening import is_request_id
 
-# After an error: so long the client may finish sending.
-_LINGER_S = 1.0
-_REQUEST_ID = b"x-request-id"
+_LINGER_S = 1.0  # so long the client may finish sending after an error
 _WAITING_MAX = 1024
-# How often an unread connection is looked at, in its time.
-_LOOKS = 4
-# How many times as long HAProxy may take nothing.
-_BEHIND_HAPROXY = 10
+_LOOKS = 4  # how often an unread connection is looked at, in its time
+_BEHIND_HAPROXY = 10  # how many times as long HAProxy may take nothing
 # The kernel doubles it; what is sent and not taken should be seen soon, and not fit into the kernel's megabytes.
 _SEND_BUFFER_BYTES = 65_536
 _UNREAD_QUEUE = 0x5411  # Linux: SIOCOUTQ
 _SO_NWRITE = 0x1024  # macOS
+_TOO_LARGE = f"the headers are over {HEADER_BYTES_MAX} bytes: send fewer or shorter ones"
 
 
 def _find_waiting_max() -> int:
-    """Return a quarter of the files that the process may open, and no more than is of use."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _WAITING_MAX if soft == resource.RLIM_INFINITY else max(1, min(_WAITING_MAX, soft // 4))
 
 
 def install() -> list[Any]:
-    """Make `ListenerProtocol` what uvicorn takes by default, in this process. Returns Serve's list of middlewares:
-    none. Raises ValueError: one line that names the variable of the environment that can't be used."""
+    """Make `ListenerProtocol` uvicorn's default in this process; return no middlewares. Raises ValueError: one line."""
     _read_times()
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:ListenerProtocol"
     return []
@@ -64,8 +59,7 @@ def _read_times() -> tuple[float, float]:
 class ListenerProtocol(HttpToolsProtocol):
     """One connection."""
 
-    # Those of this process that wait for a head, the longest first.
-    _waiting: ClassVar[dict[ListenerProtocol, None]] = {}
+    _waiting: ClassVar[dict[ListenerProtocol, None]] = {}  # of this process, for a head; the longest first
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -77,13 +71,10 @@ class ListenerProtocol(HttpToolsProtocol):
         self._refused: ApiError | None = None
         self._left_bytes, self._moved_s = 0, 0.0
 
-    # -- the head ----------------------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin the first request's time."""
         super().connection_made(transport)
-        peer = transport.get_extra_info("socket")
-        if peer is not None:
+        if (peer := transport.get_extra_info("socket")) is not None:
             with contextlib.suppress(OSError):
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._start_head_clock()
@@ -108,7 +99,7 @@ class ListenerProtocol(HttpToolsProtocol):
             # Also a header that has no end yet, of which the parser has reported nothing.
             self._head_bytes = max(self._head_bytes, head_before + len(data))
             if self._head_bytes > HEADER_BYTES_MAX:
-                self._refuse(_make_too_large_error())
+                self._refuse(ApiError("headers_too_large", _TOO_LARGE))
 
     def _parse(self, data: bytes) -> None:
         """Do as uvicorn does, but for an upgrade to what this server doesn't speak: the parser leaves it at the head's
@@ -147,7 +138,7 @@ class ListenerProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count one header, and pass it on as Ray can read it."""
         self._head_bytes += len(name) + len(value) + 4
-        if name.lower() == _REQUEST_ID and not is_request_id(value.decode("latin-1")):
+        if name.lower() == b"x-request-id" and not is_request_id(value.decode("latin-1")):
             return
         super().on_header(name, value if value.isascii() else _write_utf8(value))
 
@@ -157,9 +148,8 @@ class ListenerProtocol(HttpToolsProtocol):
         ListenerProtocol._waiting.pop(self, None)
         self._in_head = False
         if self._head_bytes > HEADER_BYTES_MAX:
-            self._refuse(_make_too_large_error())
-            # The parser stops, and says so to `_parse`.
-            raise ValueError("headers too large")
+            self._refuse(ApiError("headers_too_large", _TOO_LARGE))
+            raise ValueError("headers too large")  # the parser stops, and says so to `_parse`
         if self.parser.get_method() == b"CONNECT":
             raise ValueError("no tunnels")
         if not self._ignores_upgrade():
@@ -188,8 +178,6 @@ class ListenerProtocol(HttpToolsProtocol):
         else:
             self.transport.close()  # opened ahead, and never used
 
-    # -- an error ----------------------------------------------------------------------------------------------
-
     def _refuse(self, error: ApiError) -> None:
         if self._refused is not None or self.transport.is_closing():
             return
@@ -208,16 +196,13 @@ class ListenerProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self.loop.call_later(_LINGER_S, self.transport.abort)
 
-    # -- what nobody reads -------------------------------------------------------------------------------------
-
     def pause_writing(self) -> None:
         """Watch what isn't taken: more has been written than the client reads."""
         super().pause_writing()
         self._watch_unread()
 
     def on_response_complete(self) -> None:
-        """Bound the wait of a connection that closes, for its last bytes to be taken, and of one
-        that is kept, for its next head."""
+        """Bound the wait for the last bytes to be taken, or for the next head."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch_unread()
@@ -254,8 +239,7 @@ class ListenerProtocol(HttpToolsProtocol):
         return int(self.transport.get_write_buffer_size()) + _count_queued_bytes(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop every clock, also uvicorn's for an idle connection. It leaves that one running where the peer has reset
-        the connection, and then a closed socket would be looked at."""
+        """Stop every clock, also uvicorn's for an idle connection, which it leaves running after a reset."""
         self._stop_head_clock()
         self._unset_keepalive_if_required()
         ListenerProtocol._waiting.pop(self, None)
@@ -268,12 +252,11 @@ class ListenerProtocol(HttpToolsProtocol):
 def _count_queued_bytes(transport: asyncio.Transport) -> int:
     """Count the bytes in the kernel's queue; 0 where it doesn't report them."""
     peer = transport.get_extra_info("socket")
-    if peer is None:
-        return 0
     with contextlib.suppress(OSError):
-        if sys.platform == "darwin":
+        if peer is not None and sys.platform == "darwin":
             return int(peer.getsockopt(socket.SOL_SOCKET, _SO_NWRITE))
-        return int(struct.unpack("i", fcntl.ioctl(peer.fileno(), _UNREAD_QUEUE, b"\0\0\0\0"))[0])
+        if peer is not None:
+            return int(struct.unpack("i", fcntl.ioctl(peer.fileno(), _UNREAD_QUEUE, b"\0\0\0\0"))[0])
     return 0
 
 
@@ -283,10 +266,6 @@ def _write_utf8(value: bytes) -> bytes:
     except UnicodeDecodeError:
         return value.decode("latin-1").encode()
     return value
-
-
-def _make_too_large_error() -> ApiError:
-    return ApiError("headers_too_large", f"the headers are over {HEADER_BYTES_MAX} bytes: send fewer or shorter ones")
 
 
 def _render_error(error: ApiError) -> bytes:

@@ -33,7 +33,7 @@ _DEFAULT_LOG = "127.0.0.1:514"  # Ray's default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OwnError:
-    """One of HAProxy's own answers. `code` and `type` are those of `deployments/errors.py`."""
+    """One of HAProxy's own answers, of `deployments/errors.py`."""
 
     status: int
     code: str
@@ -41,15 +41,11 @@ class _OwnError:
     message: str
     retry_after_s: int | None = None
 
-    def body(self) -> str:
-        """Write the JSON."""
-        error = {"message": self.message, "type": self.type, "param": None, "code": self.code}
-        return json.dumps({"error": error})
-
     def words(self) -> str:
-        """Write the rest of a line of HAProxy's, after the status. Neither a message nor JSON has an apostrophe."""
+        """Write the rest of a line of HAProxy's. Neither a message nor JSON has an apostrophe."""
+        error = {"message": self.message, "type": self.type, "param": None, "code": self.code}
         headers = "hdr x-should-retry false" if self.retry_after_s is None else f"hdr retry-after {self.retry_after_s}"
-        return f"content-type application/json string '{self.body()}' {headers}"
+        return f"status {self.status} content-type application/json string '{json.dumps({'error': error})}' {headers}"
 
 
 _INVALID, _SERVER = "invalid_request_error", "server_error"
@@ -75,8 +71,7 @@ _OWN_ERRORS = (
 
 
 def limits_of(environ: Mapping[str, str]) -> tuple[float, int]:
-    """Read what the environment asks for (`serve.env`, `deployments/cli/serve_command.py`): the seconds for the head of
-    a request, and the connections for one address. Raises ValueError: one line that names the variable."""
+    """Read the seconds for a request's head, and the connections for one address. Raises ValueError: one line."""
     of_one = environ.get("MLX_STACK_CONNECTIONS_OF_ONE") or str(_OF_ONE)
     if not (of_one.isascii() and of_one.isdigit() and int(of_one) > 0):
         raise ValueError(f"MLX_STACK_CONNECTIONS_OF_ONE: a whole number of connections is needed, not {of_one!r}")
@@ -84,8 +79,7 @@ def limits_of(environ: Mapping[str, str]) -> tuple[float, int]:
 
 
 def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    """Read the seconds that a variable of the environment holds, `default` where it isn't set. Raises ValueError: one
-    line that names the variable."""
+    """Read the seconds that a variable of the environment holds. Raises ValueError: one line that names it."""
     text = environ.get(name, "")
     if not text:
         return default
@@ -95,8 +89,6 @@ def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float
 
 
 def _rewrite(text: str, header_s: float = HEADER_S, of_one: int = _OF_ONE) -> str:
-    """Rewrite Ray's configuration with this server's changes. `header_s` for the head of a request; `of_one`
-    connections for one address."""
     routed = re.search(r"^ *use_backend ", text, re.MULTILINE) is not None
     lines: list[str] = []
     section: tuple[str, ...] = ("",)
@@ -106,7 +98,6 @@ def _rewrite(text: str, header_s: float = HEADER_S, of_one: int = _OF_ONE) -> st
             lines += [] if section in _PAGES else [line, *_add_first_lines(section, header_s, of_one)]
         elif section not in _PAGES:
             lines += _change_line(line, section, routed)
-    # Who has how many connections.
     table = f"    stick-table type ipv6 size {_SOURCES_MAX} expire {_SOURCE_FORGOTTEN_S}s store conn_cur"
     return "\n".join([*lines, f"backend {TABLE}", table]) + "\n"
 
@@ -116,15 +107,13 @@ def _add_first_lines(section: tuple[str, ...], header_s: float, of_one: int) -> 
         yield f"    tune.sndbuf.client {_SEND_BUFFER_BYTES}"
     if section[0] == "defaults":
         yield f"    timeout http-request {round(header_s * 1000)}ms"
-        # A connection that was opened ahead and never used is closed without a word.
-        yield "    option http-ignore-probes"
-        yield from (f"    http-error status {error.status} {error.words()}" for error in _OWN_ERRORS)
+        yield "    option http-ignore-probes"  # a connection that was never used is closed without a word
+        yield from (f"    http-error {error.words()}" for error in _OWN_ERRORS)
     if section == ("frontend", "http_frontend"):
         yield "    option http-buffer-request"
         yield f"    tcp-request connection track-sc0 src table {TABLE}"
         yield f"    tcp-request connection reject if {{ sc0_conn_cur({TABLE}) gt {of_one} }}"
-        too_large = f"{{ req.hdrs,length gt {HEADER_BYTES_MAX} }}"
-        yield f"    http-request return status {_LARGE_ERROR.status} {_LARGE_ERROR.words()} if {too_large}"
+        yield f"    http-request return {_LARGE_ERROR.words()} if {{ req.hdrs,length gt {HEADER_BYTES_MAX} }}"
 
 
 def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]:
@@ -133,15 +122,12 @@ def _change_line(line: str, section: tuple[str, ...], routed: bool) -> list[str]
         return [re.sub(r"bind +(\*|0\.0\.0\.0|\[::\]|::)?:", "bind 127.0.0.1:", line, count=1)]
     if words[:2] == ["stats", "socket"]:  # whoever may write there sends requests, and their keys, to another server
         return [re.sub(r" mode +[0-7]+", "", line) + " mode 600"]
+    if words[:2] in (["option", "splice-request"], ["timeout", "http-request"]) or words[:1] == ["errorfile"]:
+        return []
     if section == ("global",) and words[:2] == ["log", _DEFAULT_LOG]:
         return []
-    if words[:2] == ["option", "splice-request"] or words[:1] == ["errorfile"]:
-        return []
-    if words[:2] == ["timeout", "http-request"]:
-        return []
     if section == ("backend", "default_backend") and words[:2] == ["http-request", "return"]:
-        error = _NO_ROUTE if routed else _STARTING_ERROR
-        return [f"    http-request return status {error.status} {error.words()}"]
+        return [f"    http-request return {(_NO_ROUTE if routed else _STARTING_ERROR).words()}"]
     return [line]
 
 

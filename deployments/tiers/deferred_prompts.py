@@ -1,8 +1,7 @@
 """Lay out prompts with deferred tools so that each prompt of a session begins as the one before it.
 
 What a session's first request keeps stands at the head of its prompts for good, the other tools behind the loader. A
-load stands where it was made: a later request of the client, which has never seen it, gets it put back there. What is
-forgotten (a restart, `_BYTES_MAX`) or no longer fits (other tools, a changed message before it) is loaded again.
+load stands where it was made: a later request of the client, which has never seen it, gets it put back there.
 
 Invariants: nothing of one API key's session shows in another's; at most `_BYTES_MAX` and `_SESSIONS_MAX` are held, the
 session used longest ago goes first. Used by the thread that renders.
@@ -66,9 +65,8 @@ class DeferredPrompt:
 
 
 def split_searched(request: ChatRequest) -> tuple[ChatRequest, tuple[Mapping[str, Any], ...]]:
-    """Split off the tools whose definitions the conversation has, where its client's own search has found them: at the
-    head of the prompt each new one would change all behind. Where none would be left there, all stay: without tools a
-    template says nothing of calls."""
+    """Split off the tools whose definitions the conversation has, where its client's own search has found them. Where
+    none would be left at the head of the prompt, all stay: without tools a template says nothing of calls."""
     if not request.searched:
         return request, ()
     results = [str(message.get("content")) for message in request.messages if message.get("role") == "tool"]
@@ -85,9 +83,6 @@ class DeferredPrompts:
         self._bytes_max = bytes_max
         self._layouts: OrderedDict[tuple[str, str, int], _Layout] = OrderedDict()
         self.nbytes = 0
-
-    def __len__(self) -> int:
-        return len(self._layouts)
 
     def lay_out(self, request: ChatRequest, tools_digest: int) -> DeferredPrompt:
         """Lay out a request whose tools are deferred. `tools_digest`: of its tools, in whatever order."""
@@ -110,17 +105,14 @@ class DeferredPrompts:
 
 
 def _write(request: ChatRequest, layout: _Layout, client: Sequence[_Message], rest: list[_Message]) -> DeferredPrompt:
-    """Write the prompt: the kept tools and the loader, the client's messages with the loads among them, the `rest`."""
     kept = tuple(tool for tool in request.tools if read_name(tool) in layout.kept)
     listed = [tool for tool in request.tools if read_name(tool) not in layout.kept]
     if not listed:
         return DeferredPrompt(request, request.tools)
     loader = build_loader(request.loader, listed)
-    loads, messages, begun = _list_fitting(layout, client), list[_Message](), 0
-    for load in loads:
-        messages += [*client[begun : load.at], *load.messages]
-        begun = load.at
-    messages += client[begun:]
+    loads, messages = _list_fitting(layout, client), list(client)
+    for load in reversed(loads):
+        messages[load.at : load.at] = load.messages
     # A grammar that demands a call allows one load.
     free = request.tool_choice == "required" and not request.constrained
     loaded = any(load.at == len(client) for load in loads)
@@ -132,27 +124,24 @@ def _write(request: ChatRequest, layout: _Layout, client: Sequence[_Message], re
 
 
 def _list_fitting(layout: _Layout, client: Sequence[_Message]) -> list[_Load]:
-    """List the loads that were made in this conversation, in their order."""
     near = [load for load in layout.loads if load.at <= len(client)]
     return sorted((load for load in near if _digest(client[: load.at]) == load.behind), key=lambda load: load.at)
 
 
 def _find_loads(added: Sequence[_Message], loader: str) -> list[tuple[_Message, ...]]:
-    """Find the loads among the messages that the server has added."""
     pairs = [(call, result) for call, result in pairwise(added) if result.get("role") == "tool"]
     return [(call, result) for call, result in pairs if loader in map(find_named, call.get("tool_calls") or ())]
 
 
 def _digest(messages: Sequence[_Message]) -> int:
-    """Digest the last of these messages, as a template is given it."""
     return hash(repr(tidy_messages(messages[-1:])))
 
 
 def _force_load(request: ChatRequest, layout: _Layout, client: Sequence[_Message]) -> list[tuple[_Message, ...]]:
     """Build the load of the tool that the client demands, where the prompt doesn't have it yet."""
     name = find_named(request.tool_choice)
-    shown = [str(message.get("content")) for load in _list_fitting(layout, client) for message in load.messages]
-    if not name or name in layout.kept or any(f'"name": "{name}"' in text for text in shown):
+    shown = "\n".join(str(m.get("content")) for load in _list_fitting(layout, client) for m in load.messages)
+    if not name or name in layout.kept or f'"name": "{name}"' in shown:
         return []
     steps = Steps(sys.maxsize, owner=request.key)
     box = build_toolbox([tool for tool in request.tools if read_name(tool) == name], steps=steps)

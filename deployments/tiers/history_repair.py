@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
+from itertools import count
 from typing import Any
 
 from deployments.tiers.history_words import HERMES_FORM, say_calls
@@ -25,6 +26,8 @@ _NAME_CHARS_MAX = 64
 _THOUGHTS = ("reasoning_content", "reasoning")
 _RESULT = frozenset({"tool", "function"})
 
+_Messages = Sequence[Mapping[str, Any]]
+
 
 class HistoryForm(IntEnum):
     """How a tier is sent a conversation; each form is taken by more templates than the one before it."""
@@ -36,14 +39,13 @@ class HistoryForm(IntEnum):
     NO_SYSTEM = 4  # in turn, and what the system says stands in the user's first message
 
 
-def _join_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Join the system messages at the head to one."""
+def _join_systems(messages: _Messages) -> list[dict[str, Any]]:
     head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
     joined = [{**_join_turns(messages[:head]), "role": "system"}] if head else []
     return joined + [dict(message) for message in messages[head:]]
 
 
-def _soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _soften_systems(messages: _Messages) -> list[dict[str, Any]]:
     """Join the head's system messages, and make later ones part of the user's words next to them."""
     joined = _join_systems(messages)
     head = 1 if joined and joined[0]["role"] == "system" else 0
@@ -59,18 +61,17 @@ def _soften_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return [_join_turns(run) for run in runs]
 
 
-def _move_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _move_system(messages: _Messages) -> list[dict[str, Any]]:
     """Put what the system says at the head before the user's first words."""
     joined = _join_systems(messages)
-    if not joined or joined[0]["role"] != "system":
-        return joined
-    first = {**joined[0], "role": "user"}
-    if len(joined) > 1 and joined[1]["role"] == "user":
-        return [_join_turns([first, joined[1]]), *joined[2:]]
-    return [first, *joined[1:]]
+    if joined and joined[0]["role"] == "system":
+        joined[0]["role"] = "user"
+        if len(joined) > 1 and joined[1]["role"] == "user":
+            joined[:2] = [_join_turns(joined[:2])]
+    return joined
 
 
-def _merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _merge_turns(messages: _Messages) -> list[dict[str, Any]]:
     """Join the user's messages in a row, and the model's that no call follows."""
     runs: list[list[Mapping[str, Any]]] = []
     for message in messages:
@@ -84,18 +85,19 @@ def _merge_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _say_result(message: dict[str, Any]) -> dict[str, Any]:
     """Make a result the user's words."""
-    return {"role": "user", "content": _describe_result(message)} if message["role"] in _RESULT else message
+    if message["role"] not in _RESULT:
+        return message
+    return {"role": "user", "content": _join_contents(["Result of a tool call:", message.get("content")])}
 
 
-def _drop_empty(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _drop_empty(messages: _Messages) -> _Messages:
     """Leave out the messages that say nothing, but for the last one; a result that says nothing is an empty text."""
     out: list[Mapping[str, Any]] = []
     for i, message in enumerate(messages):
-        says = message.get("content") or message.get("tool_calls")
-        if message["role"] in _RESULT:
-            out.append(message if says else {**message, "content": ""})
-        elif says:
+        if message.get("content") or message.get("tool_calls"):
             out.append(message)
+        elif message["role"] in _RESULT:
+            out.append({**message, "content": ""})
         elif i == len(messages) - 1:
             out.append({**message, "content": "" if message["role"] == "assistant" else _CONTINUE})
     return out
@@ -120,22 +122,20 @@ def _fit_ids(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def _name_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _name_ids(messages: _Messages) -> list[dict[str, Any]]:
     """Give each call an id that names its tool, and its result the same: a template of Kimi K2 writes the id alone."""
-    out: list[dict[str, Any]] = []
+    out = list(map(dict, messages))
     ids: dict[Any, str] = {}
-    count = 0
-    for message in map(dict, messages):
+    numbers = count()
+    for message in out:
         calls = []
         for call in message.get("tool_calls") or ():
-            ids[call.get("id")] = f"functions.{call['function']['name']}:{count}"
-            count += 1
+            ids[call.get("id")] = f"functions.{call['function']['name']}:{next(numbers)}"
             calls.append({**call, "id": ids[call.get("id")]})
         if calls:
             message["tool_calls"] = calls
         if message["role"] == "tool":
             message["tool_call_id"] = ids.get(message.get("tool_call_id"), message.get("tool_call_id"))
-        out.append(message)
     return out
 
 
@@ -147,12 +147,11 @@ def _fit_name(function: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _fit_id(given: Any) -> str:
     id = str(given or "")
-    if _FITTING.fullmatch(id):
-        return id
-    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+    digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
+    return id if _FITTING.fullmatch(id) else digest[:9]
 
 
-def _split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _split_calls(messages: _Messages) -> list[dict[str, Any]]:
     """Give each call a turn of its own, with its result behind it. Words between results stay behind them."""
     out: list[dict[str, Any]] = []
     for message, results in _group_results(messages, frozenset({"tool"})):
@@ -170,20 +169,19 @@ def _split_calls(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _order_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _order_results(messages: _Messages) -> list[dict[str, Any]]:
     """Put the results of one turn in the order of its calls: many templates write no ids."""
     out: list[dict[str, Any]] = []
     for message, results in _group_results(messages, _RESULT):
-        places = {call.get("id"): place for place, call in reversed(list(enumerate(message.get("tool_calls") or ())))}
-        if len(message.get("tool_calls") or ()) > 1:
+        ids = [call.get("id") for call in message.get("tool_calls") or ()]
+        if len(ids) > 1:
+            places = {id: place for place, id in reversed(list(enumerate(ids)))}
             results.sort(key=lambda result: places.get(result.get("tool_call_id"), len(places)))
         out += [message, *results]
     return out
 
 
-def _group_results(
-    messages: Sequence[Mapping[str, Any]], roles: frozenset[str]
-) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _group_results(messages: _Messages, roles: frozenset[str]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Yield each message with the results behind it, where it has calls."""
     at = 0
     while at < len(messages):
@@ -194,8 +192,8 @@ def _group_results(
         at = end
 
 
-def _begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Put a word of the user's behind the system prompt, where the model speaks there, or nobody."""
+def _begin_with_user(messages: _Messages) -> list[dict[str, Any]]:
+    """Put a word of the user's behind the system prompt, where nobody or the model speaks there."""
     out = list(map(dict, messages))
     first = 1 if out and out[0]["role"] == "system" else 0
     if out and (len(out) == first or out[first]["role"] == "assistant"):
@@ -203,7 +201,7 @@ def _begin_with_user(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, An
     return out
 
 
-def _take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _take_turns(messages: _Messages) -> list[dict[str, Any]]:
     """Put a word of the other's between two turns of one role that only calls and results separate."""
     out: list[dict[str, Any]] = []
     last = ""
@@ -218,7 +216,7 @@ def _take_turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _pair_results(messages: _Messages) -> list[dict[str, Any]]:
     """Put a result behind each call that has none, and make a result without a call the user's words."""
     out: list[dict[str, Any]] = []
     open_ids: dict[int, str] = {}  # of the calls without a result, by the place of each
@@ -241,7 +239,7 @@ def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
                 del open_ids[places[id].popleft()]
                 out.append({**message, "role": "tool", "tool_call_id": id})
             else:
-                (later if open_ids else out).append({"role": "user", "content": _describe_result(message)})
+                (later if open_ids else out).append(_say_result(message))
         elif open_ids and i in awaited and role != "assistant":
             later.append(message)
         else:
@@ -256,19 +254,15 @@ def _pair_results(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return _order_results(out)
 
 
-def _find_awaited(messages: Sequence[Mapping[str, Any]]) -> set[int]:
+def _find_awaited(messages: _Messages) -> set[int]:
+    """Find the messages behind which a result comes before the model speaks."""
     found: set[int] = set()
     result = False
-    for i in range(len(messages) - 1, -1, -1):
-        role = messages[i]["role"]
-        if result and role != "assistant":
-            found.add(i)
-        result = role in _RESULT or (result and role != "assistant")
+    for i, message in reversed(list(enumerate(messages))):
+        result = result and message["role"] != "assistant"
+        found |= {i} if result else set()
+        result = result or message["role"] in _RESULT
     return found
-
-
-def _describe_result(message: Mapping[str, Any]) -> Any:
-    return _join_contents(["Result of a tool call:", message.get("content")])
 
 
 def _join_turns(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -306,7 +300,7 @@ def _list_parts(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if content else []
 
 
-def _split_words(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _split_words(messages: _Messages) -> list[dict[str, Any]]:
     """Give words that stand beside a call a turn of their own before it."""
     out = []
     for message in map(dict, messages):
@@ -318,7 +312,6 @@ def _split_words(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _part_content(message: dict[str, Any]) -> dict[str, Any]:
-    """Give a content as a list of its one part, for templates that know no other contents."""
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
@@ -337,14 +330,12 @@ def _strip_channels(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _each(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
-    """Return what changes each message by itself."""
     return lambda messages: [change(dict(message)) for message in messages]
 
 
 class Mend(Enum):
-    """What is done to a conversation that a template doesn't take: the gentlest first, that is what keeps roles, then
-    what moves words, then what writes calls and results as words. `place`: where it stands in the order in which mends
-    are applied; `do`: how it changes the messages, of which `SAY_CALLS` needs to know how the model writes calls."""
+    """What is done to a conversation that a template doesn't take: the gentlest first. `place`: where it stands in the
+    order in which mends are applied; `do`: how it changes the messages."""
 
     FIT_IDS = 12, _each(_fit_ids)
     NAME_IDS = 13, _name_ids
@@ -360,7 +351,7 @@ class Mend(Enum):
     MOVE_SYSTEM = 7, _move_system
     SAY_CALLS = 3, say_calls
     SAY_RESULTS = 4, _each(_say_result)
-    # By themselves, since they change every message.
+
     GIVE_THOUGHTS = 14, _each(_give_thought)
     PART_CONTENTS = 15, _each(_part_content)
 
@@ -368,9 +359,7 @@ class Mend(Enum):
         self.place, self.do = place, do
 
 
-def mend(
-    messages: Sequence[Mapping[str, Any]], mends: Collection[Mend], written: str = HERMES_FORM
-) -> list[dict[str, Any]]:
+def mend(messages: _Messages, mends: Collection[Mend], written: str = HERMES_FORM) -> list[dict[str, Any]]:
     """Apply mends. The results of a turn come in the order of its calls in any case. `written`: how calls are."""
     out = _order_results(messages)
     for one in sorted(mends, key=lambda one: one.place):
@@ -382,7 +371,7 @@ _ONE_SYSTEM = frozenset({Mend.PAIR_RESULTS, Mend.FIT_IDS, Mend.SOFTEN_SYSTEMS, M
 _IN_TURN = _ONE_SYSTEM | {Mend.SPLIT_CALLS, Mend.TAKE_TURNS}
 
 
-def soften(messages: Sequence[Mapping[str, Any]], form: HistoryForm) -> Sequence[Mapping[str, Any]]:
+def soften(messages: _Messages, form: HistoryForm) -> _Messages:
     """Return the messages in this form; from `ONE_SYSTEM` on each call with its result behind it."""
     if form is HistoryForm.AS_WRITTEN:
         return messages

@@ -19,7 +19,7 @@ from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER
 _JSON, _LIST, _PYTHON = "{json}", "[{json}]", "[{python}]"
 HERMES_FORM = f"{HERMES.writes[0]}\n{_JSON}\n{HERMES.writes[1]}"
 UNREADABLE = "unreadable_arguments"  # the key under which arguments stay that are no object
-_NAME, _ARGUMENTS = "find_train", {"city": "Bern", "seats": 2}
+NAME, ARGUMENTS = "find_train", {"city": "Bern", "seats": 2}
 
 
 def read_past_arguments(arguments: Any) -> dict[str, Any]:
@@ -31,10 +31,9 @@ def read_past_arguments(arguments: Any) -> dict[str, Any]:
     if not isinstance(arguments, str):
         return {UNREADABLE: json.dumps(arguments, ensure_ascii=False, default=str)}
     read = read_arguments(arguments)
+    if not isinstance(read, str) and isinstance(read.value, str):  # written as JSON twice
+        read = read_arguments(read.value)
     value = read if isinstance(read, str) else read.value
-    if isinstance(value, str) and not isinstance(read, str):  # written as JSON twice
-        again = read_arguments(value)
-        value = again if isinstance(again, str) else again.value
     if value is None:
         return {}
     try:
@@ -44,8 +43,7 @@ def read_past_arguments(arguments: Any) -> dict[str, Any]:
 
 
 def say_calls(messages: Sequence[Mapping[str, Any]], written: str) -> list[dict[str, Any]]:
-    """Write each call, whose arguments are an object, into the words of its turn. `written`: the form, as
-    `find_written` returns it."""
+    """Write each call into the words of its turn. `written`: the form, as `find_written` returns it."""
     out = []
     for message in map(dict, messages):
         calls = message.pop("tool_calls", None) or ()
@@ -65,16 +63,15 @@ def _write_call(name: str, arguments: Any, written: str) -> str:
 
 
 def find_written(words: str, tokens: Collection[str] = ()) -> str:
-    """Find how a model writes its calls by what its system prompt says of them: the first of its marks, and the form
-    that is read back behind it. Where it says nothing, by the first mark of calls among the model's `tokens`; else in
-    Hermes' form, which most models know."""
+    """Find how a model writes its calls: by the first mark that its system prompt names and the form that is read back
+    behind it, else by the first mark of calls among the model's `tokens`; else in Hermes' form."""
     examples = [row.examples[0] for row in CALL_FORMATS if row.reader is Reader.ENVELOPE]
     known = [text for text in examples if (mark := OPENER.match(text)) is not None and mark[0] in tokens]
     return _find_form(words) or _find_form("\n".join(known[:1])) or HERMES_FORM
 
 
 def _find_form(words: str) -> str | None:
-    box = build_toolbox([{"type": "function", "function": {"name": _NAME, "parameters": {"type": "object"}}}])
+    box = build_toolbox([{"type": "function", "function": {"name": NAME, "parameters": {"type": "object"}}}])
     assert isinstance(box, ToolBox)
     for opener in dict.fromkeys(found[0] for found in OPENER.finditer(words)):
         at = words.find(opener) + len(opener)
@@ -84,7 +81,7 @@ def _find_form(words: str) -> str | None:
         first = _LIST if behind == "[{" else _PYTHON if behind[:1] == "[" else _JSON
         for payload in dict.fromkeys((first, _JSON, _LIST, _PYTHON)):
             written = f"{opener}{payload}{closer}"
-            found = extract_calls(_write_call(_NAME, _ARGUMENTS, written), box)
-            if not found.malformed and [(c.name, c.arguments) for c in found.calls] == [(_NAME, _ARGUMENTS)]:
+            found = extract_calls(_write_call(NAME, ARGUMENTS, written), box)
+            if not found.malformed and [(c.name, c.arguments) for c in found.calls] == [(NAME, ARGUMENTS)]:
                 return written
     return None

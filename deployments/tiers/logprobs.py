@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from deployments.tiers.lazy_mlx import mx
@@ -61,12 +62,9 @@ def _read_entry(one: Mapping[str, Any]) -> TokenLogprob:
 
 def _read_bytes(one: Mapping[str, Any]) -> bytes:
     values, text = one.get("bytes"), one.get("token")
-    if (
-        isinstance(values, list)
-        and len(values) <= _TOKEN_BYTES_MAX
-        and all(isinstance(n, int) and 0 <= n < 256 for n in values)
-    ):
-        return bytes(values)
+    if isinstance(values, list) and len(values) <= _TOKEN_BYTES_MAX:
+        with suppress(TypeError, ValueError):
+            return bytes(values)
     return text[:_TOKEN_BYTES_MAX].encode(errors="replace") if isinstance(text, str) else b""
 
 

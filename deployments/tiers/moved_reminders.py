@@ -1,8 +1,6 @@
 """Keep an agent's reminder where the model has read it, when the client sends it further down now.
 
-Agents put reminders (`<system-reminder>`) into the user's last message, and leave them out of that message in the next
-turn: all that was read behind would be read again. A reminder that merely moved stays where it was, and is read in its
-new place as well (docs/decisions/056-moved-reminders.md):
+A reminder that merely moved stays where it was, and is read in its new place as well (docs/decisions/056):
 - it stands to the letter in a later message of the request, and its old message has all its other words;
 - what was read behind its old place is at least `_GAIN` times as long as what stays there;
 - all that stays is at most 1 / `_SHARE` of the conversation.
@@ -35,7 +33,6 @@ class RemindedMessages:
 
     @property
     def nbytes(self) -> int:
-        """About what it takes."""
         return sum(map(len, self.texts.values()))
 
 
@@ -46,8 +43,7 @@ def find_reminded(messages: Sequence[_Message]) -> RemindedMessages:
 
 
 def keep_moved(messages: Sequence[_Message], known: RemindedMessages) -> tuple[_Message, ...] | None:
-    """Return the messages with the reminders that moved since `known` in their old places, too; None where there are
-    none, or where keeping them isn't worth it."""
+    """Return the messages with what moved since `known` in its old places, too; None where it isn't worth it."""
     if not known.texts:
         return None
     texts = [_read_text(message) for message in messages]
@@ -68,7 +64,6 @@ def keep_moved(messages: Sequence[_Message], known: RemindedMessages) -> tuple[_
 
 
 def _find_gone(old: str, new: str) -> list[str]:
-    """Find the reminders that `new` lacks; none where anything else differs."""
     (old_words, old_reminders), (words, reminders) = _split(old), _split(new)
     if words != old_words or not set(reminders) <= set(old_reminders):
         return []

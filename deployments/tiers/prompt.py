@@ -1,9 +1,8 @@
 """Render a chat request into the text of a prompt, or refuse it with the name of the field.
 
-What a template can't take is refused before anything runs, so that the chain asks a tier that can. A template
-may raise: `learn_template` finds what it can't take at load; else it is asked again with softer forms. A prompt is
-computed anew from the first token that differs, so nothing here depends on how many messages follow, earlier reasoning
-is kept, and the date is the caller's: calls of `strftime_now` become what they give for one moment (`_hold_date`).
+A template may raise: `learn_template` finds what it can't take at load; else it is asked again with softer forms. A
+prompt is computed anew from the first token that differs, so nothing here depends on how many messages follow, earlier
+reasoning is kept, and the date is the caller's.
 """
 
 from __future__ import annotations
@@ -25,14 +24,13 @@ from reliability.types import ChatRequest, Failed, Fault
 _NEVER_SAID = "\ue000"
 
 # Parameters of transformers' `apply_chat_template` itself. A client that could set them could run its own template.
-_PARAMETERS = (
-    "conversation messages tools documents chat_template add_generation_prompt continue_final_message tokenize padding "
-    "truncation max_length return_tensors return_dict return_assistant_tokens_mask tokenizer_kwargs"
-)
-_NOT_VARIABLES = frozenset(_PARAMETERS.split())
+_NOT_VARIABLES = frozenset({
+    "conversation", "messages", "tools", "documents", "chat_template", "add_generation_prompt", "tokenizer_kwargs",
+    "continue_final_message", "tokenize", "padding", "truncation", "max_length", "return_tensors", "return_dict",
+    "return_assistant_tokens_mask",
+})  # fmt: skip
 
-# How templates are told to keep the reasoning of earlier turns (Qwen3.6 and Kimi, GLM, Nemotron). Else they leave it
-# out once the user speaks again, and all of a long row of calls is computed anew.
+# How templates are told to keep the reasoning of earlier turns (Qwen3.6 and Kimi, GLM, Nemotron).
 _KEEP_REASONING: Mapping[str, bool] = {
     "preserve_thinking": True,
     "clear_thinking": False,
@@ -127,9 +125,8 @@ def find_checkpoints(
     at: datetime | None = None,
     form: TemplateForm = AS_WRITTEN,
 ) -> tuple[int, ...]:
-    """Find the places in `prompt`, in tokens, up to which a later one may be the same. They are where the system prompt
-    ends, and with `turns` where the answer begins. A template that can't render a part of the conversation gives
-    fewer."""
+    """Find the places in `prompt`, in tokens, up to which a later one may be the same: where the system prompt ends,
+    with `turns` where the answer begins. A template that can't render a part of the conversation gives fewer."""
     messages = tidy_messages(request.messages)
     head = next((i for i, m in enumerate(messages) if m["role"] != "system"), len(messages))
     # Not the system prompt alone: many templates want a user in every conversation.
@@ -146,7 +143,6 @@ def find_checkpoints(
 
 
 def _apply_gently(apply: Callable[[Messages], str], messages: Messages, form: TemplateForm) -> str:
-    """Apply the template to the messages in this form, and where it raises, in softer ones."""
     known = form.apply(messages)
     try:
         return apply(known)
@@ -164,13 +160,10 @@ def _apply(
     tokenizer: Any, request: ChatRequest, messages: Messages, *, at: datetime | None = None, to_answer: bool
 ) -> str:
     options = read_template_options(tokenizer, request)
-    dated = _hold_date(tokenizer, at)
-    if dated is not None:
+    options |= {"tools": list_tools(request) or None, "add_generation_prompt": to_answer, "tokenize": False}
+    if (dated := _hold_date(tokenizer, at)) is not None:
         options["chat_template"] = dated
-    tools = list_tools(request) or None
-    return str(
-        tokenizer.apply_chat_template(messages, **options, tools=tools, add_generation_prompt=to_answer, tokenize=False)
-    )
+    return str(tokenizer.apply_chat_template(messages, **options))
 
 
 def list_tools(request: ChatRequest) -> list[dict[str, Any]]:
@@ -182,8 +175,7 @@ def read_template_options(tokenizer: Any, request: ChatRequest) -> dict[str, Any
     """Read the template's variables, never the template itself. Raises `RequestRefused`."""
     options = request.extra.get("chat_template_kwargs") or {}
     if not isinstance(options, Mapping) or not _NOT_VARIABLES.isdisjoint(options):
-        message = "chat_template_kwargs must be an object of template variables"
-        raise refuse("chat_template_kwargs", message)
+        raise refuse("chat_template_kwargs", "chat_template_kwargs must be an object of template variables")
     template = getattr(tokenizer, "chat_template", None)
     kept = {name: value for name, value in _KEEP_REASONING.items() if isinstance(template, str) and name in template}
     # The name that most makers of models have given the switch.
@@ -230,7 +222,6 @@ def read_date(tokenizer: Any, at: datetime) -> str:
 
 
 def _hold_date(tokenizer: Any, at: datetime | None) -> str | None:
-    """Return the tokenizer's template with the date of this moment; None where it needs no other one."""
     template = _find_dated(tokenizer)
     if at is None or not template:
         return None

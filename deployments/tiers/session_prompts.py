@@ -2,10 +2,8 @@
 
 A prompt is compared with the one that it shares most with; the shapes say why it differs (`reliability.prefix`). Tools
 that come in another order are rendered in the session's; the date that a template writes is that of the session's
-begin, for `_DATE_S` at most; reminders that moved stay where they were, too (`moved_reminders.py`); tools are deferred
-where the request asks for it (`deferred_prompts.py`). Invariants: no
-report names prompts or tools of another API key; at most `BYTES_MAX` are held, the session used longest ago goes first.
-Used by the thread that renders.
+begin, for `_DATE_S` at most. Invariants: no report names prompts or tools of another API key; at most `_BYTES_MAX` are
+held, the session used longest ago goes first. Used by the thread that renders.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from deployments.tiers.deferred_prompts import DeferredPrompt, DeferredPrompts
 from deployments.tiers.moved_reminders import RemindedMessages, find_reminded, keep_moved
 from deployments.tiers.packed_tokens import count_common, pack
 from deployments.tiers.prompt import list_tools, read_date, read_opening, read_template_options, tidy_messages
+from reliability.deferred_tools import read_name
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
 from reliability.types import ChatRequest
 
@@ -48,9 +47,8 @@ class _Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """A request as it is to be rendered: with its tools in the session's order, at the session's moment. `kept`:
-    reminders stay in it where they were. `deferred`: with the rest of its tools and its loads, which `plain`, its
-    messages, don't have."""
+    """A request as it is to be rendered, with its tools in the session's order. `kept`: reminders stay in it where they
+    were. `deferred`: with the rest of its tools and its loads, which `plain`, its messages, don't have."""
 
     request: ChatRequest
     at: datetime
@@ -105,8 +103,7 @@ class _Session:
         return lost
 
     def _keep(self, prompt: _Prompt, request: ChatRequest) -> None:
-        """Keep a prompt, unless it ends in words of the server's own: no later one has them."""
-        if not request.added:
+        if not request.added:  # no later prompt has the words of the server's own
             self.prompts = [*self.prompts, prompt][-_PROMPTS_MAX:]
 
 
@@ -120,9 +117,6 @@ class SessionPrompts:
         self._openings: dict[tuple[tuple[str, int], ...], int] = {}
         self.nbytes = 0
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def prepare(self, request: ChatRequest, now: datetime, *, keep: bool = True) -> _Prepared:
         """Prepare a request to be rendered. `keep`: reminders that moved may stay where they were."""
         prepared = self._continue(request, now, keep=keep)
@@ -133,7 +127,6 @@ class SessionPrompts:
         return replace(prepared, request=deferred.request, plain=prepared.request.messages, deferred=deferred)
 
     def _continue(self, request: ChatRequest, now: datetime, *, keep: bool) -> _Prepared:
-        """Prepare a request to begin as the session's prompts do."""
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
             return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
@@ -160,9 +153,9 @@ class SessionPrompts:
         self.nbytes -= session.nbytes if session else 0
         session = session or _Session(prepared.at)
         given = read_template_options(self._tokenizer, request)
-        # All as one where a client sends very many.
-        many = len(given) > _OPTIONS_MAX
-        options = {"": _digest(given)} if many else {name: _digest(value) for name, value in given.items()}
+        if len(given) > _OPTIONS_MAX:
+            given = {"": given}  # all as one
+        options = {name: _digest(value) for name, value in given.items()}
         roles = tuple(sys.intern(str(message.get("role"))) for message in request.messages)
         shape = PromptShape(
             tools=tuple((tool.name, tool.digest) for tool in prepared.tools),
@@ -202,7 +195,6 @@ def _find_lost(known: _Prompt, prompt: _Prompt, common: int, limit: int) -> Lost
 
 
 def _digest_messages(prompt: _Prompt, request: ChatRequest, known: _Prompt | None = None) -> _Prompt:
-    """Add the digests of the messages; those of `known`, whose history the prompt begins with, are its own."""
     messages, old = request.messages, known.shape.messages if known is not None else ()
     if len(messages) < len(old) or (old and _digest(*tidy_messages(messages[len(old) - 1 : len(old)])) != old[-1]):
         old = ()
@@ -216,12 +208,7 @@ def _read_tools(tools: Sequence[Mapping[str, Any]], last: tuple[_Tool, ...]) -> 
     raws = [_dump(tool, option=0) for tool in tools]
     if raws == [tool.raw for tool in last]:
         return last
-    found = []
-    for tool, raw in zip(tools, raws, strict=True):
-        function = tool.get("function")
-        name = str((function if isinstance(function, Mapping) else tool).get("name"))
-        found.append(_Tool(name, _digest(tool), raw))
-    return tuple(found)
+    return tuple(_Tool(read_name(tool), _digest(tool), raw) for tool, raw in zip(tools, raws, strict=True))
 
 
 def _digest(value: Any) -> int:

@@ -8,7 +8,6 @@ Stop strings are looked for in the answer's text only.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,19 +20,15 @@ from reliability.loops.in_answer import PATIENCE_BYTES
 from reliability.tools.format_reasoning import Thought
 from reliability.types import CallDelta, Event, Logprobs, Prefilled, Reasoning, Refusal, Text
 
-# Returns (name, JSON text of the arguments) of each call in the text between two markers; None where one is incomplete.
-_ParseCalls = Callable[[str], list[tuple[str, str]] | None]
-
-_BETWEEN = re.compile(r"[ \t\r\n,:]*")
-
 
 @dataclass(frozen=True, slots=True)
 class CallFormat:
-    """How a model marks its tool calls. An empty `end` means: up to the end of the answer."""
+    """How a model marks its tool calls. An empty `end` means: up to the end of the answer. `parse` returns the name of
+    each call between two marks and the JSON text of its arguments; None where one is incomplete."""
 
     start: str
     end: str
-    parse: _ParseCalls
+    parse: Callable[[str], list[tuple[str, str]] | None]
 
 
 def _find_partial_marker(text: str, marker: str) -> int:
@@ -76,8 +71,8 @@ class StopCut:
 
 class CallSplit:
     """Takes complete tool calls out of the text. Text behind call number `calls_max` is dropped. With `distinct`, so is
-    a call that was there already, and all behind it: under a grammar, a model can write nothing but calls. What an open
-    call has so far is held here, where nothing else sees it: so its repetition is looked for here too."""
+    a call that was there already, and all behind it: under a grammar, a model can write nothing but calls. Nothing else
+    sees an open call: so its repetition is looked for here too."""
 
     def __init__(self, form: CallFormat | None, *, calls_max: int | None = None, distinct: bool = False) -> None:
         self._form = form
@@ -131,10 +126,11 @@ class CallSplit:
             return self._read_block(form, body, end)
         at = self._held.find(form.start)
         keep = _find_partial_marker(self._held, form.start) if at == -1 else at
-        text, rest = self._held[:keep], self._held[keep:]
+        text, self._held = self._held[:keep], self._held[keep:]
         self._inside = at != -1
-        self._held = rest[len(form.start) :] if self._inside else rest
-        if not text and not self._inside:
+        if self._inside:
+            self._held = self._held[len(form.start) :]
+        elif not text:
             return None
         return [Text(text)] if text else []
 
@@ -148,12 +144,12 @@ class CallSplit:
             self._seen |= new
             if self.repeated:
                 return []
-        first = self.calls
-        self.calls += len(found)  # more than allowed in one block is for the gate to judge: none is dropped here
-        return [
-            CallDelta(index=first + i, id=f"call_{secrets.token_hex(12)}", name=name, arguments=arguments)
-            for i, (name, arguments) in enumerate(found)
-        ]
+        out: list[Event] = []
+        for name, arguments in found:  # more than allowed in one block is for the gate to judge: none is dropped here
+            call_id = f"call_{secrets.token_hex(12)}"
+            out.append(CallDelta(index=self.calls, id=call_id, name=name, arguments=arguments))
+            self.calls += 1
+        return out
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -180,19 +176,17 @@ def strict_json_call(body: str) -> list[tuple[str, str]] | None:
 
 def _find_spelling(body: str, wanted: str) -> str:
     """Return the text of one member of an object: numbers keep their digits, strings their escapes."""
-    decoder = json.JSONDecoder()
-    at = body.index("{") + 1
-    while True:
-        key, at = decoder.raw_decode(body, _skip(body, at))
+    decode = json.JSONDecoder().raw_decode
+    at, key = body.index("{") + 1, ""
+    while key != wanted:
+        key, at = decode(body, _skip(body, at))
         start = _skip(body, at)
-        _, at = decoder.raw_decode(body, start)
-        if key == wanted:
-            return body[start:at]
+        _, at = decode(body, start)
+    return body[start:at]
 
 
 def _skip(text: str, at: int) -> int:
-    found = _BETWEEN.match(text, at)
-    return found.end() if found else at
+    return len(text) - len(text[at:].lstrip(" \t\r\n,:"))
 
 
 class AnswerReader:
@@ -240,11 +234,10 @@ class AnswerReader:
         for event in events:
             if self.stop_cut.found is not None:
                 break
-            if isinstance(event, Text):
-                text = self.stop_cut.feed(event.text)
-                out += [Text(text)] if text else []
-            else:
+            if not isinstance(event, Text):
                 out += [*self._flush_stop(), event]
+            elif text := self.stop_cut.feed(event.text):
+                out.append(Text(text))
         return out
 
     def _flush_stop(self) -> list[Event]:

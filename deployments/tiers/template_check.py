@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from deployments.tiers.history_repair import Mend
+from deployments.tiers.history_words import ARGUMENTS, NAME
 from deployments.tiers.prompt import tidy_messages
 from deployments.tiers.stream_matchers import CallFormat, CallSplit
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
@@ -19,19 +20,13 @@ from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.formats import OPENER, START_MARKER
 from reliability.types import CallDelta
 
-_NAME = "find_train"
-_PARAMETERS = {
-    "type": "object",
-    "properties": {"city": {"type": "string", "description": "where to"}, "seats": {"type": "integer"}},
-    "required": ["city"],
-}
-_TOOLS = ({"type": "function", "function": {"name": _NAME, "description": "Find a train.", "parameters": _PARAMETERS}},)
-_ARGUMENTS = {"city": "Bern", "seats": 2}
+_PROPERTIES = {"city": {"type": "string", "description": "where to"}, "seats": {"type": "integer"}}
+_PARAMETERS = {"type": "object", "properties": _PROPERTIES, "required": ["city"]}
+_TOOL = {"type": "function", "function": {"name": NAME, "description": "Find a train.", "parameters": _PARAMETERS}}
 _ASKED = {"role": "user", "content": "Find me a train to Bern."}
 _SAID_CHARS_MAX = 200
 
 _FindFormat = Callable[[Any, Sequence[Mapping[str, Any]]], CallFormat | None]
-
 
 # What would write the call in the template's place, and a result behind it.
 _NOT_ITS_OWN = frozenset({Mend.SAY_CALLS, Mend.PAIR_RESULTS})
@@ -47,25 +42,23 @@ def check_call_template(
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, str) and "tools" not in template and not getattr(tokenizer, "has_tool_calling", False):
         return "its chat template has no place for tools: requests with tools go to other tiers"
-    box = build_toolbox([dict(tool) for tool in _TOOLS])
-    assert isinstance(box, ToolBox)
     try:
         answer = _render_call(tokenizer, form)
     except Exception as error:  # whatever a template raises
         return _judge_words(tokenizer, form, f"it can't render one ({type(error).__name__}: {_shorten(error)})")
-    if _NAME not in answer:
+    if NAME not in answer:
         return _judge_words(tokenizer, form, "it leaves calls out")
     forms = [answer, answer.rstrip().removesuffix(str(getattr(tokenizer, "eos_token", None) or "\0"))]
-    if any(_is_read(form, box) for form in forms):
+    if any(map(_is_read, forms)):
         return None
-    if find_format is not None and any(_is_split(form, find_format(tokenizer, _TOOLS)) for form in forms):
+    if find_format is not None and any(_is_split(form, find_format(tokenizer, (_TOOL,))) for form in forms):
         return None
     return f"its calls can't be read, so they would leave as text: its chat template writes {_shorten(answer)!r}"
 
 
 def _render_call(tokenizer: Any, form: TemplateForm) -> str:
     """Render an answer that is one call, as the template writes it behind its own prompt."""
-    call = {"id": "call_0", "type": "function", "function": {"name": _NAME, "arguments": json.dumps(_ARGUMENTS)}}
+    call = {"id": "call_0", "type": "function", "function": {"name": NAME, "arguments": json.dumps(ARGUMENTS)}}
     answered: list[Mapping[str, Any]] = [_ASKED, {"role": "assistant", "content": None, "tool_calls": [call]}]
     prompt = _apply(tokenizer, form, [_ASKED], to_answer=True)
     full = _apply(tokenizer, form, answered, to_answer=False)
@@ -75,16 +68,11 @@ def _render_call(tokenizer: Any, form: TemplateForm) -> str:
 
 
 def _apply(tokenizer: Any, form: TemplateForm, messages: Sequence[Mapping[str, Any]], *, to_answer: bool) -> str:
-    tools = [dict(tool) for tool in _TOOLS]
-    return str(
-        tokenizer.apply_chat_template(
-            form.apply(tidy_messages(messages)), tools=tools, add_generation_prompt=to_answer, tokenize=False
-        )
-    )
+    options = {"tools": [dict(_TOOL)], "add_generation_prompt": to_answer, "tokenize": False}
+    return str(tokenizer.apply_chat_template(form.apply(tidy_messages(messages)), **options))
 
 
 def _judge_words(tokenizer: Any, form: TemplateForm, why: str) -> str | None:
-    """Judge by what the template says about calls, where it doesn't show one: `why` it doesn't."""
     said = "it can't be told whether its calls can be read: its chat template has tools, and"
     try:
         words = _apply(tokenizer, form, [_ASKED], to_answer=True)
@@ -94,13 +82,14 @@ def _judge_words(tokenizer: Any, form: TemplateForm, why: str) -> str | None:
     return None if known else f"{said} {why}"
 
 
-def _is_read(answer: str, box: ToolBox) -> bool:
+def _is_read(answer: str) -> bool:
+    box = build_toolbox([dict(_TOOL)])
+    assert isinstance(box, ToolBox)
     found = extract_calls(answer, box)
     return not found.malformed and _are_right(found.calls)
 
 
 def _is_split(answer: str, form: CallFormat | None) -> bool:
-    """Return whether mlx-lm's parser reads the call."""
     if form is None:
         return False
     split = CallSplit(form)
@@ -109,7 +98,7 @@ def _is_split(answer: str, form: CallFormat | None) -> bool:
 
 
 def _are_right(calls: Sequence[Any]) -> bool:
-    return [(call.name, _parse(call.arguments)) for call in calls] == [(_NAME, _ARGUMENTS)]
+    return [(call.name, _parse(call.arguments)) for call in calls] == [(NAME, ARGUMENTS)]
 
 
 def _parse(arguments: Any) -> Any:

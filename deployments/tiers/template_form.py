@@ -19,9 +19,7 @@ from deployments.tiers.history_words import HERMES_FORM
 _MENDS_MAX = 4  # at once, for one shape
 
 Messages = list[dict[str, Any]]
-_Render = Callable[[Messages, bool], str]
-"""Render messages, with tools or without."""
-
+_Render = Callable[[Messages, bool], str]  # of messages, with tools or without
 
 _BY_THEMSELVES = frozenset({Mend.GIVE_THOUGHTS, Mend.PART_CONTENTS})
 _TURNS = frozenset({Mend.PAIR_RESULTS, Mend.MERGE_TURNS, Mend.BEGIN_WITH_USER, Mend.TAKE_TURNS, Mend.FIT_IDS})
@@ -133,9 +131,10 @@ _PROBES = tuple(
 def learn_form(render: _Render, *, tools: bool, written: str = HERMES_FORM) -> TemplateForm:
     """Find what a template needs, by rendering the probes. `render` may raise anything. `tools`: it has a place for
     them; `written` is the form in which calls are written by hand where the template leaves them out."""
+    mends: frozenset[Mend] = frozenset()
     parts = TemplateForm(mends=frozenset({Mend.PART_CONTENTS}))
-    whole = not _takes(render, _PROBES[0], AS_WRITTEN, tools=tools) and _takes(render, _PROBES[0], parts, tools=tools)
-    mends = parts.mends if whole else AS_WRITTEN.mends
+    if not _takes(render, _PROBES[0], AS_WRITTEN, tools=tools) and _takes(render, _PROBES[0], parts, tools=tools):
+        mends = parts.mends
     for probe in _PROBES:
         for more in _list_mends(probe, mends, written):
             if _takes(render, probe, TemplateForm(mends=mends | more, written=written), tools=tools):
@@ -184,7 +183,6 @@ def _holds_names(text: str, probe: _Probe) -> bool:
 
 
 def _keeps_prefix(render: _Render, form: TemplateForm, *, tools: bool) -> bool:
-    """Return whether a turn with a call is written as before once the user speaks again."""
     short, long = _make_probe("", "SUWRWR"), _make_probe("", "SUWRWRAU")
     try:
         told, later = (render(form.apply(probe.messages), tools) for probe in (short, long))
@@ -195,6 +193,5 @@ def _keeps_prefix(render: _Render, form: TemplateForm, *, tools: bool) -> bool:
 
 
 def _holds_words(text: str, words: Sequence[str]) -> bool:
-    """Return whether each of the words stands in a text once, and all of them in this order."""
     places = [text.find(word) for word in words]
     return places == sorted(places) and -1 not in places and all(text.count(word) == 1 for word in words)

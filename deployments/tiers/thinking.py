@@ -1,7 +1,7 @@
 """Find which marks of reasoning are a local model's own, and whether a prompt ends within reasoning.
 
-mlx-lm's tokenizer names the marks of a few families; for others, the chat template does: the first row of the table of
-which both an opener and a closer stand there.
+mlx-lm's tokenizer names the marks of a few families; else the chat template does, where an opener and a closer of a row
+stand there.
 """
 
 from __future__ import annotations

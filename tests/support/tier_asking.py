@@ -9,7 +9,7 @@ from typing import Any
 from deployments.request.interfaces import Tier
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Finish, Text, Usage
-from tests.support.plays import Play
+from tests.support.plays import Play, Player, Seen
 from tests.support.upstream import Upstream
 
 WEATHER_TOOL = {
@@ -90,6 +90,13 @@ def play(upstream: Upstream, played: Play, **options: Any) -> list[Event]:
     """The events of one request that a hosted tier's upstream answers with `played`."""
     upstream.plays("m", played)
     return answers(hosted_tier(upstream, **options), ask())[0]
+
+
+def exchange(player: Player, *requests: ChatRequest, **options: Any) -> tuple[list[list[Event]], list[Seen]]:
+    """The events of each request of a hosted tier whose upstream plays this, and what that was asked."""
+    with Upstream() as upstream:
+        upstream.plays("m", player)
+        return answers(hosted_tier(upstream, **options), *requests), upstream.log
 
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 1.0) -> None:

@@ -23,9 +23,9 @@ _BOM = b"\xef\xbb\xbf"
 
 class BodyReader(ABC):
     """Reads the body of one answer of one tier, of at most `bytes_max` where it is one JSON value. `parse` parses that,
-    or the data of a frame; `clean` takes the secrets out of an upstream's words; `write_asked`: as of
-    `translate_complaint`; `streams`: frames were asked for. `finishing`: the finish reason is here, so only usage and
-    `[DONE]` may still come; `usage`: as the upstream has counted; `written_tokens`: by an estimate."""
+    or a frame's data; `clean` takes the secrets out of an upstream's words; `write_asked`: as of `translate_complaint`;
+    `streams`: frames were asked for. `finishing`: only usage and `[DONE]` may still come; `usage`: as the upstream has
+    counted; `written_tokens`: by an estimate."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class BodyReader(ABC):
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events of one read, as one list; empty where it completed nothing."""
-        return self._collect(lambda events: self._feed(data, events))
+        return self._collect(self._feed, data)
 
     def end(self, *, cut: bool = False) -> list[Event]:
         """Take note that the body has ended; `cut`: not in the way that HTTP says a body ends."""
-        return self._collect(lambda events: self._end(cut, events))
+        return self._collect(self._end, cut)
 
     def fail(self, fault: Fault, words: str) -> list[Event]:
         """End here with `fault`, unless the answer is complete already."""
@@ -78,10 +78,10 @@ class BodyReader(ABC):
     def _end_frames(self, events: list[Event], *, done: bool = False) -> None:
         """End a stream; `done`: by `[DONE]`."""
 
-    def _collect(self, work: Callable[[list[Event]], None]) -> list[Event]:
+    def _collect(self, work: Callable[[Any, list[Event]], None], given: object) -> list[Event]:
         events: list[Event] = []
         try:
-            work(events)
+            work(given, events)
         except UnreadableStream as problem:
             if self.finishing:
                 self._end_frames(events, done=True)
@@ -109,7 +109,6 @@ class BodyReader(ABC):
             raise UnreadableStream(f"sent more than {self._bytes_max} bytes")
 
     def _skip_head(self, data: bytes) -> bytes:
-        """Hold white space and a byte order mark until the first character shows the form of the body."""
         self._head += data
         if len(self._head) < len(_BOM) and _BOM.startswith(self._head):
             return b""
@@ -152,7 +151,6 @@ class BodyReader(ABC):
             self._end_frames(events)
 
     def _read_rest(self, events: list[Event]) -> None:
-        """Read what stands behind the last empty line."""
         self._read_frames(self._frames.close(), events)
 
     def _refuse(self, complaint: UpstreamComplaint, events: list[Event]) -> None:

@@ -10,10 +10,8 @@ to which call it belongs; the rules, in order:
 - An unknown `index` with neither an id nor a name goes on with the last call, which has its name.
 - Anything else begins a call. Complete arguments that come again with the same id and name are told twice.
 
-Two pieces of one list without an index are two calls, unless the first one's arguments break off.
-
-Ours are numbered from 0 without gaps. `id` (made up where it is missing) and `name` leave with the first piece of a
-call and never again; what comes before the name, and while that may go on, is held.
+Two pieces of one list without an index are two calls, unless the first one's arguments break off. Ours are numbered
+from 0 without gaps. `id` and `name` leave with the first piece of a call; what comes before the name is held.
 """
 
 from __future__ import annotations
@@ -48,13 +46,15 @@ class _Call:
 
     @property
     def text(self) -> str:
-        """Its arguments so far."""
         return "".join(self.parts)
 
     @property
     def breaks_off(self) -> bool:
         """Whether its arguments have begun and aren't complete."""
-        return not _is_complete(self.text)
+        try:
+            return bool(self.text.strip()) and json.loads(self.text) is None
+        except (ValueError, RecursionError):
+            return True
 
 
 class CallDeltas:
@@ -68,7 +68,7 @@ class CallDeltas:
     def read(self, pieces: Any) -> list[CallDelta]:
         """Return the deltas of one `tool_calls` list."""
         touched: set[_Call] = set()
-        out: list[CallDelta] = []
+        out: list[CallDelta | None] = []
         for piece in pieces if isinstance(pieces, list) else []:
             if not isinstance(piece, dict):
                 continue
@@ -81,15 +81,13 @@ class CallDeltas:
             call = self._find_call(piece, name, given, touched)
             if len(self._calls) > begun:  # no name before it gets longer any more
                 held = [one for one in self._calls[:begun] if one.name and not one.named]
-                out += [delta for one in held if (delta := self._build_delta(one, "", last=True)) is not None]
+                out += [self._build_delta(one, "", last=True) for one in held]
             touched.add(call)
             arguments = call.halves.take(given)
             call.parts.append(arguments)
             call.chars += len(arguments)
-            delta = self._build_delta(call, arguments)
-            if delta is not None:
-                out.append(delta)
-        return out
+            out.append(self._build_delta(call, arguments))
+        return list(filter(None, out))
 
     @property
     def count(self) -> int:
@@ -103,8 +101,8 @@ class CallDeltas:
 
     def end(self) -> list[CallDelta]:
         """Return what was held. A call whose name never came leaves too: the check of complete calls refuses it."""
-        ends = [self._build_delta(call, call.halves.end(), last=True) for call in self._calls]
-        return [delta for delta in ends if delta is not None]
+        ends = (self._build_delta(call, call.halves.end(), last=True) for call in self._calls)
+        return list(filter(None, ends))
 
     def _find_call(self, piece: Mapping[str, Any], name: str, given: str, touched: set[_Call]) -> _Call:
         index, upstream_id = _read_index(piece.get("index")), _read_text(piece.get("id"))
@@ -123,7 +121,6 @@ class CallDeltas:
         return call
 
     def _find_begun(self, index: int | None, upstream_id: str, name: str, touched: set[_Call]) -> _Call | None:
-        """Find the call that a piece under no known index goes on with."""
         for call in reversed(self._calls) if upstream_id else ():
             same = call.upstream_id == upstream_id and (not name or call.name in ("", name))
             if same and (index is None or call.number in (None, index)):
@@ -145,15 +142,15 @@ class CallDeltas:
         """Return whether this is a call that came before, complete, with all that it is known by."""
         if not (upstream_id and name and arguments.lstrip().startswith("{")):
             return False
-        same = (call for call in self._calls if call.chars == len(arguments) and call.name == name)
-        return any(call.upstream_id == upstream_id and call.text == arguments and not call.breaks_off for call in same)
+        known = (upstream_id, name, arguments)
+        same = (call for call in self._calls if call.chars == len(arguments))
+        return any((call.upstream_id, call.name, call.text) == known and not call.breaks_off for call in same)
 
     def _is_rest_of_name(self, call: _Call, upstream_id: str, name: str) -> bool:
         known = bool(call.name and name) and name not in self._names and upstream_id in ("", call.upstream_id)
         return known and any(one.startswith(call.name + name) for one in self._names)
 
     def _may_get_longer(self, call: _Call) -> bool:
-        """Return whether a name may be the beginning of a longer one."""
         settled = call.name in self._names and call.chars > 0
         return not settled and any(one.startswith(call.name) and one != call.name for one in self._names)
 
@@ -211,13 +208,6 @@ def _read_arguments(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _is_complete(arguments: str) -> bool:
-    try:
-        return not arguments.strip() or json.loads(arguments) is not None
-    except (ValueError, RecursionError):
-        return False
 
 
 def _read_text(value: Any) -> str:

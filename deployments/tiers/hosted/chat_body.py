@@ -1,9 +1,7 @@
 """A `ChatRequest` as the JSON body of an upstream call.
 
-`extra` (what the client sent and this server doesn't know) is passed on, except what would take a decision away from
-this server. Calls and tools are brought into a form that all backends take; the rest of the conversation is sent as
-written, or in the form that the tier's upstream is known to take. OpenRouter alone gets `reasoning` and the markers of
-`cache_control`: other servers refuse what they don't know.
+`extra` is passed on, except what would take a decision away from this server. OpenRouter alone gets `reasoning` and the
+markers of `cache_control`: other servers refuse what they don't know.
 """
 
 from __future__ import annotations
@@ -55,18 +53,16 @@ def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN
 
 
 def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    if None in message.values() or message.get("tool_calls") == []:
-        message = _drop_nulls(message)
-    return _mend_calls(message) if "tool_calls" in message or "function_call" in message else message
-
-
-def _mend_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    calls, old = message.get("tool_calls", ()), message.get("function_call")
-    if isinstance(old, dict) and not _is_object(old.get("arguments")):
-        message = {**message, "function_call": _mend_function(old)}
-    if all(_is_object(call["function"].get("arguments")) for call in calls):
-        return message
-    return {**message, "tool_calls": [{**call, "function": _mend_function(call["function"])} for call in calls]}
+    """Give past calls arguments that are objects, and drop the nulls and the empty list of calls that SDKs write into
+    an answer that is sent back."""
+    mended = {key: value for key, value in message.items() if value is not None or key == "content"}
+    if calls := mended.get("tool_calls"):
+        mended["tool_calls"] = [{**call, "function": _mend_function(call["function"])} for call in calls]
+    else:
+        mended.pop("tool_calls", None)
+    if isinstance(old := mended.get("function_call"), dict):
+        mended["function_call"] = _mend_function(old)
+    return mended
 
 
 def _mend_function(function: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,14 +91,6 @@ def _fill_parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
         return tool
     parameters = {"properties": {}, **(given or {}), "type": "object"}
     return {**tool, "function": {**function, "parameters": parameters}}
-
-
-def _drop_nulls(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the message without what it says nothing by: a client that sends an answer back as its SDK holds it has
-    nulls in it, and an empty list of calls."""
-    empty = {key for key, value in message.items() if value is None and key != "content"}
-    empty |= {"tool_calls"} if not message.get("tool_calls") else set()
-    return {key: value for key, value in message.items() if key not in empty}
 
 
 def _drop_markers(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,8 +1,5 @@
-"""Chat-completion chunks as events: parsed JSON in, events out. Its objects are plain dicts, and asked for as such:
-`Mapping` answers ten times more slowly, once or more a token.
-
-Understood are `delta` and complete `message`, content as text or as parts, reasoning under three names, the legacy
-`function_call`, and finish reasons of other APIs. Finish reason and usage wait here for the end of the stream.
+"""Chat-completion chunks as events: parsed JSON in, events out. Its objects are asked for as plain dicts: `Mapping`
+answers ten times more slowly. Finish reason and usage wait here for the end of the stream.
 
 Invariants: an answer that was broken off never counts as finished; one that is told again, complete, at its end
 (MiniMax) isn't told twice; a second choice is never mixed in; no half character leaves; the numbers of reasoning's or a
@@ -83,7 +80,7 @@ class ChunkReader:
         self._refusal = Halves()
 
     def read(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """Return the events of one chunk. An error chunk gives none and sets `complaint`. Raises `UnreadableStream`."""
+        """Return the events of a chunk; an error chunk gives none and sets `complaint`. Raises `UnreadableStream`."""
         if chunk.get("error") or chunk.get("object") == "error":
             self.complaint = read_complaint(chunk)
             return []
@@ -105,8 +102,7 @@ class ChunkReader:
         return events
 
     def _find_choice(self, choices: list[Any]) -> Any:
-        """Find the choice of a chunk that goes on with the answer: one was asked for, so that of several, the one that
-        began is the answer. `_OTHER` where all belong to others."""
+        """Find the choice that goes on with the answer: of several, the one that began. `_OTHER` where none does."""
         first = choices[0]
         if len(choices) == 1 and isinstance(first, dict) and first.get("index") == self._choice:  # nearly always
             return first
@@ -185,8 +181,8 @@ class ChunkReader:
         return events
 
     def _take_reason(self, reason: str) -> None:
-        """Take how the answer ended. A reason that nothing is known of is no proof that it broke off, but noted. A call
-        that the upstream can't read is what the model wrote, where that is all."""
+        """Take how the answer ended. An unknown reason is noted. A call that the upstream can't read is what the model
+        wrote, where that is all."""
         words = reason[:_REASON_CHARS_MAX].lower().removeprefix("finish_reason_").replace("-", "_")
         found = next((end for pattern, end in _ENDS if pattern.search(words)), _UNKNOWN)
         if found is None and not self._answered and _WROTE_NO_CALL.search(words):
@@ -224,7 +220,6 @@ class ChunkReader:
 
 
 def _read_reasoning(delta: Mapping[str, Any]) -> str:
-    """Read the reasoning of a chunk, in the first of its fields that holds any, or in parts of its content."""
     for name in ("reasoning_content", "reasoning"):
         value = delta.get(name)
         if isinstance(value, str) and value:
@@ -237,10 +232,8 @@ def _read_reasoning(delta: Mapping[str, Any]) -> str:
 
 
 def _read_refusal(delta: Mapping[str, Any]) -> str:
-    refusal, content = delta.get("refusal"), delta.get("content")
-    if refusal or not isinstance(content, list):
-        return _join([refusal])
-    return _join([part.get("refusal") for part in _list_parts(content, "refusal")])
+    parts = _list_parts(delta.get("content"), "refusal")
+    return _join([delta.get("refusal")]) or _join(part.get("refusal") for part in parts)
 
 
 def _list_parts(content: Any, kind: str) -> list[Mapping[str, Any]]:
@@ -249,19 +242,16 @@ def _list_parts(content: Any, kind: str) -> list[Mapping[str, Any]]:
 
 
 def _join(texts: Iterable[Any]) -> str:
-    """Join those that are texts."""
     return "".join(text for text in texts if isinstance(text, str))
 
 
 def _read_number(choice: Any) -> int | None:
-    """Read which choice this is; None where it doesn't say."""
     number = choice.get("index") if isinstance(choice, dict) else None
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def _counts_as_text(delta: Mapping[str, Any]) -> bool:
-    """Return whether the tokens of a chunk are the text's. They are where it has text, or nothing else (it may be half
-    a character)."""
+    """Return whether the tokens of a chunk are its text's: it has text, or nothing else (half a character)."""
     content = delta.get("content")
     return bool(_read_content(content)) or not (isinstance(content, list) or any(delta.get(name) for name in _NO_TEXT))
 
@@ -284,7 +274,6 @@ def _read_kind(part: Mapping[str, Any]) -> str:
 
 
 def _is_readable(content: Any) -> bool:
-    """Return whether each part of a content is text, reasoning or a refusal."""
     if not isinstance(content, list):
         return False
     kinds = [_read_kind(part) for part in content if isinstance(part, Mapping)]
@@ -298,9 +287,8 @@ def _tells_problem(chunk: Mapping[str, Any]) -> bool:
     if isinstance(status, int) and not isinstance(status, bool):
         return status not in (0, 200)
     told = [chunk.get(key) for key in _PROBLEM_KEYS]
-    return (
-        chunk.get("success") is False or chunk.get("error") == {} or any(isinstance(v, str | list) and v for v in told)
-    )
+    failed = chunk.get("success") is False or chunk.get("error") == {}
+    return failed or any(isinstance(value, str | list) and value for value in told)
 
 
 def _find_usage(chunk: Mapping[str, Any], choice: Any) -> Any:
@@ -311,18 +299,16 @@ def _find_usage(chunk: Mapping[str, Any], choice: Any) -> Any:
 
 
 def read_usage(value: Any) -> Usage | None:
-    """Read OpenAI's usage object, in the names of its newer API and Anthropic's too; None as well where it holds no
-    number, or zeros: an answer took something to read."""
+    """Read a usage in the names of OpenAI's APIs and Anthropic's; None as well where it holds no number, or zeros."""
     if not isinstance(value, Mapping):
         return None
-    prompt, completion = (_read_count(value, f"{name}_tokens") for name in ("prompt", "completion"))
-    cached = _read_count(value.get("prompt_tokens_details"), "cached_tokens")
-    reasoning = _read_count(value.get("completion_tokens_details"), "reasoning_tokens")
-    if prompt is None and completion is None:
-        prompt, completion = (_read_count(value, f"{name}_tokens") for name in ("input", "output"))
-        cached = _read_count(value.get("input_tokens_details"), "cached_tokens")
-        reasoning = _read_count(value.get("output_tokens_details"), "reasoning_tokens")
-        # Anthropic counts apart what its cache had, and what it took.
+    for asked, said in (("prompt", "completion"), ("input", "output")):
+        prompt, completion = _read_count(value, f"{asked}_tokens"), _read_count(value, f"{said}_tokens")
+        cached = _read_count(value.get(f"{asked}_tokens_details"), "cached_tokens")
+        reasoning = _read_count(value.get(f"{said}_tokens_details"), "reasoning_tokens")
+        if prompt is not None or completion is not None:
+            break
+    if asked == "input":  # Anthropic counts apart what its cache had, and what it took
         apart = [_read_count(value, f"cache_{deed}_input_tokens") for deed in ("read", "creation")]
         cached = cached or apart[0]
         prompt = None if prompt is None else prompt + sum(count or 0 for count in apart)

@@ -1,11 +1,9 @@
 """The body of an answer, from its bytes to the events of one attempt, the last one included. No I/O.
 
-A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at
-`[DONE]`, if its calls are complete; one that ends with neither was cut. A chunk that can't be read is skipped,
-`SKIPPED_MAX` times, with a note. What may have held a part of the answer leaves it `damaged`: no call in it may be
-trusted, and where the answer has to be data (`strict`) it is none. One whose frame has another shape (`choices` is no
-list) ends the answer there, so that its text can be continued. Invariant: no piece of an answer is missing without a
-word.
+A stream may end without `[DONE]` if a finish reason was seen, and without a finish reason at `[DONE]`, if its calls are
+complete; one that ends with neither was cut. A chunk that can't be read is skipped, `SKIPPED_MAX` times, with a note.
+What may have held a part of the answer leaves it `damaged`: no call in it may be trusted, and where the answer has to
+be data (`strict`) it is none. Invariant: no piece of an answer is missing without a word.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -65,16 +64,13 @@ class ChatReader(BodyReader):
         self._bound_thought(events, before)
 
     def _bound_thought(self, events: list[Event], before: int) -> None:
-        """End the answer within its thought, if that has to end behind these events."""
         if self._bound is None or self.finishing or has_end(events):
             return
-        why = self._bound.note(events[before:])
+        why, model = self._bound.note(events[before:]), self._chunks.model
         if why is not None:
-            reason, model = FinishReason.STOP, self._chunks.model
-            events.append(Finish(reason=reason, usage=self.usage, model=model, thought=why))
+            events.append(Finish(reason=FinishReason.STOP, usage=self.usage, model=model, thought=why))
 
     def _skip(self, data: str, problem: UnreadableStream) -> None:
-        """Go on without this chunk. Raises `problem` where that can't be."""
         self._skipped += 1
         self._torn = problem
         if not self.finishing and ("{" in data or "}" in data):
@@ -132,37 +128,27 @@ class ChatReader(BodyReader):
         chunks = self._chunks
         events += chunks.end()
         if chunks.damaged and (self._strict or not chunks.written):
-            events.append(self._build_failed(Fault.PROTOCOL, "sent an answer that can't be read"))
+            fault, words = Fault.PROTOCOL, "sent an answer that can't be read"
         elif chunks.finish is not None:
-            events.append(
-                Finish(
-                    reason=chunks.finish,
-                    usage=chunks.usage,
-                    model=chunks.model,
-                    notes=self._build_notes(),
-                    damaged=chunks.damaged,
-                    stop=chunks.stop,
-                )
-            )
+            end = Finish(reason=chunks.finish, usage=chunks.usage, model=chunks.model, stop=chunks.stop)
+            events.append(replace(end, notes=self._build_notes(), damaged=chunks.damaged))
+            return
         elif self._torn is not None:
-            events.append(self._build_failed(Fault.PROTOCOL, str(self._torn)))
-        else:
-            events.append(self._build_failed(fault, words))
+            fault, words = Fault.PROTOCOL, str(self._torn)
+        events.append(self._build_failed(fault, words))
 
     def _build_notes(self) -> tuple[str, ...]:
-        notes: list[str] = []
+        chunks, notes = self._chunks, list[str]()
         if self._left_out:
-            notes.append(f"tier {self._tier}: its upstream takes no {', '.join(self._left_out)}: left out")
-        if self._skipped or self._chunks.damaged:
-            lost = "; a piece of the answer may be missing" if self._chunks.damaged else ""
-            notes.append(f"tier {self._tier}: left out what can't be read ({max(1, self._skipped)} chunks){lost}")
-        if self._chunks.unknown_reason:
-            notes.append(
-                f"tier {self._tier}: finish reason {self._chunks.unknown_reason!r} is unknown and counts as stop"
-            )
-        if self._chunks.strange:
-            notes.append(f"tier {self._tier}: {self._chunks.strange} chunks held nothing of an answer")
-        return tuple(notes)
+            notes.append(f"its upstream takes no {', '.join(self._left_out)}: left out")
+        if self._skipped or chunks.damaged:
+            lost = "; a piece of the answer may be missing" if chunks.damaged else ""
+            notes.append(f"left out what can't be read ({max(1, self._skipped)} chunks){lost}")
+        if chunks.unknown_reason:
+            notes.append(f"finish reason {chunks.unknown_reason!r} is unknown and counts as stop")
+        if chunks.strange:
+            notes.append(f"{chunks.strange} chunks held nothing of an answer")
+        return tuple(f"tier {self._tier}: {note}" for note in notes)
 
 
 def _parse_chunk(data: str | bytes) -> dict[str, Any]:
@@ -180,8 +166,7 @@ def _parse_chunk(data: str | bytes) -> dict[str, Any]:
 
 
 def _load(data: str | bytes) -> Any:
-    """Load a chunk; where `orjson` can't, it may hold half a character, or NaN."""
-    with suppress(orjson.JSONDecodeError):
+    with suppress(orjson.JSONDecodeError):  # half a character, or NaN
         return orjson.loads(data)
     try:
         raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
@@ -199,8 +184,7 @@ def _unwrap(value: Any) -> dict[str, Any]:
 
 
 def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
-    """Return whether a call's arguments are no text, or stand there twice. Only then must each key be looked at, and
-    must integers keep all their digits."""
+    """Return whether a call's arguments are no text, or stand there twice: only then each key must be looked at."""
     if isinstance(data, str) and '"arguments"' not in data and "\\" not in data:  # nearly always: no call
         return False
     functions: list[Any] = []
@@ -213,12 +197,11 @@ def _has_object(chunk: Mapping[str, Any], data: str | bytes) -> bool:
                 functions += [call.get("function") or call for call in calls if isinstance(call, dict)]
             if told.get("function_call"):
                 functions.append(told["function_call"])
+    given = [one.get("arguments") for one in functions if isinstance(one, dict)]
     if not functions:
         return False
-    given = [one.get("arguments") for one in functions if isinstance(one, dict)]
-    for value in given:
-        if value is not None and not isinstance(value, str):
-            return True
+    if any(value is not None and not isinstance(value, str) for value in given):
+        return True
     spelled = data.count('"arguments"') if isinstance(data, str) else data.count(b'"arguments"')
     return spelled > len(given)
 

@@ -1,11 +1,8 @@
 """A connection to an upstream: where it is and with which secrets, and what has arrived and was not taken yet.
 
-The key is read from the environment at each request. The client is aiohttp: docs/decisions/054.
-
-`Redactor` knows the secrets of one tier exactly and the common forms of keys roughly (an upstream may echo another key,
-or half of it behind asterisks). It works on whole texts, before they are cut to a length: a cut through a key would
-leave a piece that no longer looks like one. The inbox reads ahead in a task of its own, so that work is done per read,
-not per token; beyond `INBOX_BYTES_MAX` the connection's own flow control holds the upstream back.
+The client is aiohttp: docs/decisions/054. `Redactor` works on whole texts, before they are cut to a length: a piece of
+a key no longer looks like one. The inbox reads ahead in a task of its own, so that work is done per read, not per
+token; beyond `INBOX_BYTES_MAX` the connection's own flow control holds the upstream back.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ CHAT = "/chat/completions"
 STREAMS_MAX = 256  # each has a connection
 _CONNECTION_KEPT_S = 15.0
 REDACTED = "[redacted]"
+INBOX_BYTES_MAX = 1024 * 1024
 _SECRET_CHARS_MIN = 4
 _SHAPES = re.compile(r"\bsk-[\w*.-]{6,}|\bBearer\s+[^\s\"',;]+", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
@@ -78,8 +76,7 @@ class Endpoint:
         return sent
 
     def build_redactor(self, key: str) -> Redactor:
-        """Build what takes the secrets out of texts, each in every form that goes out, since an upstream may echo any
-        of them: a field of the query also with its escapes."""
+        """Build what takes the secrets out of texts, in every form that goes out."""
         fields = (field.partition("=") for field in self.url.raw_query_string.split("&"))
         login = [*self._login, self._encode_login()] if self._login else []
         secrets = [*login, *_list_secrets(self.url.query), *_list_secrets({name: value for name, _, value in fields})]
@@ -99,7 +96,6 @@ class Endpoint:
         )
 
     def _encode_login(self) -> str:
-        """Encode the login as HTTP sends it."""
         return base64.b64encode(":".join(self._login).encode()).decode("ascii")
 
 
@@ -118,8 +114,7 @@ def _parse_url(base_url: str) -> tuple[URL, tuple[str, str] | tuple[()]]:
 
 
 def _build_tls() -> ssl.SSLContext:
-    """Trust what the environment names (SSL_CERT_FILE, SSL_CERT_DIR), else certifi's list. A Python on macOS may know
-    nobody by itself."""
+    """Trust what the environment names, else certifi's list: a Python on macOS may know nobody by itself."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return ssl.create_default_context()
     return ssl.create_default_context(cafile=certifi.where())
@@ -132,7 +127,7 @@ def _list_secrets(headers: Mapping[str, str]) -> list[str]:
 
 
 class Redactor:
-    """Takes secrets out of texts."""
+    """Takes secrets out of texts: those of one tier, and what looks like a key, also half of it behind asterisks."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         found = {secret for secret in secrets if len(secret) >= _SECRET_CHARS_MIN}
@@ -143,12 +138,6 @@ class Redactor:
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
         return _SHAPES.sub(REDACTED, text)
-
-    def __repr__(self) -> str:
-        return f"Redactor({len(self._secrets)} secrets)"
-
-
-INBOX_BYTES_MAX = 1024 * 1024
 
 
 class Inbox:

@@ -3,8 +3,7 @@
     prefill   the last message is the model's own, unfinished: an upstream that honours that goes on behind it
     anchor    the model is told to begin with its last words: any model can try
 
-It is configured (`tiers.NAME.continues`), or known of the model, and every join is checked either way
-(`reliability.answer.seam`): an answer that begins anew or talks about it is refused.
+Every join is checked (`reliability.answer.seam`): an answer that begins anew or talks about it is refused.
 """
 
 from __future__ import annotations
@@ -74,21 +73,18 @@ def ask_without_thought(request: ChatRequest, *, named: bool = True, switches: b
 async def join(
     answer: AsyncGenerator[list[Event], None], begun: str, how: Continues, name: str
 ) -> AsyncGenerator[list[Event], None]:
-    """Pass on what comes behind `begun`; an answer that doesn't join ends in a fault. What it reasons stays here:
-    reasoning doesn't stand in the middle of an answer. Behind an anchor the turn is a new one, which may begin with a
-    thought in its text; behind a prefill it is open already."""
+    """Pass on what comes behind `begun`, without reasoning; an answer that doesn't join ends in a fault. Behind an
+    anchor the turn is a new one, which may begin with a thought in its text; behind a prefill it is open already."""
     seam, thoughts = Seam(begun, trusted=how == "prefill"), Thoughts(begun=how == "prefill")
     async with aclosing(answer) as batches:
         async for batch in batches:
-            out = _pass(seam, [part for event in batch for part in _split(thoughts, event)], name)
-            if out:
+            parts: list[Event] = []
+            for event in batch:
+                parts += [*thoughts.end(), event] if isinstance(event, Finish) else thoughts.split(event)
+            if out := _pass(seam, parts, name):
                 yield out
             if seam.torn:
                 return
-
-
-def _split(thoughts: Thoughts, event: Event) -> Sequence[Event]:
-    return (*thoughts.end(), event) if isinstance(event, Finish) else thoughts.split(event)
 
 
 def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:
@@ -108,14 +104,12 @@ def _pass(seam: Seam, batch: Sequence[Event], name: str) -> list[Event]:
     return out
 
 
-_OPENROUTER = "openrouter.ai"
-_DATED = r"(-\d{8})?"
 _VARIANT = r"(:(?!thinking)[a-z-]+)?"  # `:free`, `:nitro`; whoever thinks can't be prefilled
 _HONOURED = tuple(
     re.compile(family + _VARIANT, re.IGNORECASE)
     for family in (
         r"anthropic/claude-3[.-][a-z0-9.-]+",
-        rf"anthropic/claude-(opus|sonnet|haiku)-4([.-][15])?{_DATED}",
+        r"anthropic/claude-(opus|sonnet|haiku)-4([.-][15])?(-\d{8})?",
         r"google/gemini-2\.[05]-flash(-lite)?(-\d{3})?",
     )
 )
@@ -123,5 +117,5 @@ _HONOURED = tuple(
 
 def choose_continues(host: str | None, model: str) -> Continues:
     """Choose how the model behind this host is asked for the rest of an answer."""
-    at_openrouter = host is not None and host.lower() == _OPENROUTER
-    return "prefill" if at_openrouter and any(one.fullmatch(model) for one in _HONOURED) else "anchor"
+    honoured = (host or "").lower() == "openrouter.ai" and any(one.fullmatch(model) for one in _HONOURED)
+    return "prefill" if honoured else "anchor"

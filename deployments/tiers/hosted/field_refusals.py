@@ -1,9 +1,8 @@
 """Which fields of a request, or which values of them, an upstream refuses, from its words. Pure.
 
-A refusal is read clause by clause. It names a field in snake_case, camelCase or apart, quoted or not, or as `param`; a
-name that is an English word too (`user`) counts where it is quoted or called a field. What stands behind a condition
-("when `store` is enabled") or in a list of allowed values is no refused field. Thinking and penalties are named in
-plain words too. The value alone is refused where the words name it, or list others.
+A refusal is read clause by clause. It names a field in any spelling, or as `param`; a name that is an English word too
+(`user`) counts where it is quoted or called a field. What stands behind a condition or in a list of allowed values is
+no refused field. The value alone is refused where the words name it, or list others.
 """
 
 from __future__ import annotations
@@ -27,30 +26,25 @@ _MISSES = re.compile(
     r"\bmissing\b|\brequired (parameter|field|argument|property)|\bis (a )?required\b|\bfield required\b", re.IGNORECASE
 )
 _CONDITION = re.compile(
-    r"\b(when|if|unless|while|with|without|instead|because|did you mean|must be|should be|expected"
-    r"|(supported|allowed|valid|possible) values|(?<!works )in (thinking|reasoning) mode)\b|, value: ",
-    re.IGNORECASE,
+    r"(?i)\b(when|if|unless|while|with|without|instead|because|did you mean|must be|should be|expected"
+    r"|(supported|allowed|valid|possible) values|(?<!works )in (thinking|reasoning) mode)\b|, value: "
 )
 _PLACE = re.compile(r"[\[(]['\"]body['\"], ['\"](\w+)['\"][^\])]{0,200}[\])]")  # FastAPI's and Mistral's
-# Vertex's errors, and Bedrock's, begin so.
 _REQUEST = re.compile(
-    r"^\W*(\w+\W+){0,5}request\W+(\w+\W+){0,2}because\b|\ban error occurred \(\w+\) when calling the \w+ operation\b",
-    re.IGNORECASE,
+    r"(?i)^\W*(\w+\W+){0,5}request\W+(\w+\W+){0,2}because\b"  # Vertex's errors begin so, and Bedrock's
+    r"|\ban error occurred \(\w+\) when calling the \w+ operation\b"
 )
 _CONDITION_FIRST = re.compile(r"^\W*(when|if|while|with|for)\b[^,]*,", re.IGNORECASE)
 _TOGETHER = re.compile(
-    r"\bboth\b|\bonly one of\b|\bmutually exclusive\b|\btogether\b|\bat the same time\b|\bsimultaneously\b",
-    re.IGNORECASE,
+    r"(?i)\bboth\b|\bonly one of\b|\bmutually exclusive\b|\btogether\b|\bat the same time\b|\bsimultaneously\b"
 )
 _WHOLE_FIELD = re.compile(
-    r"unsupported|not? (longer )?support|n't support|not permitted|not allowed|extra_forbidden|unrecognized|deprecated"
-    r"|(unknown|unexpected) (name|field|parameter|argument|property|keyword)|cannot find field",
-    re.IGNORECASE,
+    r"(?i)unsupported|not? (longer )?support|n't support|not permitted|not allowed|extra_forbidden|unrecognized"
+    r"|deprecated|(unknown|unexpected) (name|field|parameter|argument|property|keyword)|cannot find field"
 )
 _ONE_VALUE = re.compile(
-    r"unsupported[ _]value|(supported|allowed|valid|possible) values|\bone of\b|input should be|\bbeing set to\b"
-    r"|unknown variant|invalid[ _]value|\bonly [^,;]{1,30} (is|are) (allowed|supported)",
-    re.IGNORECASE,
+    r"(?i)unsupported[ _]value|(supported|allowed|valid|possible) values|\bone of\b|input should be|\bbeing set to\b"
+    r"|unknown variant|invalid[ _]value|\bonly [^,;]{1,30} (is|are) (allowed|supported)"
 )
 _DEFAULT_ONLY = re.compile(r"\bonly the default\b", re.IGNORECASE)  # which needs no field
 _KIND = (
@@ -63,9 +57,8 @@ _THINKING = frozenset({
 _IN_WORDS = (
     (
         re.compile(
-            r"\b(thinking|reasoning)(_?(budget|level|config))?\b(?! (block|content|text|model|token)s?\b)"
-            r"|\bthink (value|level)\b|(?<!best[ -])\beffort\b",
-            re.IGNORECASE,
+            r"(?i)\b(thinking|reasoning)(_?(budget|level|config))?\b(?! (block|content|text|model|token)s?\b)"
+            r"|\bthink (value|level)\b|(?<!best[ -])\beffort\b"
         ),
         _THINKING,
     ),
@@ -78,9 +71,8 @@ _OFF = re.compile(r"\bfalse\b|\"none\"|\"disabled\"|^0$|\": 0\b")
 _CALL = re.compile(r"tool_?choice", re.IGNORECASE)
 _THOUGHT = re.compile(r"\b(think|reason)", re.IGNORECASE)
 _WITH_TOOLS = re.compile(
-    r"\btools?\b[^.,:]{0,20}\bwith\W{1,3}reasoning_effort"
-    r"|\breasoning_effort\b[^.,:]{0,40}\b(with|when|if)\b[^.,:]{0,20}\btools?\b",
-    re.IGNORECASE,
+    r"(?i)\btools?\b[^.,:]{0,20}\bwith\W{1,3}reasoning_effort"
+    r"|\breasoning_effort\b[^.,:]{0,40}\b(with|when|if)\b[^.,:]{0,20}\btools?\b"
 )
 _STRICT = re.compile(r"(?<!schema)[\"'`.]strict\b(?!\W{1,2}mode)")
 _VALUE_CHARS_MAX = 64  # of one that words name
@@ -89,8 +81,7 @@ _VALUE_CHARS_MAX = 64  # of one that words name
 def find_refused(
     complaint: UpstreamComplaint, ours: Collection[str], sent: Mapping[str, Any]
 ) -> tuple[set[str], dict[str, Any]]:
-    """Return the fields, of `ours` and of those `sent`, that are refused whatever they say, and those that are refused
-    with the value that was sent."""
+    """Return the fields that are refused whatever they say, and those that are refused with the value that was sent."""
     fields: set[str] = set()
     values: dict[str, Any] = {}
     words = f"{complaint.code} {complaint.message}"
@@ -109,8 +100,8 @@ def find_refused(
 
 def refuses_call_in_thought(complaint: UpstreamComplaint) -> bool:
     """Return whether a model that thinks can't be made to call a tool."""
-    patterns = (_CALL, _THOUGHT)
-    return all(one.search(complaint.said) for one in patterns) and bool(_REFUSES.search(complaint.message))
+    named = _CALL.search(complaint.said) and _THOUGHT.search(complaint.said)
+    return bool(named and _REFUSES.search(complaint.message))
 
 
 def refuses_effort_with_tools(complaint: UpstreamComplaint) -> bool:
@@ -129,9 +120,8 @@ def find_off_switches(sent: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_named(complaint: UpstreamComplaint, known: Collection[str]) -> list[tuple[str, list[str]]]:
-    """List the clauses that refuse something, each with the fields that it refuses."""
-    param = _fold((complaint.param or "").removeprefix("body.").split(".")[0])
-    pointed = [name for name in known if _fold(name) == param]
+    param = (complaint.param or "").removeprefix("body.").split(".")[0].replace("_", "").lower()
+    pointed = [name for name in known if name.replace("_", "") == param]
     if pointed:
         return [] if _MISSES.search(complaint.message) else [(complaint.message, pointed)]
     clauses = [clause for clause in _CLAUSE.split(complaint.message) if _REFUSES.search(clause)]
@@ -148,7 +138,6 @@ def _find_names(clause: str, known: Collection[str]) -> list[str]:
 
 
 def _find_in_words(clause: str, sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Find the fields that plain words mean; where thinking can't be switched off, those that do so."""
     subject = _cut(clause)
     meant = {name for pattern, family in _IN_WORDS if pattern.search(subject) for name in family}
     found = {name: value for name, value in sent.items() if name in meant}
@@ -164,7 +153,6 @@ def _cut(clause: str) -> str:
 
 @cache
 def _compile(name: str) -> re.Pattern[str]:
-    """Compile the ways in which a field is named."""
     words, body = name.split("_"), r"(?:body\.)?"
     inside = rf"(?:^\W*|- ){body}{name}(?:\.\w+)+\W?:"
     if len(words) == 1 and name not in _PLAIN:
@@ -177,14 +165,9 @@ def _compile(name: str) -> re.Pattern[str]:
 
 
 def _says(clause: str, name: str, value: Any) -> bool:
-    """Return whether the words name this value, or a part of it."""
     if isinstance(value, Mapping):
         return bool(re.search(rf"\b{name}\.\w", clause))
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     spelled = {str(value)[:_VALUE_CHARS_MAX], f"{value:g}" if isinstance(value, float) else ""} - {""}
     return any(re.search(rf"(?<![\w.]){re.escape(one)}(?!\w|\.\d)", clause) for one in spelled)
-
-
-def _fold(name: str) -> str:
-    return name.replace("_", "").lower()

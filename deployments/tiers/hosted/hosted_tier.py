@@ -1,20 +1,17 @@
 """The tier kind `hosted`: any server that speaks OpenAI chat completions (OpenRouter, LM Studio, Ollama, vLLM, ...).
 
-One attempt is one HTTP request; retries are the Router's, but for `_send_in_form` and a thought that is ended
-(`hold_to_budget`). Connecting (`connect_s`), headers and reads (`idle_s`) and the tail (`TAIL_S`) have clocks of their
-own, and all end with the request's `timeout_s`. Closing `stream` closes the connection.
+One attempt is one HTTP request, but for `_send_in_form` and a thought that is ended (`hold_to_budget`). Connecting,
+headers, reads and the tail have clocks of their own, and all end with the request's `timeout_s`.
 
-Invariants: the key is read from the environment at each request, never stands in a message, a log or a status
-(`Redactor`), and never follows a redirect to another host.
+Invariants: the key is read from the environment at each request, and never stands in a message, a log or a status.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -47,9 +44,8 @@ TAIL_S = 5.0  # how long usage and [DONE] may take once the finish reason is her
 _END_GRACE_S = 0.05  # after [DONE]: a body that is read to its end leaves a connection that can be used again
 _ERROR_BODY_BYTES_MAX = 64 * 1024
 _ERROR_BODY_S = 5.0
-LOWERED_MAX = 2  # times that a request's tokens are
+_LOWERED_MAX = 2  # times that a request's tokens are
 FORM_S = 3600.0  # how long what was learned of an upstream is known: a gateway's next provider may take more
-
 
 # The preset `openrouter`; a person's own settings go over it.
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
@@ -92,9 +88,6 @@ class HostedTier:
         """How many streams are running."""
         return self._active.total()
 
-    def __repr__(self) -> str:
-        return f"HostedTier(name={self._name!r}, model={self._model!r}, source={self._endpoint.authority!r})"
-
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer by one request to the upstream."""
         key = self._endpoint.read_key()
@@ -118,7 +111,7 @@ class HostedTier:
         return self.describe()
 
     def describe(self) -> TierStatus:
-        """Return the status, without waiting for anything."""
+        """Return the status without waiting."""
         reason = self._find_problem(self._endpoint.read_key())
         return TierStatus(
             name=self._name,
@@ -143,10 +136,10 @@ class HostedTier:
         await self._free()
 
     async def _free(self) -> None:
-        if self._closed and not self.active:
-            client, self._client = self._client, None
-            if client is not None:
-                await client.close()
+        client = self._client
+        if self._closed and not self.active and client is not None:
+            self._client = None
+            await client.close()
 
     def _ask(self, request: ChatRequest, key: str) -> AsyncGenerator[list[Event], None]:
         if request.route:
@@ -163,28 +156,32 @@ class HostedTier:
     async def _exchange(
         self, key: str, request: ChatRequest, bound: ThoughtBound | None = None, *, again: bool = False
     ) -> AsyncGenerator[list[Event], None]:
-        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        deadline = _now_s() + request.timeout_s
         # Taken: from here on the wait is the upstream's, and `first_token_s` bounds it, headers included.
         yield [Started()]
         response = await self._send_in_form(request, key, deadline, again=again)
         if isinstance(response, list):
             yield response
             return
-        try:
-            reader = self._open_reader(request, key, bound)
-            async with aclosing(self._answer(response, reader, deadline, request.streamed)) as answer:
-                async for events in answer:
-                    yield events
-        finally:
-            response.close()  # a body that was read to its end has given its connection back already
+        with closing(response):  # a body that was read to its end has given its connection back already
+            reader, inbox = self._open_reader(request, key, bound), Inbox(response.content.iter_any())
+            # The first words leave at once, where somebody reads them.
+            not_before = 0.0 if request.streamed else _now_s() + WINDOW_S
+            try:
+                while not reader.over:
+                    if events := await self._next(inbox, reader, deadline, not_before):
+                        for part in cut_list(events):
+                            yield part
+                        not_before = _now_s() + WINDOW_S
+            finally:
+                await inbox.close(_END_GRACE_S if reader.over else 0.0)
 
     async def _send_in_form(
         self, request: ChatRequest, key: str, deadline: float, *, again: bool
     ) -> aiohttp.ClientResponse | list[Event]:
-        """Return a response that is an answer, or the events of one that is none. A refusal of the request's form has
-        generated nothing: the request is sent again in the form that the refusal asks for, which is kept once it is
-        taken, for an hour. So it is where the answer's tokens don't fit behind the prompt: with those that do, or by a
-        guess, at most twice. No form is tried twice. `again`: its thought was ended, so none is asked for."""
+        """Return a response that is an answer, or the events of one that is none. A refusal of the request's form, or
+        of its tokens, has generated nothing: the request is sent again in the form that it asks for. No form is tried
+        twice. `again`: its thought was ended, so none is asked for."""
         form, lowered = self._recall_form(request.key), 0
         tried = {form}
         while True:
@@ -216,11 +213,10 @@ class HostedTier:
 
     def _recall_form(self, key: str) -> UpstreamForm:
         form, until = self._forms.get(key, (self._as_written, 0.0))
-        return form if asyncio.get_running_loop().time() < until else self._as_written
+        return form if _now_s() < until else self._as_written
 
     def _keep_form(self, key: str, form: UpstreamForm) -> None:
-        """Keep what was learned until it is forgotten with what was learned before."""
-        now, (_, until) = asyncio.get_running_loop().time(), self._forms.get(key, (form, 0.0))
+        now, (_, until) = _now_s(), self._forms.get(key, (form, 0.0))
         self._forms[key] = form, until if now < until else now + FORM_S
 
     async def _send(
@@ -231,7 +227,7 @@ class HostedTier:
         except (ValueError, TypeError, RecursionError):
             return self._build_failed(Fault.BAD_REQUEST, "can't be sent this request: it is not plain JSON")
         try:
-            async with asyncio.timeout(self._limit_wait(max(self._connect_s, self._idle_s), deadline)):
+            async with asyncio.timeout_at(min(_now_s() + max(self._connect_s, self._idle_s), deadline)):
                 self._client = self._client or self._endpoint.open_session(self._connect_s)
                 return await self._client.post(
                     self._endpoint.find_route(request.route or CHAT),
@@ -242,7 +238,7 @@ class HostedTier:
         except aiohttp.ConnectionTimeoutError as cause:  # a TimeoutError too
             return self._build_failed(*_explain_error(cause))
         except TimeoutError:
-            if _has_passed(deadline):
+            if _now_s() >= deadline:
                 return self._build_failed(Fault.DEADLINE, "ran out of the request's time")
             return self._build_failed(Fault.FIRST_TOKEN_TIMEOUT, "sent nothing in time")
         except Exception as cause:
@@ -260,43 +256,28 @@ class HostedTier:
         clean = self._endpoint.build_redactor(key)
         if request.route:
             return PassedReader(self._name, clean, request.extra)
-        asked, logprobs = partial(self._write_body, request), request.top_logprobs is not None
         # Where the answer must be JSON, with a piece missing it is other data, or none.
         strict = request.response_format is not None and request.response_format.get("type") != "text"
         return ChatReader(
             self._name,
             clean,
-            asked,
-            logprobs=logprobs,
+            partial(self._write_body, request),
+            logprobs=request.top_logprobs is not None,
             strict=strict,
             bound=bound,
             left_out=self._recall_form(request.key).list_left_out(request),
             names=[tool["function"]["name"] for tool in request.tools],
         )
 
-    async def _answer(
-        self, response: aiohttp.ClientResponse, reader: ChatReader | PassedReader, deadline: float, streamed: bool
-    ) -> AsyncGenerator[list[Event], None]:
-        inbox, now_s = Inbox(response.content.iter_any()), asyncio.get_running_loop().time
-        not_before = 0.0 if streamed else now_s() + WINDOW_S  # the first words leave at once, where somebody reads them
-        try:
-            while not reader.over:
-                if events := await self._next(inbox, reader, deadline, not_before):
-                    for part in cut_list(events):
-                        yield part
-                    not_before = now_s() + WINDOW_S
-        finally:
-            await inbox.close(_END_GRACE_S if reader.over else 0.0)
-
     async def _next(
         self, inbox: Inbox, reader: ChatReader | PassedReader, deadline: float, not_before: float
     ) -> list[Event]:
         """Return the events of the next reads; silence and a lost connection are events too."""
         try:
-            async with asyncio.timeout(self._limit_wait(TAIL_S if reader.finishing else self._idle_s, deadline)):
+            async with asyncio.timeout_at(min(_now_s() + (TAIL_S if reader.finishing else self._idle_s), deadline)):
                 data = await inbox.take(not_before)
         except TimeoutError:
-            if _has_passed(deadline):
+            if _now_s() >= deadline:
                 return reader.fail(Fault.DEADLINE, "ran out of the request's time")
             return reader.fail(Fault.IDLE_TIMEOUT, f"was silent for {self._idle_s:g} s")
         except Exception as cause:
@@ -308,12 +289,8 @@ class HostedTier:
     async def _read_refusal(
         self, response: aiohttp.ClientResponse, request: ChatRequest, key: str
     ) -> tuple[UpstreamComplaint, Failed]:
-        """Read what the upstream complains of, and the fault that it is."""
-        try:
-            body = await _read_error_body(response)
-        finally:
-            response.close()
-        complaint = read_error_body(body)
+        with closing(response):
+            complaint = read_error_body(await _read_error_body(response))
         if target := _find_target(response):
             complaint = replace(complaint, message=f"it redirects to {target}: is its base_url right?")
         complaint = complaint.redact(self._endpoint.build_redactor(key))
@@ -327,22 +304,15 @@ class HostedTier:
         return complaint, _explain_route(failed, request)
 
     def _find_problem(self, key: str) -> str:
-        """Return why no request can be sent; empty where one can."""
         return "it is closed" if self._closed else self._endpoint.find_problem(key)
 
     def _build_failed(self, fault: Fault, words: str, usage: Usage | None = None) -> Failed:
         return Failed(fault=fault, message=f"tier {self._name} {words}", usage=usage)
 
-    @staticmethod
-    def _limit_wait(phase_s: float, deadline: float) -> float:
-        left = deadline - asyncio.get_running_loop().time()
-        return min(phase_s, left) if math.isfinite(left) else phase_s
-
 
 def _find_room(words: str, limit: int | None, request: ChatRequest, lowered: int) -> int | None:
-    """Return how many tokens to ask for in the place of `limit`, which was lowered so often; None where it isn't what
-    was refused, or was lowered to a number that the words gave."""
-    if limit is None or lowered >= LOWERED_MAX or (lowered and not leaves_uncounted(words)):
+    """Return how many tokens to ask for in the place of `limit`; None where it isn't what was refused."""
+    if limit is None or lowered >= _LOWERED_MAX or (lowered and not leaves_uncounted(words)):
         return None
     return find_room(words, limit, named=request.max_tokens_named, body_bytes=request.body_bytes)
 
@@ -357,7 +327,6 @@ def _find_target(response: aiohttp.ClientResponse) -> str:
 
 
 def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
-    """Explain that an upstream has no such route. It isn't unwell: it may answer chats."""
     if not request.route or failed.status not in _NO_ROUTE:
         return failed
     words = f"{failed.message}: its API has no {request.route}, or not for this model"
@@ -365,8 +334,8 @@ def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
 
 
 def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:
-    """Explain an error before the headers, and say what it cost. It cost nothing where nobody was reached, else nobody
-    knows. Its text stays here: it may name hosts and header values."""
+    """Explain an error before the headers, without its text, which may name hosts and header values, and say what it
+    cost: nothing where nobody was reached, else nobody knows."""
     match cause:
         case aiohttp.ConnectionTimeoutError():
             return Fault.CONNECT_TIMEOUT, "didn't take the request in time", Usage()
@@ -381,7 +350,6 @@ def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:
 
 
 async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read the beginning of an error's body: as much as comes in time and is worth reading."""
     body = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError):  # the status alone says enough
         async with asyncio.timeout(_ERROR_BODY_S):
@@ -392,5 +360,5 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body[:_ERROR_BODY_BYTES_MAX])
 
 
-def _has_passed(deadline: float) -> bool:
-    return asyncio.get_running_loop().time() >= deadline
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

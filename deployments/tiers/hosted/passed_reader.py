@@ -1,15 +1,14 @@
 """The body of an upstream's answer that is passed on as it is (`/completions`, `/embeddings`). No I/O.
 
-Only `model` becomes the tier's name, and the usage is read; vectors that were asked for as base64 are sent so. A frame
-that can't be read ends the answer. Invariants: an answer that was cut never ends as if it were complete; no error is
-passed on as an answer.
+Only `model` becomes the tier's name, and the usage is read. A frame that can't be read ends the answer. Invariants: an
+answer that was cut never ends as if it were complete; no error is passed on as an answer.
 """
 
 from __future__ import annotations
 
 import struct
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,10 +26,8 @@ PIECE_BYTES = 256 * 1024  # a piece is one message between replicas
 _OURS = frozenset({"model", "models", "fallbacks", "max_tokens", "n", "stream_options"})
 
 
-def cut_list(events: list[Event]) -> Iterable[list[Event]]:
-    """Cut a list so that each part fits into one message between replicas. Most lists are short."""
-    if not any(isinstance(event, Passed) for event in events):
-        return (events,)
+def cut_list(events: list[Event]) -> list[list[Event]]:
+    """Cut a list so that each part fits into one message between replicas."""
     parts: list[list[Event]] = [[]]
     size = 0
     for event in events:
@@ -45,8 +42,7 @@ def cut_list(events: list[Event]) -> Iterable[list[Event]]:
 
 def build_passed_body(request: ChatRequest, model: str) -> bytes:
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
-    body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
-    body["model"] = model
+    body = {key: value for key, value in request.extra.items() if key not in _OURS} | {"model": model}
     if request.route == "/completions":
         # The cap is that of all answers together; the upstream gives the best of them.
         body["max_tokens"] = request.max_tokens // (body.get("best_of") or 1)
@@ -59,11 +55,9 @@ class PassedReader(BodyReader):
     """Reads the body of one answer to `body`, the fields of the request."""
 
     def __init__(self, tier: str, clean: Callable[[str], str], body: Mapping[str, Any]) -> None:
-        self._stream = bool(body.get("stream"))
-        super().__init__(
-            tier, clean, partial(write_json, body), _parse, bytes_max=_BODY_BYTES_MAX, streams=self._stream
-        )
-        self._body = body
+        self._body, self._stream = body, bool(body.get("stream"))
+        write = partial(write_json, body)
+        super().__init__(tier, clean, write, _parse, bytes_max=_BODY_BYTES_MAX, streams=self._stream)
         self._usage_wanted = bool((body.get("stream_options") or {}).get("include_usage"))
         # With `echo` the answer begins with the prompt, which nobody has written.
         self._echoed_bytes = text_bytes(body["prompt"]) if body.get("echo") else 0
@@ -73,7 +67,6 @@ class PassedReader(BodyReader):
         self._read_object(_parse(data), events)
 
     def _read_object(self, value: dict[str, Any], events: list[Event]) -> None:
-        """Read one frame, or a body where frames were asked for."""
         if value.get("error"):
             self._refuse(read_complaint(value), events)
             return
@@ -89,7 +82,6 @@ class PassedReader(BodyReader):
         events.append(Passed(write_json(value | {"model": self._tier}), written))
 
     def _join_text(self, choice: dict[str, Any]) -> None:
-        """Join the halves of a character that came in two frames: the second frame says all of it."""
         if isinstance(choice.get("text"), str):
             halves = self._halves.setdefault(str(choice.get("index")), Halves())
             last = not self._stream or choice.get("finish_reason")
@@ -142,8 +134,8 @@ def _parse(data: str | bytes) -> dict[str, Any]:
 
 
 def _encode_vectors(data: Any) -> None:
-    """Write vectors as base64 where the upstream wrote figures: openai's package for Node asks for base64 unless its
-    caller chooses, and reads figures as an empty vector. Raises `UnreadableStream`: not all of it are figures."""
+    """Write vectors as base64 where the upstream wrote figures, which openai's package for Node reads as an empty
+    vector. Raises `UnreadableStream`: not all of it are figures."""
     for entry in data if isinstance(data, list) else ():
         vector = entry.get("embedding") if isinstance(entry, dict) else None
         if not isinstance(vector, list):

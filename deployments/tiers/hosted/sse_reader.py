@@ -56,29 +56,26 @@ class SseReader:
         return frames
 
     def close(self) -> list[Frame]:
-        """End the stream and return the frame that is left. What is left counts, whether or not an empty line closed
-        it."""
+        """End the stream and return the frame that is left, whether or not an empty line closed it."""
         self._read_field(bytes(self._tail))
         self._tail = bytearray()
         frame = self._dispatch()
         return [] if frame is None else [frame]
 
     def _read_field(self, line: bytes) -> None:
-        """Read one line that isn't empty. What stands before its colon says what it is, and a comment has nothing
-        there."""
         _check_size(len(line), LINE_BYTES_MAX)
-        field, _, value = line.partition(b":")
+        field, _, raw = line.partition(b":")  # of a comment, an empty field
+        value = raw.removeprefix(b" ").decode("utf-8", "replace")
         if field == b"data":
-            self._data_bytes += len(value) + 1
+            self._data_bytes += len(raw) + 1
             _check_size(self._data_bytes, FRAME_BYTES_MAX)
-            self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
+            self._data.append(value)
         elif field == b"event":
-            self._event = value.removeprefix(b" ").decode("utf-8", "replace")
+            self._event = value
         elif field == b"error":  # llama.cpp's own field: what it holds is an error's data
-            self._data, self._event = [value.removeprefix(b" ").decode("utf-8", "replace")], "error"
+            self._data, self._event = [value], "error"
 
     def _dispatch(self) -> Frame | None:
-        """Return the frame that an empty line ends; None where it would have no data."""
         frame = Frame("\n".join(self._data), self._event) if self._data else None
         self._data, self._data_bytes, self._event = [], 0, ""
         return frame

@@ -4,9 +4,8 @@ same one is asked for the answer. So is one whose tokens have all gone into its 
     prefill   the thought stands in the text, and the upstream goes on behind a prefill: that is the thought, closed
     off       else: the same request, with thinking switched off in the fields that the upstream may know
 
-An upstream counts its tokens in its own way. Here a chunk of one word is one token, and of more words five characters
-are: hardly more than there are. A thought is left `OVER_TOKENS` behind its budget, so one that ends within its budget
-ends by itself. A second thought isn't passed on: the client has read the first.
+Here a chunk of one word is one token, and of more words five characters are: hardly more than there are. A thought is
+left `OVER_TOKENS` behind its budget, so one that ends within its budget ends by itself.
 
 Invariants:
 - An answer that has begun is never left; one that isn't left passes as it came.
@@ -55,7 +54,6 @@ _OPENERS = [(row, compile_any(row.opens)) for row in (*REASONING, *MESSAGES) if 
 
 
 def _find_closer(thought: str) -> str:
-    """Find the mark that closes the thought that a text begins with; empty where it isn't known."""
     head = thought.lstrip()[:_OPENER_CHARS_MAX]
     for row, opens in _OPENERS:
         if found := opens.match(head):
@@ -100,10 +98,9 @@ class ThoughtBound:
             self._text.append(event.text)
         if isinstance(event, Reasoning) or (isinstance(event, Text) and self._thoughts.thinking):
             self._watch.note((Reasoning(event.text),))
-            if len(event.text) <= PIECE_CHARS_MAX and " " not in event.text.strip():
-                self._words += 1
-            else:
-                self._chars += len(event.text)
+            one_word = len(event.text) <= PIECE_CHARS_MAX and " " not in event.text.strip()
+            self._words += one_word
+            self._chars += 0 if one_word else len(event.text)
         else:
             self._answered = any(isinstance(part, Text | CallDelta | Refusal) for part in parts)
 
@@ -119,12 +116,12 @@ class ThoughtBound:
 
     @property
     def tokens(self) -> int:
-        """Count its tokens, from below."""
+        """How many it has, from below."""
         return self._words + self._chars // _CHARS_PER_TOKEN
 
     @property
     def text(self) -> str:
-        """Return the text so far."""
+        """The text so far."""
         return "".join(self._text)
 
     @property
@@ -185,7 +182,6 @@ def _close(bound: ThoughtBound, request: ChatRequest) -> list[Event]:
 def _list_ways(
     request: ChatRequest, bound: ThoughtBound, continues: Continues, openrouter: bool
 ) -> Iterator[ChatRequest]:
-    """List how the answer is asked for: each but the first where the one before was refused."""
     left = max(1, request.max_tokens - bound.tokens, leave_room(request.max_tokens))
     request = replace(request, max_tokens=left)
     if continues == "prefill" and bound.closing.startswith("/", 2):  # others' answers have an opener of their own
@@ -210,7 +206,6 @@ class _Rest:
         self._begun = self._said = False
 
     def refuses(self, events: Sequence[Event]) -> bool:
-        """Return whether the upstream refuses to be asked so (a field, a prefill): nothing was generated."""
         last = events[-1]
         return not self._begun and isinstance(last, Failed) and TRAITS[last.fault].ran is Ran.IF_STARTED
 
@@ -232,7 +227,6 @@ class _Rest:
         return out
 
     def _hear(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Note whether these events say anything; blank text doesn't."""
         for event in events:
             said = event.text.strip() if isinstance(event, Text) else isinstance(event, CallDelta | Refusal)
             self._said = self._said or bool(said)
@@ -242,9 +236,8 @@ class _Rest:
         usage, whole = event.usage or self._counted, self._first.whole
         if whole is not None and not self._said:
             return whole if usage == Usage() else replace(whole, usage=self._add(usage))
-        if isinstance(event, Failed):
-            return replace(event, usage=self._add(usage))
-        return replace(event, usage=self._add(usage), thought=self._first.ended)
+        event = replace(event, usage=self._add(usage))
+        return replace(event, thought=self._first.ended) if isinstance(event, Finish) else event
 
     def _add(self, usage: Usage) -> Usage:
         """Add what the thought has cost. Its prompt was the answer's, without the prefill."""

@@ -1,11 +1,9 @@
 """What an upstream complains of, as one of our faults: the one place for every tier kind that has status codes.
 
 Gateways send 400, 413 and 422 for everything. So the code is asked first, then the words; what neither explains may be
-a limit of this upstream: another tier is asked. A chat template that refuses a conversation (`wants_softer`), and how
-many tokens an answer may have (`answer_limits`), are this tier's limits. What a model wrote and the upstream can't read
-as a call, or cut off before a word, is the answer (`read_written`). Invariants: a request that is wrong in itself never
-looks like a sick tier; what only this tier can't do never ends a request; no stack or path of an upstream reaches the
-client.
+a limit of this upstream: another tier is asked. What a model wrote and the upstream can't read as a call, or cut off
+before a word, is the answer (`read_written`). Invariants: a request that is wrong in itself never looks like a sick
+tier; what only this tier can't do never ends a request; no stack or path of an upstream reaches the client.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from typing import Any
 from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.answer_limits import limits_answer
 from deployments.tiers.hosted.upstream_state import find_own_fault
-from deployments.tiers.hosted.written_calls import find_rest, read_rest
 from reliability.faults import TRAITS
 from reliability.surrogates import join_surrogates
 from reliability.types import Event, Failed, Fault, Finish, FinishReason, Text, Usage
@@ -33,16 +30,11 @@ _CAUSE_DEPTH_MAX = 4  # of errors in errors
 RETRY_AFTER_S_MAX = 86_400.0
 
 _BY_STATUS = {
-    401: Fault.AUTH,
-    402: Fault.AUTH,  # no credit: like a wrong key, only a person can repair it
-    403: Fault.AUTH,
-    404: Fault.UNAVAILABLE,  # the model or the route isn't there
-    405: Fault.UNAVAILABLE,
-    408: Fault.FIRST_TOKEN_TIMEOUT,
+    **dict.fromkeys((401, 402, 403), Fault.AUTH),  # no credit is like a wrong key: only a person can repair it
+    **dict.fromkeys((404, 405), Fault.UNAVAILABLE),  # the model or the route isn't there
+    **dict.fromkeys((408, 504), Fault.FIRST_TOKEN_TIMEOUT),
+    **dict.fromkeys((429, 529), Fault.OVERLOADED),
     413: Fault.CONTEXT_LENGTH,  # too large for this upstream
-    429: Fault.OVERLOADED,
-    504: Fault.FIRST_TOKEN_TIMEOUT,
-    529: Fault.OVERLOADED,
 }
 _SAYS_LITTLE = frozenset({400, 413, 422})
 
@@ -61,7 +53,7 @@ _CREDIT_CODES = frozenset(_CODES[402].split())
 _CONTENT_CODES = frozenset({"content_filter", "content_policy_violation"})  # refused everywhere, or shouldn't be asked
 
 _CONTEXT = re.compile(
-    r"context[_ ]?(length|window|size)|too many (input |prompt )?tokens"
+    r"(?i)context[_ ]?(length|window|size)|too many (input |prompt )?tokens"
     r"|maximum (context|prompt|input|(model|(supported )?sequence) length)|model (token limit|max length)\b"
     r"|(prompt|input) is too long|reduce the length|context the overflows|exceeds? the (available )?context"
     r"|((prompt|input)s?( token)?|messages? token) (length|count|size)\b.{0,40}"
@@ -70,33 +62,30 @@ _CONTEXT = re.compile(
     r"|exceeds? (the )?(context|model'?s|maximum token) limit|(prompt|messages|input|request) (is )?too (long|large)\b"
     r"|超长|长度超[过限]|超[出过]最大长度|上下文长度|tokens_(limit_reached|too_long)|max_prompt_tokens"
     r"|`?inputs`?( tokens \+ `?max_new_tokens`?)? must (be <=|have less than) \d|prompt exceeds max length"
-    r"|prompt tokens too long|(than|equal to) max_seq_len\b|(total token|token total) length\b.{0,40}\bexceed",
-    re.IGNORECASE,
+    r"|prompt tokens too long|(than|equal to) max_seq_len\b|(total token|token total) length\b.{0,40}\bexceed"
 )
 # Limits of pictures, stop sequences, schemas and money, in words that mean the context's elsewhere.
 _OTHER_LIMIT = re.compile(
-    r"\b(quota|invalid schema|billing|per (minute|hour|day|month))\b|\bstop( sequences?)?(:| is\b)|\bfor stop\b"
+    r"(?i)\b(quota|invalid schema|billing|per (minute|hour|day|month))\b|\bstop( sequences?)?(:| is\b)|\bfor stop\b"
     r"|\b(image|picture|video|audio|file)s?\b( input)? (tokens?|count|size|(is |are )?too|limit)"
-    r"|\b(too many|at most \d+|maximum( number of)?( input)?|exceeds? \d+) (image|picture|video|audio|file)s?\b",
-    re.IGNORECASE,
+    r"|\b(too many|at most \d+|maximum( number of)?( input)?|exceeds? \d+) (image|picture|video|audio|file)s?\b"
 )
 _SURELY_CONTEXT = re.compile(r"context|prompt is too long|model token limit", re.IGNORECASE)
 _UNSUPPORTED = re.compile(
-    r"(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice"
+    r"(?i)(does not|doesn't) support (tool|function|image|vision|json)|support tool use|enable-auto-tool-choice"
     r"|supports at most \d+ (completion|output) tokens|maximum allowed number of output tokens"
     r"|^unsupported parameter: |json schema conversion failed|failed to parse grammar|input is not supported - hint"
     r"|requires more credits, or fewer max_tokens|image_url|only .?text.? content|content\[\]\.type|part type: "
     r"|prompt tokens limit exceeded: \d+ > \d+\. to increase"
-    r"|\b(support|process|at most 0|not an?|required for) (image|multi-?modal|vision|file input)\b",
-    re.IGNORECASE,
+    r"|\b(support|process|at most 0|not an?|required for) (image|multi-?modal|vision|file input)\b"
 )
 # What templates and the APIs in front of them say of roles, of calls and their results, and of themselves.
 _TEMPLATE = re.compile(
-    r"\bjinja|chat[ _]?template(?!_kwargs)|(error|failed) (rendering|applying) (the )?(prompt|template)|raise_exception"
+    r"(?is)\bjinja|chat[ _]?template(?!_kwargs)|(error|failed) (rendering|applying) (the )?(prompt|template)"
     r"|roles .{0,40}alternat|system (message|prompt|role)s?\b.{0,60}\b(must|only|first|begin|not)"
     r"|(only|multiple) (one )?(system|developer|user) (message|role)|only user(,| and) (assistant|model)"
     r"|(unexpected|unknown|unsupported|invalid) (message )?role\b|expected last role|\b(must|should) alternate\b"
-    r"|role ['\"]?(tool|system|developer)\b"
+    r"|role ['\"]?(tool|system|developer)\b|raise_exception|valid role\b|role must be one of|no such role"
     r"|(no|last|first) (user )?(query|message).{0,40}(found|must|should)|must be a response to a prece"
     r"|must be followed by tool|same number of function calls|number of function response|function call turn comes"
     r"|tool_(use|result).{0,60}(without|unexpected|immediately)|unexpected .?tool_(use|result)"
@@ -106,39 +95,38 @@ _TEMPLATE = re.compile(
     r"|content( field)? (must not|cannot|can't|should not) be (empty|null|none|blank)|content type: <nil>"
     r"|\bcontent\W{1,3}.{0,80}\b(got null|must be satisfied)|at least one parts field|contents is not specified"
     r"|successive (user|assistant)|2 or more assistant messages|end with a user message"
-    r"|valid role\b|role must be one of|no such role|\.role.{0,3} (does not|doesn't) support"
-    r"|invalid value: .?(developer|system|tool|function)\b"
+    r"|\.role.{0,3} (does not|doesn't) support|invalid value: .?(developer|system|tool|function)\b"
     r"|conversation must start|\bcontent\b.{0,60}\bis (blank|empty|required|a required)|toolresult blocks"
     r"|(messages|contents)\W{0,2}\d.{0,80}\b(function|function_call|tool_use)\.name\b.{0,80}(pattern|empty|length)"
-    r"|function name was\b.{0,80}must be"
-    r"|tool (call result|result's tool id).{0,20}not (follow|found)"
-    r"|can only get item pairs from a mapping|object' has no attribute|can only concatenate str",
-    re.IGNORECASE | re.DOTALL,
+    r"|function name was\b.{0,80}must be|tool (call result|result's tool id).{0,20}not (follow|found)"
+    r"|can only get item pairs from a mapping|object' has no attribute|can only concatenate str"
 )
 _IN_TURN = re.compile(
     r"alternat|successive|in a row|role .?user.? after|single tool-calls|end with a user message", re.IGNORECASE
 )
 _NO_THOUGHTS = re.compile(
-    r"(unsupported|not permitted|unknown name|unrecognized).{0,60}\breasoning_content"
+    r"(?i)(unsupported|not permitted|unknown name|unrecognized).{0,60}\breasoning_content"
     r"|\breasoning_content\b.{0,60}(unsupported|not permitted|unknown|unrecognized)"
-    r"|invalid .?signature.? in .?thinking",
-    re.IGNORECASE,
+    r"|invalid .?signature.? in .?thinking"
 )
 _NO_SYSTEM = re.compile(
-    r"system (message|prompt|role)s?( (is|are))? (not|un)|(not|n't) support.{0,20}\bsystem|valid role: user, model"
-    r"|only user(,| and) (assistant|model)|unsupported (message )?role:? .?system",
-    re.IGNORECASE,
+    r"(?i)system (message|prompt|role)s?( (is|are))? (not|un)|(not|n't) support.{0,20}\bsystem|valid role: user, model"
+    r"|only user(,| and) (assistant|model)|unsupported (message )?role:? .?system"
 )
 _TEMPLATE_STATUSES = frozenset({400, 422, 500})
 # Lines of a trace that say nothing: rules, places, and what was read there.
 _SAYS_NOTHING = re.compile(
     r"^([\W_]*$|traceback \(most recent|while executing|\s*(file |at |-->)|[{%\s]*[{%])", re.IGNORECASE
 )
-_NAMES_ERROR = re.compile(r"^(\w*(error|exception)): +(?P<said>\S.*)", re.IGNORECASE)
+_NAMES_ERROR = re.compile(r"^(\w*(error|exception)): +\S", re.IGNORECASE)
 _RAN_OUT = re.compile(r"could not finish the message because max_tokens\b", re.IGNORECASE)
 _TAG = re.compile(r"<[a-z!/]", re.IGNORECASE)
 _EVENT = re.compile(r"^\s*((id|event|retry|):[^\r\n]*[\r\n]+)*data:(?P<data>.*)")
 _BRACKET = re.compile(r"[<\[{(]")
+# Ollama names a whole call, llama.cpp what stands behind the words that it has read; behind a gateway's own words.
+_BEFORE = r"^(?:provider returned error: )?(?:\d{3}:? )?(?:[\w.]{0,60}(?:error|exception):? (?:- )?){0,4}"
+_CALL = re.compile(_BEFORE + r"error parsing tool call: raw='(.*)', err=", re.IGNORECASE | re.DOTALL)
+_REST = re.compile(_BEFORE + r"failed to parse input at pos \d{1,9}:(.*)", re.IGNORECASE | re.DOTALL)
 _PATH = re.compile(r"(?<![^\s\"'(=\[])/(?:[\w.@+-]+/)+[\w.@+-]*")
 
 
@@ -163,7 +151,7 @@ class UpstreamComplaint:
         """Return the same complaint with every text passed through `clean`, and cut to what is read."""
         param = None if self.param is None else _shorten(clean(self.param))
         words, code = clean(self.message), _shorten(clean(self.code))
-        return replace(self, message=_shorten(words), code=code, param=param, rest=find_rest(words))
+        return replace(self, message=_shorten(words), code=code, param=param, rest=_find_rest(words))
 
 
 def read_complaint(payload: Any) -> UpstreamComplaint:
@@ -206,30 +194,35 @@ def _shorten(words: str) -> str:
     return words if len(words) <= WORDS_CHARS_MAX else f"{words[:half]}\n…\n{words[-half:]}"
 
 
+def _find_rest(words: str) -> str | None:
+    """Find the end of an answer in the words of an error, what Ollama took for a call marked as one."""
+    if (call := _CALL.match(words)) is not None:
+        return f"<tool_call>{call[1]}</tool_call>"
+    rest = _REST.match(words)
+    return None if rest is None else rest[1].strip()
+
+
 def read_written(
     complaint: UpstreamComplaint, usage: Usage | None = None, *, begun: bool = False, tools: bool = True
 ) -> list[Event]:
-    """Return the answer that an upstream refused since it could read no call in it, or since its tokens ran out; empty
-    where there is none. Without a bracket it is no call, but Groq's own words. `begun`: words of it have come; `tools`
-    are declared."""
+    """Return the answer that an upstream refused since it could read no call in it, or since its tokens ran out.
+    Without a bracket it is no call, but a server's own words. `begun`: words of it have come; `tools` are declared."""
+    end = Finish(reason=FinishReason.TOOL_CALLS, usage=usage)
     if complaint.rest is not None:
-        return read_rest(complaint.rest, usage, tools=tools)
-    if begun:
-        return []
-    if _RAN_OUT.search(complaint.message):
+        return [Text(complaint.rest), end] if tools and _BRACKET.search(complaint.rest) else [end]
+    if not begun and _RAN_OUT.search(complaint.message):
         return [Finish(reason=FinishReason.LENGTH, usage=usage)]
-    if not _BRACKET.search(complaint.written):
-        return []
-    return [Text(complaint.written), Finish(reason=FinishReason.TOOL_CALLS, usage=usage)]
+    if not begun and _BRACKET.search(complaint.written):
+        return [Text(complaint.written), end]
+    return []
 
 
 def _read_cause(given: Any, depth: int = _CAUSE_DEPTH_MAX) -> str:
     """Read what a gateway hands on of its own upstream's error: an object, its JSON text, or the words themselves."""
     if isinstance(given, str):
-        try:
+        value = None
+        with suppress(ValueError, RecursionError):
             value = json.loads(given)
-        except (ValueError, RecursionError):
-            value = None
         if not isinstance(value, Mapping | list):
             return join_surrogates(given)
         given = value
@@ -255,10 +248,8 @@ def wants_softer(status: int, complaint: UpstreamComplaint) -> HistoryForm | Non
 
 
 def _find_fault(
-    status: int, complaint: UpstreamComplaint, *, has_retry_after: bool, write_asked: Callable[[], bytes] = bytes
+    status: int, complaint: UpstreamComplaint, write_asked: Callable[[], bytes], *, has_retry_after: bool
 ) -> Fault:
-    """Return the fault behind a status. `has_retry_after`: the upstream named when to come back. `write_asked`: as of
-    `translate_complaint`."""
     status = _resolve_status(status, complaint)
     known = _find_by_words(status, complaint, write_asked) or _BY_STATUS.get(status)
     if known is not None:
@@ -269,7 +260,6 @@ def _find_fault(
 
 
 def _resolve_status(status: int, complaint: UpstreamComplaint) -> int:
-    """Return the status, or the one that the code names where the status says little."""
     named = complaint.status or status
     return named if status in _SAYS_LITTLE and named not in _SAYS_LITTLE and named < 500 else status
 
@@ -301,7 +291,7 @@ def translate_complaint(
     """Build the end of an attempt that an upstream refused. `write_asked` writes the request, whose words the upstream
     may quote. Without any status a complaint counts as a 500."""
     code = status or complaint.status or 500
-    fault = _find_fault(code, complaint, has_retry_after=retry_after_s is not None, write_asked=write_asked)
+    fault = _find_fault(code, complaint, write_asked, has_retry_after=retry_after_s is not None)
     return Failed(
         fault=fault,
         message=_build_message(tier, fault, code, complaint.message),
@@ -313,8 +303,7 @@ def translate_complaint(
 
 
 def read_retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Read when to come back, from `retry-after-ms` or `Retry-After` (seconds or a date). None where neither says
-    it."""
+    """Read when to come back, from `retry-after-ms` or `Retry-After` (seconds or a date); None where neither says."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         seconds = _parse_seconds(value, unit_s, now) if value else None
@@ -343,11 +332,11 @@ def _build_message(tier: str, fault: Fault, status: int, words: str) -> str:
 
 
 def _find_line(words: str) -> str:
-    lines = words.strip().splitlines()
-    if len(lines) > 1:
-        named = next((line for line in reversed(lines) if _NAMES_ERROR.match(line.strip())), "")
-        return named or next((line for line in lines if not _SAYS_NOTHING.match(line)), lines[0])
-    return lines[0] if lines else ""
+    lines = words.strip().splitlines() or [""]
+    if len(lines) == 1:
+        return lines[0]
+    named = next((line for line in reversed(lines) if _NAMES_ERROR.match(line.strip())), "")
+    return named or next((line for line in lines if not _SAYS_NOTHING.match(line)), lines[0])
 
 
 def _read_status(inner: Mapping[str, Any], names: list[str]) -> int | None:
@@ -367,7 +356,6 @@ def _is_too_long(complaint: UpstreamComplaint) -> bool:
 
 
 def _read_message(inner: Mapping[str, Any]) -> str:
-    """Read what went wrong, under the first of the names that upstreams have for it."""
     base = inner.get("base_resp")
     told = [inner.get(key) for key in ("message", "detail", "msg", "error_msg", "error_message", "title")]
     told += [base.get("status_msg")] if isinstance(base, Mapping) else []
@@ -377,7 +365,6 @@ def _read_message(inner: Mapping[str, Any]) -> str:
 
 
 def _read_detail(value: Any) -> str:
-    """Read FastAPI's `detail`: a text, or a list of `{loc, msg}`."""
     if isinstance(value, list):
         parts = [f"{part.get('loc', '')}: {part.get('msg', '')}" for part in value if isinstance(part, Mapping)]
         return "; ".join(parts)

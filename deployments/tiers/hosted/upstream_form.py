@@ -1,12 +1,9 @@
 """The form in which an upstream takes a request, learned from its refusals. Pure.
 
-Beside the conversation (`HistoryForm`, `Missing`) these are the fields that it refuses (`field_refusals`). OpenAI's
-models since o1 want the number of tokens as `max_completion_tokens`. Groq, Mistral, Cerebras and Gemini refuse each
-field that they don't know, and models that reason take no temperature; agents send some to every API. Those that change
-no words of an answer, and wishes about thinking and sampling, are left out there (`list_left_out` tells the report);
-where a value is refused, with that value alone. What else is refused (`logit_bias`, `seed`) another tier may take. A
-model that writes fewer tokens than it is asked for is asked for as many as it names. Qwen, DeepSeek and Kimi can be
-made to call a tool only while they don't think: such a request is sent with thinking off.
+Groq, Mistral, Cerebras and Gemini refuse each field that they don't know, and models that reason take no temperature;
+agents send some to every API. Those that change no words of an answer, and wishes about thinking and sampling, are left
+out there; where a value is refused, with that value alone. What else is refused (`logit_bias`, `seed`) another tier may
+take. Qwen, DeepSeek and Kimi can be made to call a tool only while they don't think.
 
 DeepSeek, Kimi and MiMo refuse a past answer without its `reasoning_content` while they think, Gemini 3 a past call
 without its `thought_signature`. Few clients keep either, and a call that another tier made never had one. So a blank
@@ -38,10 +35,9 @@ from reliability.types import ChatRequest
 _OURS = frozenset({"max_tokens", "stream_options"})  # this server sends them with each request
 _DISPENSABLE = frozenset({
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "prompt_cache_options",
-    "client_metadata", "prediction", "parallel_tool_calls", "verbosity", "reasoning_effort", "reasoning", "thinking",
-    "thinking_budget", "enable_thinking", "chat_template_kwargs", "temperature", "top_p", "top_k", "min_p",
-    "frequency_penalty", "presence_penalty",
+    "prompt_cache_options", "client_metadata", "prediction", "parallel_tool_calls", "verbosity", "reasoning_effort",
+    "reasoning", "thinking", "thinking_budget", "enable_thinking", "chat_template_kwargs", "temperature", "top_p",
+    "top_k", "min_p", "frequency_penalty", "presence_penalty",
 })  # fmt: skip
 _TYPED = ("temperature", "top_p", "parallel_tool_calls")  # of those, what stands in no `extra`
 _OFF: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}  # DeepSeek and Kimi; Qwen
@@ -57,21 +53,19 @@ class Missing(Enum):
     """What is missing, by the words of the refusal."""
 
     THOUGHT = re.compile(
-        r"\breasoning_content\b.{0,60}\b(missing|must be (passed|provided|included|returned|sent))"
-        r"|\bmissing\b.{0,20}\breasoning_content\b",
-        re.IGNORECASE | re.DOTALL,
+        r"(?is)\breasoning_content\b.{0,60}\b(missing|must be (passed|provided|included|returned|sent))"
+        r"|\bmissing\b.{0,20}\breasoning_content\b"
     )
     SIGNATURE = re.compile(r"\bmissing\b.{0,12}\bthought_?signature", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamForm:
-    """What a request is sent as. `openrouter`: to the API that takes more than others, and wants thinking named in its
-    own way. `missing`: what is filled in; `refused`: the fields that aren't sent, and
-    `refused_values`: with which value. `tokens_max`: the most that the model writes; 0 where the upstream refuses this
-    server's own limit and names none. `calls_in_thought`: a model that thinks can be made to call a tool.
-    `effort_with_tools`: the `reasoning_effort` next to tools, empty where none is sent, None where as asked. `strict`:
-    tools have that field."""
+    """What a request is sent as. `openrouter`: to the API that takes more than others. `missing`: what is filled in;
+    `refused`: the fields that aren't sent, and `refused_values`: with which value. `tokens_max`: the most that the
+    model writes; 0 where the upstream refuses this server's own limit and names none. `calls_in_thought`: a model that
+    thinks can be made to call a tool. `effort_with_tools`: the `reasoning_effort` next to tools, empty where none is
+    sent, None where as asked. `strict`: tools have that field."""
 
     openrouter: bool = False
     history: HistoryForm = HistoryForm.AS_WRITTEN
@@ -128,15 +122,12 @@ class UpstreamForm:
         return replace(self, tokens_max=0) if not request.max_tokens_named and asks_for_fewer(complaint.said) else self
 
     def _refuse(self, complaint: UpstreamComplaint, request: ChatRequest) -> UpstreamForm:
-        """Return this form without the fields, or the values of fields, that are refused."""
         fields, values = find_refused(complaint, _OURS, _find_sent(request))
         known = dict.fromkeys((*self.refused_values, *((name, _write(value)) for name, value in values.items())))
         return replace(self, refused=self.refused | fields, refused_values=tuple(known)[-_VALUES_MAX:])
 
     def fit_fields(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the fields of a body as the upstream takes them."""
-        if not self.refused and not self.refused_values:
-            return body
         fit = {name: value for name, value in body.items() if not self._refuses(name, value)}
         named = "max_tokens" in self.refused and "max_tokens" in body
         return fit | ({"max_completion_tokens": body["max_tokens"]} if named else {})
@@ -154,7 +145,6 @@ class UpstreamForm:
         return [*listed, "thinking before a call that tool_choice wants"] if off else listed
 
     def _lowers_effort(self, request: ChatRequest) -> bool:
-        """Return whether the request's effort isn't sent, since tools stand next to it."""
         asked = request.extra.get(_EFFORT, "none")
         return self.effort_with_tools is not None and bool(request.tools) and asked != "none"
 
@@ -169,8 +159,7 @@ class UpstreamForm:
 
 
 def _name_reasoning(request: ChatRequest) -> ChatRequest:
-    """Return the request with OpenRouter's `reasoning`, where the client wants it on or off, or bounds it, and doesn't
-    name it itself."""
+    """Name OpenRouter's `reasoning` where the client wants it on or off, or bounds it, and doesn't name it itself."""
     if "reasoning" in request.extra:
         return request
     reasoning: dict[str, Any] | None = None if request.thinking is None else {"enabled": request.thinking}
@@ -196,9 +185,7 @@ def _drop_strict(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _find_sent(request: ChatRequest) -> dict[str, Any]:
-    """Return the fields that can be left out, with their values."""
-    given = {name: getattr(request, name) for name in _TYPED}
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name in _TYPED if (value := getattr(request, name)) is not None}
     return {name: value for name, value in sorted({**request.extra, **given}.items()) if name in _DISPENSABLE}
 
 
@@ -207,7 +194,6 @@ def _write(value: Any) -> str:
 
 
 def _find_missing(refusal: str) -> Missing | None:
-    """Return what this refusal asks for; None where it is about something else."""
     return next((one for one in Missing if one.value.search(refusal)), None)
 
 

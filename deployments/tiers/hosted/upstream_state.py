@@ -1,7 +1,5 @@
-"""What an upstream says of itself in a refusal, where the request is as good as any. Pure.
-
-It refuses our credentials, is throttled, or has lost its model. Invariant: the same words, quoted from the request, say
-nothing of the tier: no client may open its breaker for the others.
+"""What an upstream says of itself in a refusal, where the request is as good as any. Pure. Invariant: the same words,
+quoted from the request, say nothing of the tier: no client may open its breaker for the others.
 """
 
 from __future__ import annotations
@@ -16,33 +14,22 @@ import orjson
 from reliability.faults import TRAITS
 from reliability.types import Fault, Verdict
 
-_ANY: Collection[int] = range(400, 600)
-_REFUSED = (400, 422)
-# With which status: Bedrock's; those of Gemini, OpenAI and Anthropic; LM Studio's.
+_THROTTLED = re.compile(r"(?i)\(throttlingexception\)|\btoo many \w+( per day)?, please wait before trying")  # Bedrock
+_CREDENTIALS = re.compile(  # Gemini, OpenAI, Anthropic
+    r"(?i)\bapi key (is )?(not (valid|found)|invalid|expired)|\b(incorrect|invalid) api key"
+    r"|\bcredit balance is too low"
+)
+# LM Studio.
+_GONE = re.compile(
+    r"(?i)\bmodel is unloaded\.|\bmodel has crashed without additional information|\bfailed to load model \""
+)
+_EMPTY = re.compile(r"\bno models loaded\. please load", re.IGNORECASE)
+_REFUSED: Collection[int] = (400, 422)
 _OWN = (
-    (
-        re.compile(r"\(throttlingexception\)|\btoo many \w+( per day)?, please wait before trying", re.IGNORECASE),
-        _ANY,
-        Fault.OVERLOADED,
-    ),
-    (
-        re.compile(
-            r"\bapi key (is )?(not (valid|found)|invalid|expired)|\b(incorrect|invalid) api key"
-            r"|\bcredit balance is too low",
-            re.IGNORECASE,
-        ),
-        _REFUSED,
-        Fault.AUTH,
-    ),
-    (
-        re.compile(
-            r"\bmodel is unloaded\.|\bmodel has crashed without additional information|\bfailed to load model \"",
-            re.IGNORECASE,
-        ),
-        _REFUSED,
-        Fault.SERVER_ERROR,
-    ),
-    (re.compile(r"\bno models loaded\. please load", re.IGNORECASE), _REFUSED, Fault.UNAVAILABLE),
+    (_THROTTLED, range(400, 600), Fault.OVERLOADED),
+    (_CREDENTIALS, _REFUSED, Fault.AUTH),
+    (_GONE, _REFUSED, Fault.SERVER_ERROR),
+    (_EMPTY, _REFUSED, Fault.UNAVAILABLE),
 )
 
 
@@ -59,7 +46,6 @@ def find_own_fault(status: int, words: str, write_asked: Callable[[], bytes]) ->
 
 
 def _quotes(words: str, asked: bytes) -> bool:
-    """Return whether the request holds these words."""
     return words.lower() in "".join(_list_texts(orjson.loads(asked or b"null"))).lower()
 
 

@@ -48,7 +48,6 @@ class _ScriptEvent:
 
 
 def _split_tokens(text: str, tokens_max: int | None = None) -> list[str]:
-    """Split `text` into tokens; joined they are `text` again. Of a long one the first `tokens_max`."""
     return [match[0] for match in islice(_TOKEN.finditer(text), tokens_max)]
 
 
@@ -83,11 +82,9 @@ class Facts:
     @cached_property
     def prompt_tokens(self) -> int:
         """The length of the prompt, four characters to a token."""
-        calls = sum(
-            len(json.dumps(m["tool_calls"], default=dict)) for m in self.request.messages if m.get("tool_calls")
-        )
-        tools = len(json.dumps(self.request.tools, default=dict)) if self.request.tools else 0
-        return (len(self.transcript) + calls + tools + 3) // 4
+        given = [*(message.get("tool_calls") for message in self.request.messages), self.request.tools]
+        chars = len(self.transcript) + sum(len(json.dumps(one, default=dict)) for one in given if one)
+        return (chars + 3) // 4
 
     @cached_property
     def digest(self) -> str:
@@ -145,9 +142,8 @@ class Player:
             yield from self._play_content(step)
             if self._finish is not None:
                 break
-        yield _ScriptEvent(
-            0.0, [self._build_cut() if self._rule.cut_after_tokens is not None else self._build_finish()]
-        )
+        cut = self._rule.cut_after_tokens is not None
+        yield _ScriptEvent(0.0, [self._build_cut() if cut else self._build_finish()])
 
     def _play_content(self, step: ScriptStep) -> Iterator[_ScriptEvent]:
         if step.tool_call is not None:
@@ -180,7 +176,6 @@ class Player:
     def _send_text(
         self, step: ScriptStep, text: str, event: Callable[[str], Event], delay_s: float
     ) -> Iterator[_ScriptEvent]:
-        """Send `text` in chunks, each after the time of its tokens, as far as cap and cut allow."""
         tokens = _split_tokens(text, self._count_tokens_left() + 1)
         kept = tokens[: self._cap_tokens(len(tokens))]
         self._sent_tokens += len(kept)
@@ -230,7 +225,7 @@ class Player:
             return self._fill(value)
         if isinstance(value, Mapping):
             return {key: self._fill_deep(inner) for key, inner in value.items()}
-        return [self._fill_deep(inner) for inner in value] if isinstance(value, list) else value
+        return list(map(self._fill_deep, value)) if isinstance(value, list) else value
 
     def _build_finish(self) -> Finish:
         reason = self._finish or self._rule.finish
@@ -240,23 +235,18 @@ class Player:
         return Finish(reason=reason, usage=usage, model=f"scripted/{self._facts.tier}", stop=self._stop)
 
     def _build_usage(self) -> Usage:
-        real = {
-            "prompt_tokens": self._facts.prompt_tokens,
-            "completion_tokens": self._sent_tokens,
-            "reasoning_tokens": self._reasoning_tokens,
-        }
-        return Usage(**real | self._rule.usage.model_dump(exclude_none=True))
+        sent, thought = self._sent_tokens, self._reasoning_tokens
+        real = Usage(prompt_tokens=self._facts.prompt_tokens, completion_tokens=sent, reasoning_tokens=thought)
+        return replace(real, **self._rule.usage.model_dump(exclude_none=True))
 
     def _build_cut(self) -> Failed:
         return self._build_failed(Fault.CRASHED, "broke off: the connection was cut")
 
     def _build_break(self, step: ScriptStep) -> Failed:
         if step.status is not None:
-            complaint = UpstreamComplaint(message=step.message or "", code=step.code, param=step.param)
+            told = UpstreamComplaint(status=step.status, message=step.message or "", code=step.code, param=step.param)
             wait_s, usage = step.retry_after_s, self._find_spent()
-            return translate_complaint(
-                self._facts.tier, complaint, status=step.status, retry_after_s=wait_s, usage=usage
-            )
+            return translate_complaint(self._facts.tier, told, retry_after_s=wait_s, usage=usage)
         if step.cut:
             return self._build_cut()
         if step.unavailable is not None:

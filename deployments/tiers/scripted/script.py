@@ -1,7 +1,6 @@
 """The form of a script: what a `scripted` tier may be made to answer (docs/scripted.md).
 
-It is read once and checked to its end: a misspelt key in a script for a fault would make a test pass for the wrong
-reason. `ScriptError` names the rule by its number (from 1) and the key.
+A misspelt key is an error: a test could pass for the wrong reason.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _ONLY_WITH_STATUS = ("retry_after_s", "message", "code", "param")
 
 
 class ScriptError(ValueError):
-    """A script that can't be used; the text says which rule and key, and holds no path."""
+    """A script that can't be used; the text names the rule by its number (from 1) and the key, and holds no path."""
 
 
 class _Strict(BaseModel):
@@ -38,8 +37,6 @@ class _Strict(BaseModel):
 
 
 class _Pattern(_Strict):
-    """A text that must hold `contains` and match `regex`."""
-
     contains: str | None = None
     regex: str | None = None
 
@@ -124,9 +121,8 @@ class ScriptStep(Pace):
     def _variables_are_known(cls, value: str | None) -> str | None:
         for name in re.findall(r"\{\{(\w+)\}\}", value or ""):
             if name not in _VARIABLES:
-                raise ValueError(
-                    f"unknown variable {{{{{name}}}}} (known: {', '.join(_VARIABLES)}); use raw for verbatim"
-                )
+                known = ", ".join(_VARIABLES)
+                raise ValueError(f"unknown variable {{{{{name}}}}} (known: {known}); use raw for verbatim")
         return value
 
     @model_validator(mode="after")
@@ -146,8 +142,6 @@ class ScriptStep(Pace):
 
 
 class _UsageSpec(_Strict):
-    """Counts to report in place of the real ones."""
-
     prompt_tokens: int | None = Field(default=None, ge=0)
     completion_tokens: int | None = Field(default=None, ge=0)
     cached_tokens: int = Field(default=0, ge=0)

@@ -2,7 +2,7 @@
 (docs/scripted.md).
 
 A draw depends on the seed and the request's content, with `draw_by: order` on the number of the request. A script that
-is missing or wrong makes the tier unavailable, with the reason. The only state is how often each rule was used.
+is missing or wrong makes the tier unavailable, with the reason.
 """
 
 from __future__ import annotations
@@ -44,13 +44,8 @@ class ScriptedTier:
             self._problem = str(error)
         self._used = [0] * len(self._script.rules)
         self._requests = 0
-        self._active = 0
+        self.active = 0
         self._closed = False
-
-    @property
-    def active(self) -> int:
-        """How many streams are running."""
-        return self._active
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
         """Answer as the script says."""
@@ -59,7 +54,7 @@ class ScriptedTier:
         if refusal is not None:
             yield [refusal]
             return
-        self._active += 1
+        self.active += 1
         unsaid = request.begun  # as a model goes on: what stands before the client isn't said again
         try:
             for script_event in Player(self._script, await large(size, self._choose, facts), facts).play():
@@ -70,7 +65,7 @@ class ScriptedTier:
                 if events:
                     yield events
         finally:
-            self._active -= 1
+            self.active -= 1
 
     async def status(self) -> TierStatus:
         """Return what the script says of the tier."""
@@ -103,8 +98,8 @@ class ScriptedTier:
             fault = Fault.LOADING if state is TierState.LOADING else Fault.UNAVAILABLE
             return Failed(fault=fault, message=f"tier {self._name} is {state.value}: {reason}")
         if self._context_tokens is not None and facts.prompt_tokens >= self._context_tokens:
-            limit = figure(self._context_tokens)
-            words = f"tier {self._name} can't hold a prompt of {figure(facts.prompt_tokens)} tokens (it holds {limit})"
+            asked, limit = figure(facts.prompt_tokens), figure(self._context_tokens)
+            words = f"tier {self._name} can't hold a prompt of {asked} tokens (it holds {limit})"
             return Failed(fault=Fault.CONTEXT_LENGTH, message=words, param="messages")
         return None
 
@@ -119,8 +114,7 @@ class ScriptedTier:
         if rules[chosen].weight is not None:
             drawn_by = facts.digest if self._script.draw_by == "content" else self._requests
             weights = {i: weight for i in fitting if (weight := rules[i].weight) is not None}
-            dice = random.Random(f"{self._seed}:{drawn_by}")
-            chosen = dice.choices(list(weights), list(weights.values()))[0]
+            [chosen] = random.Random(f"{self._seed}:{drawn_by}").choices([*weights], [*weights.values()])
         self._used[chosen] += 1
         return rules[chosen]
 

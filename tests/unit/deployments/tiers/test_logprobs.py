@@ -1,6 +1,5 @@
 """The probabilities of tokens: out of a model's output, and out of an upstream's chunks."""
 
-import asyncio
 import math
 from typing import Any
 
@@ -11,10 +10,10 @@ from hypothesis import strategies as st
 
 from deployments.tiers.hosted.chat_chunks import ChunkReader
 from deployments.tiers.logprobs import _NEVER, _TOKENS_MAX, LogprobReader, read_logprobs
-from reliability.types import Event, Logprobs, TokenLogprob
+from reliability.types import Logprobs, TokenLogprob
 from tests.support import plays
 from tests.support.plays import Head, Send, frame
-from tests.support.tier_asking import answer, ask, hosted_tier, play
+from tests.support.tier_asking import answers, ask, hosted_tier, play
 from tests.support.upstream import Upstream
 from tests.unit.deployments.tiers.mlx.test_sequence import letter
 
@@ -114,15 +113,7 @@ class TestHosted:
     def test_an_upstream_s_numbers_pass(self, upstream: Upstream) -> None:
         """Law: what was asked of the upstream, and what it says, is what the client asked for and is told."""
         upstream.plays("m", self.PLAY)
-
-        async def run() -> list[Event]:
-            tier = hosted_tier(upstream)
-            try:
-                return await answer(tier, ask(top_logprobs=1))
-            finally:
-                await tier.close()
-
-        events = asyncio.run(run())
+        (events,) = answers(hosted_tier(upstream), ask(top_logprobs=1))
         told = [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
 
         assert told == [TokenLogprob(raw, -0.25, ((b"other", -2.0),)) for raw in (b"Hel", b"lo", b" you")]

@@ -63,7 +63,11 @@ def talk(turns: Sequence[tuple[str, str]], last: str = "and?") -> list[dict[str,
 
 
 def say(user: str, assistant: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
+    return go_on(assistant, user)[::-1]
+
+
+def go_on(assistant: str = "a", user: str = "b") -> list[dict[str, Any]]:
+    return [{"role": "assistant", "content": assistant}, {"role": "user", "content": user}]
 
 
 @given(TURNS, TURNS, TOOLS, st.booleans())
@@ -78,7 +82,7 @@ def test_a_history_that_goes_on_loses_nothing(
         for end in range(len(turns) + len(more) + 1):
             said = talk([*turns, *more])[: 2 + 2 * end]
             assert tier.ask(said, tools=tools, thinking=thinking) is None
-        assert len(tier.sessions) == 1
+        assert len(tier.sessions._sessions) == 1
 
 
 @given(TURNS, st.permutations(["read", "write", "list", "find"]), st.randoms(use_true_random=False))
@@ -145,7 +149,7 @@ def test_a_change_is_reported_where_it_is(turns: list[tuple[str, str]], change: 
     messages = talk(turns)
     tier.ask(messages, **fields)
     before = tier.tokens
-    messages = [*messages, {"role": "assistant", "content": "So."}, {"role": "user", "content": "Go on."}]
+    messages += go_on("So.", "Go on.")
     CHANGES[change](messages, fields, dice)
     lost = tier.ask(messages, **fields)
     both = min(len(before), len(tier.tokens))
@@ -156,9 +160,7 @@ def test_a_change_is_reported_where_it_is(turns: list[tuple[str, str]], change: 
     else:
         assert lost is not None
         assert (lost.token, lost.of, lost.changes) == (differs, len(before) - opening, (change,))
-    assert (
-        tier.ask([*messages, {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}], **fields) is None
-    )
+    assert tier.ask([*messages, *go_on()], **fields) is None
 
 
 def test_what_is_spelled_otherwise_is_no_change() -> None:
@@ -185,10 +187,8 @@ def test_what_is_spelled_otherwise_is_no_change() -> None:
 def test_reasoning_that_the_template_drops_is_the_templates_doing() -> None:
     """Law: where the conversation only went on and an earlier part of it is rendered otherwise, the template is named;
     a template that can keep the reasoning is told to, and nothing is lost."""
-    user, said = (
-        {"role": "user", "content": "Go."},
-        {"role": "assistant", "content": "Yes.", "reasoning_content": "hmm"},
-    )
+    user, said = say("Go.", "Yes.")
+    said["reasoning_content"] = "hmm"
     result = {"role": "tool", "content": "done"}
     for template, expected in ((FORGETFUL, (PrefixChange.TEMPLATE,)), (KEEPING, None)):
         tier = Tier(template)
@@ -217,15 +217,12 @@ def test_helpers_of_one_session_go_on_each_with_its_own() -> None:
     """Law: several conversations under one session's name take turns without a word, once each has begun; more of them
     than are kept are forgotten, the oldest first."""
     tier = Tier()
-    talks = [
-        [{"role": "system", "content": f"{n}"}, {"role": "user", "content": f"task {n}"}] for n in range(_PROMPTS_MAX)
-    ]
+    talks = [[{**SYSTEM, "content": f"{n}"}, {"role": "user", "content": f"task {n}"}] for n in range(_PROMPTS_MAX)]
     lost = [tier.ask(one) for one in talks]
     assert lost[0] is None
     assert all(one is not None and one.changes == (PrefixChange.NEW_CONVERSATION,) for one in lost[1:])
-    on = [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}]
     for one in (*talks, *talks[::-1]):
-        assert tier.ask([*one, *on]) is None
+        assert tier.ask([*one, *go_on()]) is None
 
 
 def test_going_back_to_an_earlier_place_loses_nothing() -> None:

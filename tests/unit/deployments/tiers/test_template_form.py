@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from deployments.tiers.history_repair import Mend, mend
 from deployments.tiers.prompt import learn_template, render
 from deployments.tiers.template_form import _PROBES, AS_WRITTEN, TemplateForm, _holds_words, learn_form
+from tests.support.agent_sessions import list_words
 from tests.support.made_templates import FAMILIES, SYSTEMS, TURNS, make_templates
 from tests.support.tier_asking import WEATHER_TOOL, ask
 from tests.unit.deployments.tiers.test_prompt import Tokenizer
@@ -17,20 +18,11 @@ TEMPLATES = [template for system in SYSTEMS for turns in TURNS for template in m
 KINDS = st.lists(st.sampled_from("SUACR"), min_size=1, max_size=9)
 
 
-def words_of(messages: list[dict[str, Any]]) -> list[str]:
-    """The words of a conversation as `converse` makes it, in the order in which they were said."""
-    out = []
-    for message in messages:
-        out += [message["content"]] if message["content"] else []
-        out += [call["function"]["arguments"]["place"] for call in message.get("tool_calls", ())]
-    return out
-
-
 def converse(kinds: list[str]) -> list[dict[str, Any]]:
     """A conversation of these kinds of messages; a result without a call answers the last one."""
     out: list[dict[str, Any]] = []
     for n, kind in enumerate(kinds):
-        word = f"said{chr(97 + n)}word"
+        word = f"said{n:03d}word"
         if kind == "C":
             call = {"id": f"call_{n:024x}", "type": "function", "function": {"name": "f", "arguments": {"place": word}}}
             out.append({"role": "assistant", "content": "", "tool_calls": [call]})
@@ -92,7 +84,7 @@ def test_calls_are_written_in_the_models_own_form():
     form = learn_template(tokenizer)
     text = render(tokenizer, ask(messages=tuple(converse(["U", "C", "R"])), tools=(WEATHER_TOOL,)), form=form)
 
-    assert "<|tool_call_start|>[f(place='saidbword')]<|tool_call_end|>" in text
+    assert "<|tool_call_start|>[f(place='said001word')]<|tool_call_end|>" in text
 
 
 @given(kinds=KINDS, at=st.integers(0, len(TEMPLATES) - 1))
@@ -101,7 +93,7 @@ def test_any_conversation_is_rendered_whole(kinds, at):
     tokenizer, messages = Tokenizer(TEMPLATES[at][1]), converse(kinds)
     text = render(tokenizer, ask(messages=tuple(messages)), form=learn_template(tokenizer))
 
-    assert all(text.count(word) == 1 for word in words_of(messages)), TEMPLATES[at][0]
+    assert all(text.count(word) == 1 for word in list_words(messages)), TEMPLATES[at][0]
 
 
 @given(kinds=KINDS, at=st.integers(0, len(TEMPLATES) - 1))
@@ -203,4 +195,4 @@ def test_nothing_known_changes_nothing():
 def test_a_call_is_written_where_no_form_is_known():
     """Law: the softest form, which is tried where a template refuses all others, loses no call either."""
     *_, softest = AS_WRITTEN.list_softer()
-    assert "saidbword" in str(softest.apply(converse(["U", "C", "R"])))
+    assert "said001word" in str(softest.apply(converse(["U", "C", "R"])))

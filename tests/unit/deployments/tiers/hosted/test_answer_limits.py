@@ -1,6 +1,7 @@
 """Upstreams whose model writes fewer tokens than it is asked for, over real HTTP."""
 
 import json
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -11,8 +12,7 @@ from hypothesis import strategies as st
 from deployments.tiers.hosted.answer_limits import ROOM_TOKENS, asks_for_fewer, find_cap, find_room
 from reliability.types import Event, Failed, Fault, Finish, FinishReason
 from tests.support.plays import SSE, Head, Seen, Send, good, status, whole
-from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import ask, exchange, failed, text_of
 
 OURS = 16_384
 # DeepSeek, OpenAI, Groq, Groq again, Anthropic, DashScope, Together, Volcengine, Gemini, Bedrock, MiMo, FastAPI,
@@ -59,17 +59,24 @@ def say(words: str, asked: int, cap: int) -> str:
     return words.format(asked=asked, cap=cap, beyond=cap + 1)
 
 
-def told(words: str, *requests: Any, cap: int = 8192) -> tuple[list[list[Event]], list[int | None]]:
-    """What requests are answered by a model that writes `cap` tokens, and how many it was asked for each time."""
+def told(player: Any, *requests: Any) -> tuple[list[list[Event]], list[int | None]]:
+    """What requests are answered, and for how many tokens the upstream was asked each time."""
+    events, seen = exchange(player, *requests)
+    return events, [each.body.get("max_tokens") for each in seen]
+
+
+def writes_at_most(cap: int, refusal: Callable[[int], Any]) -> Any:
+    """Play a model that writes so many tokens, and refuses to be asked for more."""
 
     def play(seen: Seen) -> Any:
         asked = seen.body.get("max_tokens")
-        return good("Fine.") if asked is None or asked <= cap else status(400, say(words, asked, cap))
+        return good("Fine.") if asked is None or asked <= cap else refusal(asked)
 
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        events = answers(hosted_tier(upstream), *requests)
-        return events, [seen.body.get("max_tokens") for seen in upstream.log]
+    return play
+
+
+def refuse_in(words: str, cap: int = 8192, code: int = 400) -> Any:
+    return writes_at_most(cap, lambda asked: status(code, say(words, asked, cap)))
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -78,7 +85,7 @@ def test_a_model_that_writes_less_is_asked_for_that(words: str, named: bool) -> 
     """Law: where a model writes fewer tokens than it is asked for, it is asked once more for as many as it writes; the
     next request at once; a smaller answer is asked for as it was."""
     request = ask(max_tokens=OURS, max_tokens_named=named)
-    events, asked = told(words, request, request, ask(max_tokens=99))
+    events, asked = told(refuse_in(words), request, request, ask(max_tokens=99))
 
     assert [text_of(one) for one in events] == ["Fine."] * 3
     assert asked == [OURS, 8192, 8192, 99]
@@ -106,7 +113,7 @@ def test_what_speaks_of_something_else_names_no_limit(words: str) -> None:
 def test_a_limit_that_nobody_named_goes_where_it_is_refused(named: bool, sent: list[int | None], words: str) -> None:
     """Law: a refusal that names no number is answered without this server's own limit; the client's stays."""
     request = ask(max_tokens=OURS, max_tokens_named=named)
-    events, asked = told(words, request, request)
+    events, asked = told(refuse_in(words), request, request)
 
     assert asked == sent
     assert [isinstance(one[-1], Failed) for one in events] == [named] * 2
@@ -115,21 +122,12 @@ def test_a_limit_that_nobody_named_goes_where_it_is_refused(named: bool, sent: l
 @pytest.mark.parametrize(("named", "sent"), [(False, [OURS, OURS - 1, None]), (True, [OURS, OURS - 1])])
 def test_an_upstream_that_refuses_each_limit_is_not_asked_for_ever(named: bool, sent: list[int | None]) -> None:
     """Law: the tokens are lowered once a request, and once left out where nobody named them."""
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: status(400, say(WORDS[0], 0, seen.body.get("max_tokens", OURS) - 1)))
-        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS, max_tokens_named=named))
-        asked = [seen.body.get("max_tokens") for seen in upstream.log]
+    (events,), asked = told(
+        lambda seen: status(400, say(WORDS[0], 0, seen.body.get("max_tokens", OURS) - 1)),
+        ask(max_tokens=OURS, max_tokens_named=named),
+    )
 
     assert asked == sent
-    assert failed(events).fault is Fault.REFUSED
-
-
-def test_a_limit_of_the_answer_is_none_of_the_context() -> None:
-    """Law: no agent condenses its conversation because the answer is too long: Groq's words name both."""
-    with Upstream() as upstream:
-        upstream.plays("m", status(400, say(WORDS[2], 300, 200)))
-        (events,) = answers(hosted_tier(upstream), ask(max_tokens=300))
-
     assert failed(events).fault is Fault.REFUSED
 
 
@@ -167,14 +165,16 @@ def test_a_limit_is_read_within_other_words(words: str, wrapped: str) -> None:
 @pytest.mark.parametrize("wrapped", WRAPPED)
 def test_a_field_that_is_named_anew_costs_no_answer(wrapped: str) -> None:
     """Law: where `max_tokens` goes by another name, the answer may have as many tokens as before."""
-    with Upstream() as upstream:
-        refused = status(400, wrapped.format(words=RENAMED))
-        upstream.plays("m", lambda seen: refused if "max_tokens" in seen.body else good("Fine."))
-        events = answers(hosted_tier(upstream), *[ask(max_tokens=OURS, max_tokens_named=False)] * 2)
-        sent = [(seen.body.get("max_tokens"), seen.body.get("max_completion_tokens")) for seen in upstream.log]
+    refused = status(400, wrapped.format(words=RENAMED))
+    events, seen = exchange(
+        lambda seen: refused if "max_tokens" in seen.body else good("Fine."),
+        *[ask(max_tokens=OURS, max_tokens_named=False)] * 2,
+    )
 
+    sent = [(each.body.get("max_tokens"), each.body.get("max_completion_tokens")) for each in seen]
     assert [text_of(one) for one in events] == ["Fine."] * 2
     assert sent == [(OURS, None), (None, OURS), (None, OURS)]
+    assert events[0][-1].notes == ()
 
 
 TOO_FEW = [
@@ -187,24 +187,22 @@ TOO_FEW = [
 @pytest.mark.parametrize("words", TOO_FEW)
 def test_an_answer_that_may_have_too_few_tokens_teaches_nothing(words: str) -> None:
     """Law: a refusal of too few tokens is no reason to leave the limit out, now or later."""
-    with Upstream() as upstream:
-        upstream.plays("m", status(400, words.format(asked=OURS)))
-        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS, max_tokens_named=False))
-        asked = [seen.body.get("max_tokens") for seen in upstream.log]
+    (events,), asked = told(status(400, words.format(asked=OURS)), ask(max_tokens=OURS, max_tokens_named=False))
 
     assert not asks_for_fewer(words)
     assert (asked, failed(events).fault) == ([OURS], Fault.REFUSED)
 
 
-# The limit of prompt and answer together: vLLM, SGLang, TGI, Anthropic.
+# The limit of prompt and answer together: vLLM, SGLang, TGI, Anthropic, SiliconFlow.
 SUMS = [
     "This model's maximum context length is {limit} tokens. However, you requested {sum} tokens ({prompt} in the "
-    "messages, {asked} in the completion).",
+    "messages, {asked} in the completion). Please reduce the length of the messages or completion.",
     "Requested token count exceeds the model's maximum context length of {limit} tokens. You requested a total of {sum}"
     " tokens: {prompt} tokens from the input messages and {asked} tokens for the completion.",
     "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {limit}. Given: {prompt} `inputs` tokens "
     "and {asked} `max_new_tokens`",
     "input length and `max_tokens` exceed context limit: {prompt} + {asked} > {limit}, decrease input length",
+    "max_total_tokens ({sum}) must be less than or equal to max_seq_len ({limit})",
 ]
 
 
@@ -223,17 +221,6 @@ def test_the_room_behind_a_prompt_is_read(words: str, wrapped: str, limit: int, 
         assert find_room(wrapped.format(words=said), asked) == wanted
 
 
-def test_the_room_is_asked_for() -> None:
-    """Law: TGI's sum is no prompt that is too long, where a shorter answer fits."""
-    words = SUMS[2].format(limit=8193, prompt=12, asked=OURS)
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: good("Fine.") if seen.body["max_tokens"] <= 8181 else status(422, words))
-        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS, max_tokens_named=False))
-        asked = [seen.body["max_tokens"] for seen in upstream.log]
-
-    assert (text_of(events), asked) == ("Fine.", [OURS, 8181])
-
-
 CREDITS = (
     "This request requires more credits, or fewer max_tokens. You requested up to {asked} tokens, but can only afford "
     "{left}. To increase, visit https://openrouter.ai/settings/credits and upgrade to a paid account"
@@ -244,15 +231,8 @@ CREDITS = (
 def test_an_answer_is_as_long_as_can_be_paid(left: int) -> None:
     """Law: OpenRouter is asked once more, for what can be afforded, where that is enough for an answer; the next
     request is sent as it was."""
-
-    def play(seen: Seen) -> Any:
-        asked = seen.body["max_tokens"]
-        return good("Fine.") if asked <= left else status(402, CREDITS.format(asked=asked, left=left))
-
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        events = answers(hosted_tier(upstream), *[ask(max_tokens=OURS, max_tokens_named=False)] * 2)
-        asked = [seen.body["max_tokens"] for seen in upstream.log]
+    limited = writes_at_most(left, lambda asked: status(402, CREDITS.format(asked=asked, left=left)))
+    events, asked = told(limited, *[ask(max_tokens=OURS, max_tokens_named=False)] * 2)
 
     enough = left >= ROOM_TOKENS
     assert asked == ([OURS, left] * 2 if enough else [OURS] * 2)
@@ -277,15 +257,9 @@ DASHSCOPE = (
 )
 def test_a_refusal_is_read_from_a_frame(body: str) -> None:
     """Law: an error that is sent as an event, or as words that begin with its status, is read as any other."""
-
-    def play(seen: Seen) -> Any:
-        return good("Fine.") if seen.body["max_tokens"] <= 8192 else whole(body.encode(), status_code=400)
-
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        (events,) = answers(hosted_tier(upstream), ask(max_tokens=OURS))
-        upstream.plays("m", whole(body.encode(), status_code=400))
-        (refused,) = answers(hosted_tier(upstream), ask(max_tokens=99))
+    refusal = whole(body.encode(), status_code=400)
+    (events,), _ = told(writes_at_most(8192, lambda _: refusal), ask(max_tokens=OURS))
+    (refused,), _ = told(refusal, ask(max_tokens=99))
 
     assert text_of(events) == "Fine."
     assert "Range of max_tokens" in failed(refused).message
@@ -294,9 +268,7 @@ def test_a_refusal_is_read_from_a_frame(body: str) -> None:
 @pytest.mark.parametrize("body", ["<html>data: x</html>", "<!doctype html>", "</p>", "oops <b>", "event:error\n<p>"])
 def test_a_page_is_no_words_of_an_error(body: str) -> None:
     """Law: nothing of a page reaches the client."""
-    with Upstream() as upstream:
-        upstream.plays("m", whole(body.encode(), status_code=400))
-        (events,) = answers(hosted_tier(upstream), ask())
+    (events,), _ = told(whole(body.encode(), status_code=400), ask())
 
     assert "<" not in failed(events).message
 
@@ -307,10 +279,121 @@ def test_an_answer_that_ran_out_of_tokens_has_ended(named: bool, frame: bool) ->
     """Law: OpenAI's refusal of an answer whose thought took all tokens is its end, and teaches nothing."""
     words = "Could not finish the message because max_tokens or model output limit was reached. Please try again."
     said = json.dumps({"error": {"message": words, "type": "invalid_request_error"}}).encode()
-    with Upstream() as upstream:
-        upstream.plays("m", (Head(headers=SSE), Send(b"data: " + said + b"\n\n")) if frame else status(400, words))
-        events = answers(hosted_tier(upstream), *[ask(max_tokens=OURS, max_tokens_named=named)] * 2)
-        asked = [seen.body.get("max_tokens") for seen in upstream.log]
+    refusal = (Head(headers=SSE), Send(b"data: " + said + b"\n\n")) if frame else status(400, words)
+    events, asked = told(refusal, *[ask(max_tokens=OURS, max_tokens_named=named)] * 2)
 
     assert [one[-1] for one in events] == [Finish(reason=FinishReason.LENGTH)] * 2
     assert asked == [OURS] * 2
+
+
+# What vLLM says of a prompt that it has read no further than to where it doesn't fit, or not at all.
+REDUCE = " Please reduce the length of the input prompt or the number of requested output tokens."
+READ = (
+    "This model's maximum context length is {context} tokens. However, you requested {asked} output tokens and your "
+    "prompt contains at least {least} input tokens, for a total of at least {sum} tokens." + REDUCE
+)
+UNREAD = (
+    "This model's maximum context length is {context} tokens. However, you requested {asked} output tokens and your "
+    "prompt contains {chars} characters (more than {most} characters, which is the upper bound for {left} input "
+    "tokens)." + REDUCE
+)
+OVER = (
+    "max_tokens={asked} cannot be greater than max_model_len=max_total_tokens={context}. Please request fewer output "
+    "tokens."
+)
+
+
+def say_as_vllm(context: int, asked: int, prompt: int, chars: int) -> str:
+    """Say what vLLM says; nothing where all fits."""
+    left = context - asked
+    if left < 0:
+        words = OVER
+    elif chars > left * 10:
+        words = UNREAD
+    else:
+        words = READ if prompt > left else ""
+    return words.format(
+        context=context, asked=asked, least=left + 1, sum=context + 1, chars=chars, most=left * 10, left=left
+    )
+
+
+def told_by_vllm(context: int, prompt: int, request: Any) -> tuple[list[Event], list[int | None]]:
+    """What vLLM answers to a prompt of so many tokens, and for how many it was asked each time."""
+
+    def play(seen: Seen) -> Any:
+        words = say_as_vllm(context, seen.body.get("max_tokens", 1), prompt, 4 * prompt)
+        return status(400, words) if words else good("Fine.")
+
+    (events,), asked = told(play, request)
+    return events, asked
+
+
+CONTEXTS = [8_192, 16_384, 32_768, 131_072]
+SHARES = [0.01, 0.3, 0.5, 0.61, 0.7, 0.85, 0.9]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("asked", [2_000, OURS, 32_000])
+@pytest.mark.parametrize(("context", "share"), list(product(CONTEXTS, SHARES)))
+def test_a_prompt_that_nobody_has_counted_is_answered(
+    context: int, share: float, asked: int, named: bool, known: bool
+) -> None:
+    """Law: where vLLM doesn't say how long the prompt is, the answer gets fewer tokens, at most twice, and a quarter of
+    what is free or of what was asked for at least, also where the request's size isn't `known`; the rest of the context
+    where the client has named no number."""
+    known = known or share > 0.7
+    prompt = int(share * context)
+    size = 4 * prompt if known else 0
+    events, sent = told_by_vllm(context, prompt, ask(max_tokens=asked, max_tokens_named=named, body_bytes=size))
+
+    assert text_of(events) == "Fine."
+    assert sent[0] == asked
+    assert len(sent) <= (3 if named else 2)
+    assert sent[-1] is None or sent[-1] >= min(asked, context - prompt) / 4
+    assert (sent[-1] is None) is (len(sent) > 1 and not named)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("asked", [OURS, 32_000])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_prompt_that_does_not_fit_is_too_long(context: int, asked: int, named: bool) -> None:
+    """Law: a prompt that is longer than the context costs three requests, and the client learns that it is."""
+    request = ask(max_tokens=asked, max_tokens_named=named, body_bytes=4 * (context + 1))
+    events, sent = told_by_vllm(context, context + 1, request)
+
+    assert failed(events).fault is Fault.CONTEXT_LENGTH
+    assert len(sent) <= 3
+
+
+@pytest.mark.parametrize("wrapped", ["{words}", *WRAPPED])
+@pytest.mark.parametrize("words", [READ, UNREAD, OVER])
+@given(context=st.integers(4_096, 300_000), part=st.floats(0, 0.9), more=st.integers(0, 100_000))
+def test_a_guess_leaves_room_for_the_prompt(words: str, wrapped: str, context: int, part: float, more: int) -> None:
+    """Law: a guess is less than what was asked for, and what is left behind a prompt of a token for 3.6 bytes, or for
+    three, where anything is; a part of it else; however it is handed on. None is made where the client has named no
+    number."""
+    asked = context + more if words is OVER else int(part * context) + 1_024
+    said = words.format(context=context, asked=asked, least=1, sum=1, chars=1, most=1, left=1)
+    handed_on, size = wrapped.format(words=said), 3 * int(part * context)
+    room = find_room(handed_on, asked, body_bytes=size)
+
+    assert room is not None
+    assert ROOM_TOKENS <= room < asked
+    left = [one for one in (context - int(size / 3.6), context - size // 3) if ROOM_TOKENS <= one < asked]
+    parts = [min(context, asked) // 2, min(context, asked) // 4]
+    assert room in (left[:1] if left and size else parts)
+    assert find_room(handed_on, asked, named=False, body_bytes=size) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 8192 tokens. However, your prompt contains at least 8193 input tokens.",
+        "Expected at least 16384 characters in the prompt",
+        *OTHERS,
+    ],
+)
+def test_words_without_the_answer_s_number_leave_it(words: str) -> None:
+    """Law: only a refusal of this number of tokens lowers it."""
+    assert find_room(words, 9_999) is None

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection
 from itertools import combinations, pairwise, product
+from typing import Any
 
 import pytest
 
@@ -30,53 +31,41 @@ def calls(*lists: list[dict[str, object]], names: Collection[str] = ()) -> list[
     return list(found.values())
 
 
-def test_pieces_find_their_call() -> None:
-    """Law: pieces with an index, an id only, a repeated id, or neither make the calls that were meant."""
-    two = [("f", "{}"), ("g", "[]")]
-    assert (
-        calls(
-            [piece(0, "a", "f", "{")], [piece(1, "b", "g", "[")], [piece(0, None, None, "}"), piece(1, None, None, "]")]
-        )
-        == two
-    )
-    assert calls([piece(None, "a", "f", "{")], [piece(None, "b", "g", "[]")], [piece(None, "a", None, "}")]) == two
-    assert calls([piece(None, None, "f", "{")], [piece(None, None, None, "}")], [piece(None, None, "g", "[]")]) == two
-    assert calls([piece(0, "a", "f", "{}")], [piece(0, "b", "g", "[]")]) == two  # all parallel calls numbered 0
-    assert calls([piece(None, "a", "f", "{}"), piece(None, "a", "g", "[]")]) == two  # one id for all
-    assert calls([piece(0, "a", "f", "{")], [piece(0, "a", "f", "}")], [piece(1, "a", "g", "[]")]) == two
-    assert calls([piece(0, None, "f", "{}")], [piece(0, None, "g", "[")], [piece(0, None, "g", "]")]) == two
-    assert calls([piece(0, None, "f", "")], [piece(0, None, "g", "[]")]) == [("f", ""), ("g", "[]")]
-    assert calls([piece(5, "", "f", {}), piece(9, "", "g", [])]) == two
+TWO = [("f", "{}"), ("g", "[]")]
+PIECES = [
+    ([[piece(0, "a", "f", "{")], [piece(1, "b", "g", "[")], [piece(0, arguments="}"), piece(1, arguments="]")]], TWO),
+    ([[piece(None, "a", "f", "{")], [piece(None, "b", "g", "[]")], [piece(None, "a", None, "}")]], TWO),
+    ([[piece(None, None, "f", "{")], [piece(None, None, None, "}")], [piece(None, None, "g", "[]")]], TWO),
+    ([[piece(0, "a", "f", "{}")], [piece(0, "b", "g", "[]")]], TWO),  # all parallel calls numbered 0
+    ([[piece(None, "a", "f", "{}"), piece(None, "a", "g", "[]")]], TWO),  # one id for all
+    ([[piece(0, "a", "f", "{")], [piece(0, "a", "f", "}")], [piece(1, "a", "g", "[]")]], TWO),
+    ([[piece(0, None, "f", "{}")], [piece(0, None, "g", "[")], [piece(0, None, "g", "]")]], TWO),
+    ([[piece(0, None, "f", "")], [piece(0, None, "g", "[]")]], [("f", ""), ("g", "[]")]),
+    ([[piece(5, "", "f", {}), piece(9, "", "g", [])]], TWO),
+    # An index that counts pieces; half a character; a name that never comes.
+    ([[piece(0, "a", "f", '{"x"')], [piece(1, arguments=": 1")], [piece(2, arguments="}")]], [("f", '{"x": 1}')]),
+    ([[piece(0, "a", "f", '{"x": "\ud83c')], [piece(0, arguments='\udf0d"}')]], [("f", '{"x": "\U0001f30d"}')]),
+    ([[piece(0, "a", None, "{}")]], [("", "{}")]),
+]
 
 
-def test_a_call_without_a_name_still_leaves() -> None:
-    """Law: nothing is dropped: a call whose name never came leaves with an empty one."""
-    assert calls([piece(0, "a", None, "{}")]) == [("", "{}")]
+@pytest.mark.parametrize(("lists", "expected"), PIECES)
+def test_pieces_find_their_call(lists: Any, expected: list[tuple[str, str]]) -> None:
+    """Law: pieces with an index, an id only, a repeated id, or neither make the calls that were meant; nothing is
+    dropped."""
+    assert calls(*lists) == expected
 
 
 def test_the_legacy_call_is_a_call() -> None:
     """Law: `function_call` pieces make call 0."""
-    chunks = [
+    chunks = (
         delta(function_call={"name": "f", "arguments": "{"}),
         delta("function_call", function_call={"arguments": "}"}),
-    ]
+    )
     found, last = one(*chunks)
     assert isinstance(found, CallDelta)
     assert (found.index, found.name, found.arguments) == (0, "f", "{}")
     assert last.reason is FinishReason.TOOL_CALLS
-
-
-def test_a_character_split_over_two_pieces_of_a_call_is_joined() -> None:
-    """Law: arguments, too, are joined where an upstream tears a character."""
-    torn = [piece(0, "a", "f", '{"x": "\ud83c')], [piece(0, None, None, '\udf0d"}')]
-    assert calls(*torn) == [("f", '{"x": "\U0001f30d"}')]
-
-
-def test_a_nameless_piece_goes_on_with_the_last_call() -> None:
-    """Law: an index that counts pieces, with neither an id nor a name, begins no call."""
-    assert calls([piece(0, "a", "f", '{"x"')], [piece(1, None, None, ": 1")], [piece(2, None, None, "}")]) == [
-        ("f", '{"x": 1}')
-    ]
 
 
 def test_a_call_that_only_the_complete_message_has_is_told_once():

@@ -74,32 +74,28 @@ def test_markers_of_the_prompt_cache_go_to_openrouter_alone() -> None:
     assert elsewhere == [{"role": "system", "content": [{"type": "text", "text": "a"}]}, MARKED[1]]
 
 
-@pytest.mark.parametrize("thinking", [True, False])
-def test_thoughts_are_asked_for_in_openrouters_words(thinking: bool) -> None:
+@pytest.mark.parametrize(
+    ("fields", "reasoning"),
+    [
+        ({"thinking": True}, {"enabled": True}),
+        ({"thinking": False}, {"enabled": False}),
+        ({"thinking": True, "extra": {"reasoning": {"effort": "low"}}}, {"effort": "low"}),
+        ({"thinking_tokens_max": 2000}, {"enabled": True, "max_tokens": 2000}),
+        ({"thinking_tokens_max": 2000, "thinking": False}, {"enabled": False}),
+        ({"thinking_tokens_max": 2000, "extra": {"reasoning": {"max_tokens": 9}}}, {"max_tokens": 9}),
+        ({"thinking_tokens_max": 2000, "extra": {"reasoning_effort": "low"}}, None),
+    ],
+)
+def test_thoughts_are_asked_for_in_openrouters_words(fields: dict[str, Any], reasoning: Any) -> None:
     """Law: what the client asked for itself goes before it, and other servers, which might not know it, get nothing."""
-    request = ask(thinking=thinking)
+    there, elsewhere = (
+        json.loads(chat_body(ask(**fields), "m", UpstreamForm(openrouter=openrouter))) for openrouter in (True, False)
+    )
+    extra = fields.get("extra", {})
 
-    assert json.loads(chat_body(request, "m", UpstreamForm(openrouter=True)))["reasoning"] == {"enabled": thinking}
-    assert "reasoning" not in json.loads(chat_body(request, "m"))
-    named = ask(thinking=thinking, extra={"reasoning": {"effort": "low"}})
-    assert json.loads(chat_body(named, "m", UpstreamForm(openrouter=True)))["reasoning"] == {"effort": "low"}
-
-
-def test_a_thinking_budget_goes_to_openrouter_alone() -> None:
-    """Law: as its own number, unless the client has named one or an effort itself, or thinking is off."""
-    request = ask(thinking_tokens_max=2000)
-
-    assert json.loads(chat_body(request, "m", UpstreamForm(openrouter=True)))["reasoning"] == {
-        "enabled": True,
-        "max_tokens": 2000,
-    }
-    assert "reasoning" not in json.loads(chat_body(request, "m"))
-    for named in ({"reasoning": {"max_tokens": 2000}}, {"reasoning_effort": "low"}):
-        sent = json.loads(chat_body(ask(thinking_tokens_max=2000, extra=named), "m", UpstreamForm(openrouter=True)))
-        assert {key: sent[key] for key in named} == named
-        assert ("reasoning" in sent) == ("reasoning" in named)
-    off = ask(thinking=False, thinking_tokens_max=2000)
-    assert json.loads(chat_body(off, "m", UpstreamForm(openrouter=True)))["reasoning"] == {"enabled": False}
+    assert there.get("reasoning") == reasoning
+    assert elsewhere.get("reasoning") == extra.get("reasoning")
+    assert there.get("reasoning_effort") == extra.get("reasoning_effort")
 
 
 @pytest.mark.parametrize("choice", [None, "auto", "none"])

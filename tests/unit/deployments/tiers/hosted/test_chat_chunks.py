@@ -71,25 +71,20 @@ def test_what_the_total_has_and_no_count_has_was_written_too(prompt: int, comple
     assert (None if usage is None else (usage.prompt_tokens, usage.completion_tokens)) == expected
 
 
-@pytest.mark.parametrize("total", [None, 0, 40, -5, "many", float("nan")])
-def test_a_total_takes_nothing_away(total: object) -> None:
-    """Law: a total that is missing, too small or no number leaves the counts as they are."""
-    usage = said(chunk(counted(32, 9, total_tokens=total), "stop", content="9"))
-
-    assert usage == Usage(prompt_tokens=32, completion_tokens=9)
-
-
-def test_a_total_alone_says_nothing_of_the_completion() -> None:
-    """Law: without the prompt's count the total can't be split, and the prompt is not taken for written."""
-    assert said(chunk({"total_tokens": 50, "completion_tokens": 9}, "stop", content="9")) == Usage(
-        prompt_tokens=0, completion_tokens=9
-    )
-
-
+@pytest.mark.parametrize(
+    ("counts", "usage"),
+    [
+        *((counted(32, 9, total_tokens=total), (32, 9)) for total in (None, 0, 40, -5, "many", float("nan"))),
+        ({"total_tokens": 50, "completion_tokens": 9}, (0, 9)),  # without the prompt's count it can't be split
+        (ZEROS, None),  # who says that nothing was read has not counted; the estimate stands
+    ],
+)
 @pytest.mark.parametrize("cut", [True, False])
-def test_zeros_are_no_count(cut: bool) -> None:
-    """Law: who says that nothing was read and nothing written has not counted; the estimate stands."""
-    assert said(chunk(ZEROS, content="word"), chunk(ZEROS, None if cut else "stop"), cut=cut) is None
+def test_a_total_takes_nothing_away(counts: Any, usage: tuple[int, int] | None, cut: bool) -> None:
+    """Law: a total that is missing, too small or no number leaves the counts as they are; zeros are no count."""
+    found = said(chunk(counts, content="word"), chunk(counts, None if cut else "stop"), cut=cut)
+
+    assert (None if found is None else (found.prompt_tokens, found.completion_tokens)) == usage
 
 
 @pytest.mark.parametrize(

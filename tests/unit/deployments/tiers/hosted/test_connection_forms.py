@@ -12,8 +12,8 @@ from deployments.api.openai_responses.response_body import parse_response
 from reliability.types import ChatRequest, Fault
 from tests.support.plays import good, status
 from tests.support.strict_templates import TEMPLATES, refuse_as_llama_cpp, refuse_as_vllm, strict
-from tests.support.tier_asking import answers, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import exchange, text_of
+from tests.unit.deployments.tiers.hosted.test_answer_limits import SUMS
 
 NAMED: dict[str, Any] = {"request_id": "r", "tokens_max": 64, "timeout_s": 60.0}
 TOOL = {"name": "get_time", "description": "The time."}
@@ -82,13 +82,10 @@ def read(dialect: str, *, streamed: bool = True) -> ChatRequest:
 def test_no_past_ends_a_session(dialect, template, refuse, streamed):
     """Law: what agents send is answered behind each strict template, by at most two requests; the next one is sent at
     once in the form that is taken."""
-    with Upstream() as upstream:
-        upstream.plays("m", strict(TEMPLATES[template], refuse))
-        first, second = answers(hosted_tier(upstream), *[read(dialect, streamed=streamed)] * 2)
-        asked = len(upstream.log)
+    (first, second), log = exchange(strict(TEMPLATES[template], refuse), *[read(dialect, streamed=streamed)] * 2)
 
     assert (text_of(first), text_of(second)) == ("Fine.", "Fine.")
-    assert asked <= 3
+    assert len(log) <= 3
 
 
 def refuse_long_ids(seen: Any) -> Any:
@@ -104,10 +101,9 @@ def test_no_key_chooses_the_form_of_another_key_s_conversations():
     call = {"id": "system role is not supported", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     past = ({"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"], "content": "x"})
     attack, plain = (replace(read("chat"), messages=(system, user, *more)) for more in ((*past, user), ()))
-    with Upstream() as upstream:
-        upstream.plays("m", refuse_long_ids)
-        answers(hosted_tier(upstream), *(replace(attack, key="a"), replace(plain, key="a"), replace(plain, key="b")))
-        sent = [[message["role"] for message in seen.body["messages"]] for seen in upstream.log]
+    requests = replace(attack, key="a"), replace(plain, key="a"), replace(plain, key="b")
+    _, log = exchange(refuse_long_ids, *requests)
+    sent = [[message["role"] for message in seen.body["messages"]] for seen in log]
 
     assert (sent[-2:], len(sent)) == ([["user"], ["system", "user"]], 4)
 
@@ -115,10 +111,8 @@ def test_no_key_chooses_the_form_of_another_key_s_conversations():
 def test_what_every_template_takes_is_sent_as_it_was_written():
     """Law: the first request of a tier is the client's own, but for arguments and parameters that no backend takes."""
     request = read("chat")
-    with Upstream() as upstream:
-        upstream.plays("m", good())
-        answers(hosted_tier(upstream), request)
-        body = upstream.log[0].body
+    _, (seen,) = exchange(good(), request)
+    body = seen.body
 
     assert [(m["role"], m["content"]) for m in body["messages"]] == [
         (m["role"], m["content"])
@@ -130,46 +124,39 @@ def test_what_every_template_takes_is_sent_as_it_was_written():
 
 def test_a_template_that_takes_nothing_is_the_tier_s_fault():
     """Law: another tier is asked, after one more request and no third; the words that say something are kept."""
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse_as_llama_cpp(ValueError("System message must be at the beginning.")))
-        (events,) = answers(hosted_tier(upstream), read("chat"))
-        asked = len(upstream.log)
+    refusal = refuse_as_llama_cpp(ValueError("System message must be at the beginning."))
+    (events,), log = exchange(refusal, read("chat"))
 
-    assert asked == 2
+    assert len(log) == 2
     assert events[-1].fault is Fault.UNSUPPORTED
     assert events[-1].message.endswith("Jinja Exception: System message must be at the beginning.")
 
 
 def test_another_mistake_is_not_sent_twice():
     """Law: only what names roles or templates is asked once more."""
-    with Upstream() as upstream:
-        upstream.plays("m", status(400, "Invalid 'temperature': decimal above maximum value."))
-        (events,) = answers(hosted_tier(upstream), read("chat"))
-        asked = len(upstream.log)
+    (events,), log = exchange(status(400, "Invalid 'temperature': decimal above maximum value."), read("chat"))
 
-    assert asked == 1
+    assert len(log) == 1
     assert events[-1].fault is Fault.REFUSED
 
 
 CONTEXT = 32_768
-WORDS = {
-    "vllm": "This model's maximum context length is {context} tokens. However, you requested {sum} tokens ({prompt} in "
-    "the messages, {answer} in the completion). Please reduce the length of the messages or completion.",
-    "newer vllm": "'max_tokens' or 'max_completion_tokens' is too large: {answer}. This model's maximum context length "
-    "is {context} tokens and your request has {prompt} input tokens ({answer} > {context} - {prompt}).",
-    "openrouter": "This endpoint's maximum context length is {context} tokens. However, you requested about {sum} "
-    "tokens ({half} of text input, {rest} of tool input, {answer} in the output). Reduce either one.",
-    "sglang": "Requested token count exceeds the model's maximum context length of {context} tokens. You requested a "
-    "total of {sum} tokens: {prompt} tokens from the input messages and {answer} tokens for the completion.",
-}
+WORDS = [
+    *SUMS,
+    # A newer vLLM, OpenRouter.
+    "'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is {limit} "
+    "tokens and your request has {prompt} input tokens ({asked} > {limit} - {prompt}).",
+    "This endpoint's maximum context length is {limit} tokens. However, you requested about {sum} tokens ({half} of "
+    "text input, {rest} of tool input, {asked} in the output). Reduce either one.",
+]
 
 
 def refuse_too_long(words: str, prompt: int) -> Any:
     """Play a server whose context must hold the prompt and the whole answer."""
 
     def play(seen: Any) -> Any:
-        counts = {"context": CONTEXT, "prompt": prompt, "answer": seen.body["max_tokens"], "rest": 99}
-        counts |= {"sum": prompt + counts["answer"], "half": prompt - 99}
+        counts = {"limit": CONTEXT, "prompt": prompt, "asked": seen.body["max_tokens"], "rest": 99}
+        counts |= {"sum": prompt + counts["asked"], "half": prompt - 99}
         return good() if counts["sum"] <= CONTEXT else status(400, words.format(**counts))
 
     return play
@@ -190,10 +177,8 @@ def test_an_answer_may_have_what_the_prompt_leaves(words, prompt, answer_tokens,
     fits. Codex names no limit, and its sessions ended at half the context of such a server. Where too little is left
     the client must condense."""
     request = replace(read("responses"), max_tokens=answer_tokens)
-    with Upstream() as upstream:
-        upstream.plays("m", refuse_too_long(WORDS[words], prompt))
-        (events,) = answers(hosted_tier(upstream), request)
-        asked = [seen.body["max_tokens"] for seen in upstream.log]
+    (events,), log = exchange(refuse_too_long(words, prompt), request)
+    asked = [seen.body["max_tokens"] for seen in log]
 
     assert asked == sent
     assert getattr(events[-1], "fault", None) is (Fault.CONTEXT_LENGTH if prompt > 32_000 else None)
@@ -201,9 +186,9 @@ def test_an_answer_may_have_what_the_prompt_leaves(words, prompt, answer_tokens,
 
 def test_an_upstream_that_refuses_each_length_is_asked_twice():
     """Law: a server that names another context each time gets two requests."""
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse_too_long(WORDS["vllm"], CONTEXT - seen.body["max_tokens"] + 1)(seen))
-        (events,) = answers(hosted_tier(upstream), replace(read("chat"), max_tokens=9_000))
-        asked = len(upstream.log)
+    (events,), log = exchange(
+        lambda seen: refuse_too_long(SUMS[0], CONTEXT - seen.body["max_tokens"] + 1)(seen),
+        replace(read("chat"), max_tokens=9_000),
+    )
 
-    assert (asked, getattr(events[-1], "fault", None)) == (2, Fault.CONTEXT_LENGTH)
+    assert (len(log), getattr(events[-1], "fault", None)) == (2, Fault.CONTEXT_LENGTH)

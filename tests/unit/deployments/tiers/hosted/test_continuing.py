@@ -13,8 +13,7 @@ from reliability.answer.estimate import tokens_max, tokens_min
 from reliability.answer.seam import find_anchor
 from reliability.types import CallDelta, Event, Fault, Finish, Reasoning
 from tests.support.plays import Player, Seen, good, tools
-from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import ask, exchange, failed, text_of
 
 BEGUN = "First you open the valve on the left, and then you wait until the needle stands"
 REST = " at two. At last you close it."
@@ -22,10 +21,8 @@ REST = " at two. At last you close it."
 
 def go_on(player: Player, how: Any = "anchor", begun: str = BEGUN) -> tuple[list[Event], Seen]:
     """What the tier makes of this answer to a request for the rest, and what was asked."""
-    with Upstream() as upstream:
-        upstream.plays("m", player)
-        (events,) = answers(hosted_tier(upstream, continues=how), replace(ask(), begun=begun))
-        return events, upstream.log[-1]
+    (events,), log = exchange(player, replace(ask(), begun=begun), continues=how)
+    return events, log[-1]
 
 
 @pytest.mark.parametrize(
@@ -135,19 +132,14 @@ UNKNOWN = """
 """
 
 
-@pytest.mark.parametrize("model", HONOURED.split())
-def test_a_family_that_is_known_to_honour_it_is_prefilled(model):
-    """Law: at OpenRouter, and nowhere else: another server may do with a last message what it likes."""
-    assert choose_continues(HOST, model) == "prefill"
-    assert choose_continues("localhost", model) == "anchor"
-    assert choose_continues(f"{HOST}.example", model) == "anchor"
-    assert choose_continues(None, model) == "anchor"
-
-
-@pytest.mark.parametrize("model", UNKNOWN.split())
-def test_a_family_that_is_not_known_gets_an_anchor(model):
-    """Law: no evidence, no prefill; a model that thinks is none of its family."""
-    assert choose_continues(HOST, model) == "anchor"
+@pytest.mark.parametrize(
+    ("model", "how"), [*((one, "prefill") for one in HONOURED.split()), *((one, "anchor") for one in UNKNOWN.split())]
+)
+def test_a_family_that_is_known_to_honour_it_is_prefilled(model, how):
+    """Law: at OpenRouter, and nowhere else: another server may do with a last message what it likes. No evidence, no
+    prefill; a model that thinks is none of its family."""
+    assert choose_continues(HOST, model) == how
+    assert {choose_continues(host, model) for host in ("localhost", f"{HOST}.example", None)} == {"anchor"}
 
 
 @given(

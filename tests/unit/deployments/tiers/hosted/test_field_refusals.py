@@ -11,8 +11,7 @@ from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_com
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status
 from tests.support.thinkers import think, thought_of
-from tests.support.tier_asking import WEATHER_TOOL, answers, ask, failed, hosted_tier, text_of
-from tests.support.upstream import Upstream
+from tests.support.tier_asking import WEATHER_TOOL, ask, exchange, failed, text_of
 
 OURS = ("max_tokens", "stream_options")
 SENT: dict[str, Any] = {
@@ -246,10 +245,8 @@ def test_a_model_that_always_thinks_answers_thinking(extra: dict[str, Any], word
     """Law: OpenRouter's refusal of thinking that is off costs one request; the next is sent without at once, the report
     says so, and wishes to think stay."""
     off, on = ask(thinking=False, extra=extra), ask(thinking=True)
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: thinks_always(seen, words))
-        told = answers(hosted_tier(upstream, openrouter=True), off, off, on)
-        sent = [seen.body.get("reasoning") or seen.body.get("reasoning_effort") for seen in upstream.log]
+    told, log = exchange(lambda seen: thinks_always(seen, words), off, off, on, openrouter=True)
+    sent = [seen.body.get("reasoning") or seen.body.get("reasoning_effort") for seen in log]
 
     assert [text_of(events) for events in told] == ["Fine."] * 3
     assert sent[1:] == [None, None, {"enabled": True}]
@@ -281,25 +278,20 @@ def test_a_call_that_is_wanted_is_asked_for_without_thinking(words: str, switch:
         thinks = switch not in seen.body and seen.body["tool_choice"] != "auto"
         return status(400, words) if thinks else good("Fine.")
 
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        told = answers(hosted_tier(upstream, openrouter=switch == "reasoning"), forced, forced, free)
-        sent = [seen.body.keys() & fields for seen in upstream.log]
+    told, log = exchange(play, forced, forced, free, openrouter=switch == "reasoning")
+    sent = [seen.body.keys() & fields for seen in log]
 
     assert [text_of(events) for events in told] == ["Fine."] * 3
     assert sent[-2:] == [{switch}, set()]
     assert "takes no" in " ".join(told[0][-1].notes)
-    assert all(seen.body["tool_choice"] in (choice, "auto") for seen in upstream.log)
+    assert all(seen.body["tool_choice"] in (choice, "auto") for seen in log)
 
 
 def test_a_call_that_can_never_be_wanted_is_refused() -> None:
     """Law: an upstream that refuses it without thinking too is asked twice, and another tier then."""
-    with Upstream() as upstream:
-        upstream.plays("m", status(400, IN_THOUGHT[0]))
-        (events,) = answers(hosted_tier(upstream), ask(tools=(WEATHER_TOOL,), tool_choice="required"))
-        asked = len(upstream.log)
+    (events,), log = exchange(status(400, IN_THOUGHT[0]), ask(tools=(WEATHER_TOOL,), tool_choice="required"))
 
-    assert (failed(events).fault, asked) == (Fault.REFUSED, 2)
+    assert (failed(events).fault, len(log)) == (Fault.REFUSED, 2)
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -317,10 +309,8 @@ def test_who_can_not_stop_thinking_is_not_made_to_think_again(openrouter: bool, 
             return status(400, MANDATORY)
         return think(thought_of(400), tags=False) if seen.body.get("reasoning_effort") else good("Fine.")
 
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        *_, events = answers(hosted_tier(upstream, openrouter=openrouter), *([off] if known else []), ended)
-        thoughts = [seen.body.get("reasoning_effort") for seen in upstream.log].count("high")
+    (*_, events), log = exchange(play, *([off] if known else []), ended, openrouter=openrouter)
+    thoughts = [seen.body.get("reasoning_effort") for seen in log].count("high")
 
     assert failed(events).fault is Fault.REFUSED
     assert thoughts == 1

@@ -10,8 +10,7 @@ from deployments.tiers.hosted.passed_reader import PIECE_BYTES, PassedReader, bu
 from reliability.types import ChatRequest, Counted, Event, Fault, Finish, Passed, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import answers, hosted_tier
-from tests.support.upstream import Seen, Upstream
+from tests.support.tier_asking import exchange
 
 SEEN = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=4, reasoning_tokens=2)
 WHOLE = {"prompt": "Once"}
@@ -190,20 +189,12 @@ def test_the_body_is_the_clients_but_for_what_is_decided_here():
     assert streamed["stream_options"] == {"include_usage": True}
 
 
-def ask_route(route: str, play: plays.Play) -> tuple[list[Event], Seen]:
-    """The events of a tier whose upstream plays this, and what that was asked."""
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        (events,) = answers(hosted_tier(upstream), request(route, prompt="Once", input="x"))
-        return events, upstream.log[-1]
-
-
 @pytest.mark.parametrize(
     ("route", "play"), [("/completions", plays.completion()), ("/embeddings", plays.embeddings([1.0]))]
 )
 def test_the_tier_asks_the_route_of_its_own_api(route, play):
     """Law: the request goes to the route beside chat completions, with the tier's model."""
-    events, seen = ask_route(route, play)
+    (events,), (seen,) = exchange(play, request(route, prompt="Once", input="x"))
 
     assert seen.path == f"/api/v1{route}"
     assert isinstance(events[-1], Finish)
@@ -212,7 +203,7 @@ def test_the_tier_asks_the_route_of_its_own_api(route, play):
 @pytest.mark.parametrize("code", [404, 405])
 def test_an_upstream_without_the_route_is_not_unwell(code):
     """Law: chats may go on there, so its breaker hears nothing of it, and another tier is asked."""
-    failed = ask_route("/embeddings", plays.status(code))[0][-1]
+    ((*_, failed),), _ = exchange(plays.status(code), request("/embeddings", input="x"))
 
     assert (failed.fault, failed.param) == (Fault.UNSUPPORTED, "model")
     assert "/embeddings" in failed.message

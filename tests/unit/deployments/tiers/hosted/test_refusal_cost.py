@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 
-from deployments.tiers.hosted import (
-    answer_limits,
-    field_refusals,
-    upstream_errors,
-    upstream_form,
-    upstream_state,
-    written_calls,
-)
+from deployments.tiers.hosted import answer_limits, field_refusals, upstream_errors, upstream_form, upstream_state
 from deployments.tiers.hosted.upstream_errors import WORDS_CHARS_MAX, read_complaint
 from tests.support.plays import whole
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, failed, hosted_tier
@@ -29,7 +22,7 @@ CHARS, NOISE_S = 4_000, 0.02
 
 def list_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     """List the patterns of the modules that read refusals, and those of a field's name."""
-    for module in (answer_limits, field_refusals, upstream_errors, upstream_form, upstream_state, written_calls):
+    for module in (answer_limits, field_refusals, upstream_errors, upstream_form, upstream_state):
         for name, value in vars(module).items():
             rows = value if isinstance(value, tuple) else [value]
             for found in [row[0] if isinstance(row, tuple) else row for row in rows]:

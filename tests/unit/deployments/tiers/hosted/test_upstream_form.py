@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from deployments.tiers.hosted import hosted_tier as hosted_tier_module
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
-from deployments.tiers.hosted.upstream_form import UpstreamForm
+from deployments.tiers.hosted.upstream_form import Missing, UpstreamForm, _find_missing, fill_missing
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status, whole
-from tests.support.tier_asking import answer, answers, ask, hosted_tier, text_of
+from tests.support.tier_asking import WEATHER_TOOL, answer, ask, exchange, hosted_tier, text_of
 from tests.support.upstream import Upstream
+from tests.unit.deployments.tiers.hosted.test_connection_forms import read
+from tests.unit.deployments.tiers.hosted.test_field_refusals import OF_FIELDS
 
 # What Codex, opencode and the SDKs send beside a conversation.
 EXTRA: dict[str, Any] = {
@@ -24,37 +27,24 @@ EXTRA: dict[str, Any] = {
     "verbosity": "low",
     "reasoning_effort": "high",
 }
-# How an API refuses a field: the words of Groq, Cerebras, Groq for one model, Gemini, OpenAI, Azure, Fireworks.
-WORDS = [
-    "property '{}' is unsupported",
-    "property '{}' is unsupported, did you mean 'stop'?",
-    "{0}: property '{0}' is unsupported",
-    "`{}` is not supported with this model",
-    'Invalid JSON payload received. Unknown name "{}": Cannot find field.',
-    "Unsupported parameter: '{}' is not supported with this model.",
-    "Unrecognized request argument supplied: '{}'",
-    "Extra inputs are not permitted, field: '{}', value: 'x'",
-]
 
 
 def refuse(seen: Seen, fields: set[str], words: str) -> Play:
     """Refuse the first of these fields that was sent."""
     first = next((name for name in sorted(fields) if name in seen.body), None)
-    return good("Fine.") if first is None else status(400, words.format(first))
+    return good("Fine.") if first is None else status(400, words.replace("{}", f"'{first}'"))
 
 
 def notes_of(events: list[Any]) -> str:
     return " ".join(events[-1].notes)
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", OF_FIELDS)
 def test_a_field_that_changes_no_words_ends_no_session(words: str) -> None:
     """Law: what an upstream refuses of such fields, one after the other, is left out, and the report says so; the next
     request is sent without them at once."""
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, EXTRA.keys() | {"stream_options"}, words))
-        told = answers(hosted_tier(upstream), *[ask(extra=EXTRA)] * 2)
-        bodies = [seen.body for seen in upstream.log]
+    told, log = exchange(lambda seen: refuse(seen, EXTRA.keys() | {"stream_options"}, words), *[ask(extra=EXTRA)] * 2)
+    bodies = [seen.body for seen in log]
 
     assert [text_of(events) for events in told] == ["Fine."] * 2
     assert len(bodies) == len(EXTRA) + 3
@@ -68,41 +58,22 @@ def test_all_that_one_refusal_names_is_left_out_at_once() -> None:
         {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"} for name in EXTRA
     ]
     refusal = whole(json.dumps({"object": "error", "message": {"detail": detail}}).encode(), status_code=422)
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refusal if "user" in seen.body else good("Fine."))
-        (events,) = answers(hosted_tier(upstream), ask(extra=EXTRA))
-        asked = len(upstream.log)
+    (events,), log = exchange(lambda seen: refusal if "user" in seen.body else good("Fine."), ask(extra=EXTRA))
 
-    assert (text_of(events), asked) == ("Fine.", 2)
-
-
-def test_the_limit_of_tokens_goes_by_the_name_that_is_taken() -> None:
-    """Law: OpenAI's models since o1 refuse `max_tokens`; the limit stands, and no note is needed."""
-    words = "Unsupported parameter: '{}' is not supported with this model. Use 'max_completion_tokens' instead."
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, {"max_tokens"}, words))
-        told = answers(hosted_tier(upstream), *[ask(max_tokens=9)] * 2)
-        bodies = [seen.body for seen in upstream.log]
-
-    assert [text_of(events) for events in told] == ["Fine."] * 2
-    assert [body.get("max_completion_tokens") for body in bodies] == [None, 9, 9]
-    assert "max_tokens" not in bodies[-1]
-    assert notes_of(told[0]) == ""
+    assert (text_of(events), len(log)) == ("Fine.", 2)
 
 
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("temperature", "'{}' does not support 0 with this model. Only the default (1) value is supported."),
-        ("temperature", "Unsupported parameter: '{}' is not supported with this model."),
-        ("top_p", "`{}` is not supported with this model"),
+        ("temperature", "{} does not support 0 with this model. Only the default (1) value is supported."),
+        ("temperature", "Unsupported parameter: {} is not supported with this model."),
+        ("top_p", "{} is not supported with this model"),
     ],
 )
 def test_a_model_that_takes_no_temperature_answers_without(field: str, words: str) -> None:
     """Law: a model that reasons would refuse the request for ever; the report says that the wish has no effect."""
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, {field}, words))
-        (events,) = answers(hosted_tier(upstream), ask(**{field: 0.2}))
+    (events,), _ = exchange(lambda seen: refuse(seen, {field}, words), ask(**{field: 0.2}))
 
     assert text_of(events) == "Fine."
     assert f"takes no {field}" in notes_of(events)
@@ -129,10 +100,8 @@ def test_a_refused_value_costs_no_other_value(name: str, words: str) -> None:
         good_one = value in (None, "low", "medium", "high")
         return good("Fine.") if good_one else status(400, words.format(name=name, value=value), param=name)
 
-    with Upstream() as upstream:
-        upstream.plays("m", play)
-        told = answers(hosted_tier(upstream), *[ask(extra={name: value}) for value in values])
-        sent = [seen.body.get(name) for seen in upstream.log]
+    told, log = exchange(play, *[ask(extra={name: value}) for value in values])
+    sent = [seen.body.get(name) for seen in log]
 
     assert [text_of(events) for events in told] == ["Fine."] * len(values)
     assert sent == ["high", "minimal", None, "high", None, "low"]
@@ -157,7 +126,7 @@ def test_what_is_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = ["temperature", "user"]
 
     def play(seen: Seen) -> Play:
-        return refuse(seen, {refused[0]}, WORDS[0]) if refused else good("Fine.")
+        return refuse(seen, {refused[0]}, OF_FIELDS[0]) if refused else good("Fine.")
 
     async def run(tier: HostedTier) -> None:
         await answer(tier, ask(temperature=0.2))
@@ -181,13 +150,10 @@ def test_what_is_learned_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
     """Law: a field that the words of an answer depend on is another tier's to honour."""
     extra = EXTRA | {field: 1}
-    with Upstream() as upstream:
-        upstream.plays("m", lambda seen: refuse(seen, {field}, WORDS[0]))
-        (events,) = answers(hosted_tier(upstream), ask(extra=extra))
-        asked = len(upstream.log)
+    (events,), log = exchange(lambda seen: refuse(seen, {field}, OF_FIELDS[0]), ask(extra=extra))
 
     assert events[-1].fault in (Fault.REFUSED, Fault.UNSUPPORTED)
-    assert asked == 1
+    assert len(log) == 1
 
 
 @pytest.mark.parametrize(
@@ -204,3 +170,198 @@ def test_other_refusals_teach_nothing(code: int, said: str) -> None:
     form = UpstreamForm()
     assert form.learn(code, read_complaint({"error": {"message": said}}), ask()) == form
     assert form.learn(400, UpstreamComplaint(), ask()) == form
+
+
+TOOLS = (WEATHER_TOOL,)
+# OpenAI of gpt-5.6, OpenAI of gpt-5.4, and the same in other words.
+TOGETHER = [
+    "Function tools with reasoning_effort are not supported for gpt-5.6-terra in /v1/chat/completions. To use function "
+    "tools, use /v1/responses or set reasoning_effort to 'none'.",
+    "Function tools with reasoning_effort are not supported for gpt-5.4 in /v1/chat/completions. Please use "
+    "/v1/responses instead.",
+    "reasoning_effort cannot be combined with tools",
+    "`tools` can't be used with `reasoning_effort` for this model",
+]
+NO_PAIR = [
+    "The following parameters are not supported: tools, reasoning_effort",
+    "reasoning_effort is not supported with this model",
+    "`parallel_tool_calls` with `reasoning_effort` is not supported",
+    "tool_choice and reasoning_effort can't be set together",
+    "Tools are fine, and reasoning_effort too",
+]
+
+
+@pytest.mark.parametrize("param", ["reasoning_effort", None])
+@pytest.mark.parametrize("words", TOGETHER)
+@pytest.mark.parametrize("effort", [None, "high"])
+@pytest.mark.parametrize("default", ["none", "medium"])
+def test_an_effort_goes_where_it_stands_next_to_tools(
+    default: str, effort: str | None, words: str, param: str | None
+) -> None:
+    """Law: a model that takes no effort next to tools, its own default or the client's, is asked for none there, at
+    once the next time; the report says what wasn't sent; a request without tools keeps its effort."""
+    extra = {} if effort is None else {"reasoning_effort": effort}
+
+    def play(seen: Seen) -> Play:
+        thinks = seen.body.get("reasoning_effort", default) != "none"
+        return status(400, words, param=param) if "tools" in seen.body and thinks else good("Fine.")
+
+    events, log = exchange(play, ask(tools=TOOLS, extra=extra), ask(tools=TOOLS, extra=extra), ask(extra=extra))
+
+    efforts = [seen.body.get("reasoning_effort") for seen in log]
+    assert [text_of(one) for one in events] == ["Fine."] * 3
+    assert efforts[-1] == effort
+    assert efforts[-3] == efforts[-2]
+    assert efforts[-2] in (("none", None) if default == "none" else ("none",))
+    assert len(log) <= 5
+    noted = ["takes no reasoning_effort next to tools" in notes_of(one) for one in events]
+    assert noted == ([effort is not None] * 2 + [False])
+
+
+@pytest.mark.parametrize("words", NO_PAIR)
+def test_what_refuses_another_pair_keeps_the_effort_of_tools(words: str) -> None:
+    """Law: a list of fields, a field alone or another pair sets no effort."""
+    request = ask(tools=TOOLS, extra={"reasoning_effort": "high"}, parallel_tool_calls=True)
+    form = UpstreamForm().learn(400, UpstreamComplaint(message=words), request)
+
+    assert form.effort_with_tools is None
+
+
+# A gateway, OpenAI, Cerebras, Anthropic, Gemini, vLLM.
+NOT_STRICT = [
+    ('Validation Error: "strict" - Extra inputs are not permitted', "tools[0].function.strict"),
+    ("Invalid value: 'false'. The value isn't supported yet", "tools[0].function.strict"),
+    ("'tools.0.function' : property 'strict' is unsupported", None),
+    ("tools.0.custom.strict: Extra inputs are not permitted", None),
+    ("Invalid JSON payload received. Unknown name \"strict\" at 'tools[0].function': Cannot find field.", None),
+    ("[{'type': 'extra_forbidden', 'loc': ('body', 'tools', 0, 'function', 'strict'), 'msg': 'not permitted'}]", None),
+]
+STRICT_ELSE = [
+    ("Invalid schema for function 'f': in strict mode, 'additionalProperties' is required to be false", None),
+    ("'strict' mode is not supported with parallel tool calls", None),
+    ("response_format.json_schema.strict: Extra inputs are not permitted", None),
+    ("Invalid value: 'yes'. It must be a boolean.", "response_format.json_schema.strict"),
+    ("The strict limit of 5 requests must not be exceeded", None),
+]
+
+
+@pytest.mark.parametrize(("words", "param"), NOT_STRICT)
+@pytest.mark.parametrize("strict", [True, False, None])
+def test_tools_are_declared_without_strict_where_it_is_refused(
+    strict: bool | None, words: str, param: str | None
+) -> None:
+    """Law: `strict` of a tool is left out where it is refused, at once the next time, and the tool stays."""
+    tool = {**WEATHER_TOOL, "function": {**WEATHER_TOOL["function"], "strict": strict}}  # type: ignore[dict-item]
+
+    def play(seen: Seen) -> Play:
+        refused = any("strict" in one["function"] for one in seen.body["tools"])
+        return status(400, words, param=param) if refused else good("Fine.")
+
+    events, log = exchange(play, *[ask(tools=(tool,))] * 2, ask(tools=TOOLS))
+
+    assert [text_of(one) for one in events] == ["Fine."] * 3
+    assert [seen.body["tools"] == [WEATHER_TOOL] for seen in log] == [False, True, True, True]
+    assert ["strict" in notes_of(one) for one in events] == [True, True, False]
+
+
+@pytest.mark.parametrize(("words", "param"), STRICT_ELSE)
+def test_strict_of_something_else_is_none_of_a_tool(words: str, param: str | None) -> None:
+    """Law: strict mode, and the `strict` of an answer's format, are no field of a tool."""
+    tool = {**WEATHER_TOOL, "function": {**WEATHER_TOOL["function"], "strict": True}}  # type: ignore[dict-item]
+
+    assert UpstreamForm().learn(400, UpstreamComplaint(message=words, param=param), ask(tools=(tool,))).strict
+
+
+REFUSALS = {
+    Missing.THOUGHT: [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "Missing `reasoning_content` field in the assistant message at message index 2. For more information, see ...",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 13",
+    ],
+    Missing.SIGNATURE: [
+        "Function call is missing a thought_signature in functionCall parts. This is required for tools to work",
+        "Function call `f` in the `1.` content block is missing a `thought_signature`.",
+        "Function call is missing a thoughtSignature",
+    ],
+}
+WORDS = [(missing, said) for missing, all_ in REFUSALS.items() for said in all_]
+
+
+def lacks(message: dict[str, Any], missing: Missing) -> bool:
+    if missing is Missing.THOUGHT:
+        return message["role"] == "assistant" and not message.get("reasoning_content")
+    calls = message.get("tool_calls") or []
+    return bool(calls) and "extra_content" not in calls[0]
+
+
+@pytest.mark.parametrize("first", [None, "roles must alternate"])
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+@pytest.mark.parametrize(("missing", "said"), WORDS)
+def test_a_past_answer_without_it_ends_no_session(dialect: str, missing: Missing, said: str, first: str | None) -> None:
+    """Law: what is missing is filled in once the upstream asks for it, also where it has asked for another form
+    before; the next request has it at once."""
+    refused = []
+
+    def answer(seen: Seen) -> Play:
+        if first is not None and not refused:
+            refused.append(first)
+            return status(400, first)
+        if any(lacks(message, missing) for message in seen.body["messages"]):
+            return status(400, said)
+        return good("Fine.")
+
+    told, log = exchange(answer, *[read(dialect)] * 2)
+
+    assert [text_of(events) for events in told] == ["Fine."] * 2
+    assert len(log) == (3 if first is None else 4)
+
+
+@pytest.mark.parametrize(("missing", "said"), WORDS)
+def test_an_upstream_that_is_never_content_is_asked_no_third_time(missing: Missing, said: str) -> None:
+    """Law: the request is sent once more, and then another tier is asked."""
+    (events,), log = exchange(status(400, said), read("chat"))
+    asked = len(log)
+
+    assert asked == 2
+    assert events[-1].fault is Fault.REFUSED
+    assert _find_missing(said) is missing
+
+
+def test_an_upstream_that_contradicts_itself_is_asked_a_bounded_number_of_times() -> None:
+    """Law: no form is tried twice in a request."""
+    said = {False: WORDS[0][1], True: "property 'reasoning_content' is unsupported"}
+    _, log = exchange(lambda seen: status(400, said["reasoning_content" in str(seen.body["messages"])]), read("chat"))
+
+    assert len(log) <= 4
+
+
+@pytest.mark.parametrize("said", ["property 'reasoning_content' is unsupported", "roles must alternate", ""])
+def test_other_refusals_ask_for_nothing(said: str) -> None:
+    """Law: only the words that say it are taken for it."""
+    assert _find_missing(said) is None
+
+
+@pytest.mark.parametrize("missing", [set(some) for n in range(3) for some in combinations(Missing, n)])
+def test_what_is_there_stays(missing: set[Missing]) -> None:
+    """Law: nothing that was sent changes; filling in once is enough, and changes nothing in place."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    signed = {**call, "extra_content": {"google": {"thought_signature": "own"}}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "a"},
+        {"role": "assistant", "content": None, "reasoning_content": "t", "tool_calls": [call, call]},
+        {"role": "assistant", "content": None, "reasoning": "r", "tool_calls": [signed]},
+        {"role": "tool", "tool_call_id": "c", "content": ""},
+    ]
+    before = json.dumps(messages)
+    filled = fill_missing(messages, missing)
+
+    assert fill_missing(filled, missing) == filled
+    assert json.dumps(messages) == before
+    for message, was in zip(filled, messages, strict=True):
+        assert {**message, **was, "tool_calls": None} == {**message, "tool_calls": None}
+        assert not any(lacks(dict(message), one) for one in missing)
+        assert message.get("tool_calls", [])[1:] == was.get("tool_calls", [])[1:]
+    assert filled[3]["tool_calls"] == [signed]
+    if Missing.THOUGHT in missing:
+        assert [message.get("reasoning_content") for message in filled[1:4]] == [" ", "t", "r"]

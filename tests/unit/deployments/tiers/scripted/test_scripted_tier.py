@@ -115,12 +115,6 @@ def test_a_tool_result_counts_only_as_the_last_message() -> None:
     assert text_of(events) == "no"
 
 
-def test_times_bounds_a_rule() -> None:
-    """Law: a rule with `times` answers so often, then the next one does."""
-    answers = said([{"times": 2, "answer": "a"}, {"answer": "b"}], *[ask()] * 4)
-    assert [text_of(events) for events in answers] == ["a", "a", "b", "b"]
-
-
 def test_variables_are_filled_and_raw_is_not() -> None:
     """Law: text, reasoning and objects of arguments are filled in; raw text and raw arguments leave verbatim."""
     raw = '{"city": {{last_user}}'

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from deployments.tiers.hosted.written_calls import find_rest, read_rest
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_written
 from reliability.types import Fault, Finish, FinishReason
 from tests.support.judgements import GOOD, ruled
 from tests.support.plays import SSE, Head, Send, chunk, frame
@@ -36,26 +36,16 @@ REQUEST = ask(tools=(WEATHER_TOOL,))
 
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize(("said", "place"), list(product(SAID, BROKEN | LATE)))
-def test_what_a_server_can_t_read_as_a_call_is_the_answer(
-    upstream: Upstream, said: str, place: str, before: str
-) -> None:
+def test_what_a_server_can_t_read_as_a_call_is_the_answer(upstream, said, place, before) -> None:
     """Law: what a model wrote is its answer, behind the words that have come, wherever the error stands: a call in it
-    is repaired or asked for again, and no breaker hears of it."""
+    is repaired or asked for again, and no breaker hears of it. Where no tool is declared the answer has no more than
+    the words that have come."""
     upstream.plays("m", (BROKEN | LATE)[place](before + said))
-    (events,) = answers(hosted_tier(upstream), REQUEST)
+    with_tools, without = answers(hosted_tier(upstream), REQUEST, ask())
 
-    assert text_of(events) == ("Let me look. " if place in LATE else "") + SAID[said]
-    assert events[-1] == Finish(reason=FinishReason.TOOL_CALLS)
-
-
-@pytest.mark.parametrize(("said", "place"), list(product(SAID, BROKEN | LATE)))
-def test_without_tools_no_words_of_a_call_reach_a_client(upstream: Upstream, said: str, place: str) -> None:
-    """Law: where no tool is declared the answer has no more than the words that have come, and is asked for again."""
-    upstream.plays("m", (BROKEN | LATE)[place](said))
-    (events,) = answers(hosted_tier(upstream), ask())
-
-    assert text_of(events) == ("Let me look. " if place in LATE else "")
-    assert events[-1] == Finish(reason=FinishReason.TOOL_CALLS)
+    begun = "Let me look. " if place in LATE else ""
+    assert (text_of(with_tools), text_of(without)) == (begun + SAID[said], begun)
+    assert with_tools[-1] == without[-1] == Finish(reason=FinishReason.TOOL_CALLS)
 
 
 @pytest.mark.parametrize("said", SAID)
@@ -84,7 +74,7 @@ OTHERS = [
 @pytest.mark.parametrize("said", OTHERS)
 def test_another_error_holds_no_answer(said: str) -> None:
     """Law: an error that quotes such words, or holds nothing that the model wrote, is one."""
-    assert find_rest(said) is None
+    assert UpstreamComplaint(message=said).redact(str).rest is None
 
 
 @pytest.mark.parametrize("place", BODIES | BROKEN)
@@ -122,9 +112,7 @@ def test_a_long_call_is_whole(upstream: Upstream, length: int) -> None:
 )
 def test_what_was_written_is_a_call_or_asked_for_again(words: str, written: str, flaw: bool | None) -> None:
     """Law: a call is delivered; anything else is a flaw of the answer."""
-    rest = find_rest(words.replace("{}", written))
-    assert rest is not None
-    *held, end = read_rest(rest, None, tools=True)
+    *held, end = read_written(UpstreamComplaint(message=words.replace("{}", written)).redact(str))
     assert isinstance(end, Finish)
     judged = ruled(held, end)
 
