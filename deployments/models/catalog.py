@@ -54,11 +54,10 @@ ROWS = _read_rows()
 MODELS: tuple[_Entry, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())
 
 
-Role = Literal["fast", "standard", "longctx"]
-ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
 # When a model is fetched: when its tier loads it, in the background once the server answers, or by a person.
 Fetch = Literal["load", "background", "pull"]
 _FETCH: dict[str, Fetch] = {"fast": "load", "standard": "background", "longctx": "pull"}
+ROLES = tuple(_FETCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,6 @@ class _CpuModel:
 
     source: str
     name: str
-    fetch: Fetch
     weight_mb: int
     memory_gib: int
     context_tokens: int
@@ -86,9 +84,9 @@ class _CpuModel:
 
 _GIB = 1 << 30
 _CPU: dict[str, _CpuModel] = {
-    "fast": _CpuModel(DEFAULT_SOURCE, "SmolLM2-135M", "load", 538, 0, 8_192),
-    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", "background", 2_521, 6, 32_768),
-    "longctx": _CpuModel(CODER_LARGE, "Qwen2.5-Coder 1.5B", "pull", 7_110, 14, 32_768),
+    "fast": _CpuModel(DEFAULT_SOURCE, "SmolLM2-135M", 538, 0, 8_192),
+    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", 2_521, 6, 32_768),
+    "longctx": _CpuModel(CODER_LARGE, "Qwen2.5-Coder 1.5B", 7_110, 14, 32_768),
 }
 
 
@@ -111,7 +109,7 @@ def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: i
         sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
         equal_mac = max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
         return _choose_for_gpu(role, equal_mac, "an NVIDIA GPU, as on a Mac")
-    return _choose_for_cpu(_CPU[role], system, machine, memory_bytes)
+    return _choose_for_cpu(role, system, machine, memory_bytes)
 
 
 def weight_bytes_of(source: str) -> int | None:
@@ -125,7 +123,7 @@ def mac_model_of(source: str) -> _Entry | None:
     return next((model for model in MODELS if model.source == source), None)
 
 
-def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> ModelChoice:
+def _choose_for_gpu(role: str, memory_bytes: int, where: str) -> ModelChoice:
     """Choose from the largest row that the machine reaches; say why where that has no model for the role."""
     column, sizes = ROLES.index(role), [*reversed(ROWS)]
     reached = [models[column] for floor_gib, models in sizes if memory_bytes >= floor_gib * _GIB]
@@ -146,15 +144,15 @@ def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> ModelChoice:
     return ModelChoice(model.source, why, _FETCH[role], unfit, model.context_tokens)
 
 
-def _choose_for_cpu(model: _CpuModel, system: str, machine: str, memory_bytes: int) -> ModelChoice:
+def _choose_for_cpu(role: str, system: str, machine: str, memory_bytes: int) -> ModelChoice:
+    model, unfit = _CPU[role], ""
     why = (
         f"{system} on {machine} has no GPU that MLX computes on: {model.name} in float32, "
         f"{model.weight_mb / 1000:.1f} GB of weights"
     )
-    if memory_bytes >= model.memory_gib * _GIB:
-        return ModelChoice(model.source, why, model.fetch, context_tokens=model.context_tokens)
-    unfit = (
-        f"{model.name} is for machines of {model.memory_gib} GiB of memory and more, this one has "
-        f"{memory_bytes / _GIB:.1f}; name another `model`, or leave the tier out"
-    )
-    return ModelChoice(model.source, why, model.fetch, unfit, model.context_tokens)
+    if memory_bytes < model.memory_gib * _GIB:
+        unfit = (
+            f"{model.name} is for machines of {model.memory_gib} GiB of memory and more, this one has "
+            f"{memory_bytes / _GIB:.1f}; name another `model`, or leave the tier out"
+        )
+    return ModelChoice(model.source, why, _FETCH[role], unfit, model.context_tokens)

@@ -43,14 +43,9 @@ def fetch_snapshot(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
     if here is not None:
         return here
     with store.hold(cache_dir / "models", name, say=say):
-        say_all = downloads.tell(cache_dir, name, say)
-        try:
+        with downloads.tell(cache_dir, name, say) as say_all:
             silence = _fetch_large(source, say=say_all)
             folder = _load(source, silence)
-        except ModelUnavailable as error:
-            downloads.note_failure(cache_dir, name, str(error))
-            raise
-        downloads.forget(cache_dir, name)
         if silence is None:
             done.touch()
     return folder
