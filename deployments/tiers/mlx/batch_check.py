@@ -73,7 +73,6 @@ class _Watch(LogprobReader):
         self.logprobs: list[Any] = []
 
     def read(self, token: int, logprobs: Any) -> TokenLogprob:
-        """Note them."""
         self.tokens.append(token)
         self.logprobs.append(logprobs)
         return TokenLogprob(b"", 0.0)
@@ -87,7 +86,6 @@ class _Mute:
 
     @property
     def detokenizer(self) -> _Mute:
-        """The same for every answer."""
         return self
 
     def add_token(self, token: int) -> None:
@@ -142,13 +140,7 @@ def _compute_together(
     for ticket, ((prompt, count), watch) in enumerate(zip(prompts, watches, strict=True)):
         while ticket == 2 and batch and len(watches[0].tokens) < 2:
             batch.step()
-        job = EngineJob(
-            prompt=prompt,
-            max_tokens=count,
-            sink=lambda _: None,
-            logprob_reader=watch,
-        )
-        batch.add(ticket, job)
+        batch.add(ticket, EngineJob(prompt=prompt, max_tokens=count, sink=lambda _: None, logprob_reader=watch))
     while batch:
         batch.step()
     if any(len(watch.tokens) < count for (_, count), watch in zip(prompts, watches, strict=True)):

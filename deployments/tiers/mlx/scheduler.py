@@ -104,11 +104,11 @@ class Scheduler:
 
     def remove(self, ticket: int, failed: Failed | None = None) -> None:
         """Take a sequence out, between two steps, and send its request why it `failed`. Its cache is kept."""
-        sequence = self._sequences.pop(ticket, None)
-        if sequence is not None:
-            if failed is not None:
-                sequence.fail(failed)
-            self._take_out(sequence)
+        if (sequence := self._sequences.pop(ticket, None)) is None:
+            return
+        if failed is not None:
+            sequence.fail(failed)
+        self._take_out(sequence)
 
     def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""

@@ -172,11 +172,7 @@ class Masker:
         self._started = True
         if self._matcher.is_error():
             raise _Broken(self._matcher.get_error())
-        return self.apply(self._compute_allowed(logits.shape[-1]), logits)
-
-    def apply(self, allowed: Any, logits: Any) -> Any:
-        """Set what isn't allowed to -inf."""
-        return mx.where(mx.array(allowed), logits, -mx.inf)
+        return mx.where(mx.array(self._compute_allowed(logits.shape[-1])), logits, -mx.inf)
 
     def _move(self, token: int) -> None:
         self._tokens.append(token)
