@@ -36,7 +36,8 @@ class TestChoose:
         assert [choice.source for choice in choices] == [DEFAULT_SOURCE, CODER_SMALL, CODER_LARGE, DEFAULT_SOURCE]
         assert [choice.fetch for choice in choices] == ["load", "background", "pull", "load"]
         assert [choice.context_tokens for choice in choices[1:3]] == [32_768] * 2
-        assert parse_source(DEFAULT_SOURCE).size_bytes == 98_362_432
+        pinned = parse_source(DEFAULT_SOURCE)
+        assert (len(pinned.sha256 or ""), pinned.size_bytes) == (64, 98_362_432)
 
     @given(MEMORY)
     def test_a_model_that_does_not_fit_says_so(self, memory_bytes: int) -> None:

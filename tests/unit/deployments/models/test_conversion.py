@@ -55,9 +55,7 @@ def put_hub(monkeypatch: pytest.MonkeyPatch, file: Path | None) -> Hub:
     return made
 
 
-def test_the_hubs_own_file_comes_first(
-    known: str, official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hubs_own_file_comes_first(known, official, tmp_path, monkeypatch):
     """Law: where the hub gives the file, no copy is asked for, and the hub's cache keeps it."""
     put_hub(monkeypatch, official)
     said: list[str] = []
@@ -67,9 +65,7 @@ def test_the_hubs_own_file_comes_first(
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_copies_stand_in_for_a_hub_that_has_it_not(
-    known: str, official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
-) -> None:
+def test_copies_stand_in_for_a_hub_that_has_it_not(known, official, tmp_path, monkeypatch, changed):
     """Law: without the hub, or where its file is another than the pinned one, the copies are taken: the same bytes."""
     other = tmp_path / "other.gguf"
     tiny.write_gguf(other, seed=5)

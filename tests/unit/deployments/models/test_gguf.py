@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf as gguf_lib
+import mlx.core as mx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -146,7 +147,6 @@ class TestQwen2:
 
 def _compute_without_a_bias(folder: Path) -> tuple[str, float]:
     """Return the module of the folder's model, and how far its answer moves when one bias is taken away."""
-    import mlx.core as mx
     from mlx_lm import load
 
     model, _ = load(str(folder))
@@ -260,9 +260,7 @@ def find_list_length(raw: bytes, key: str) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_what_is_cut_or_changed_is_one_error(
-    good: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_what_is_cut_or_changed_is_one_error(good, tmp_path_factory, data):
     """Law: a file that is cut off is refused; one with other bytes in its header is refused in the same words, or it is
     a model."""
     folder = tmp_path_factory.mktemp("bad")

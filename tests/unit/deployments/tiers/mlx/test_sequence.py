@@ -138,9 +138,7 @@ class TestRow:
         "tokens",
         [("Ġa", "!"), ("Ġ", "a", "!"), ("Ġ", "Ġa", "!"), ("Ġ", "Ġ", "a", "!"), ("Ċ", "Ġa", "!"), ("a", "Ġa", "!")],
     )
-    def test_nothing_is_taken_off_the_head(
-        self, tokenizer: Any, constraints: Constraints, tokens: tuple[str, ...]
-    ) -> None:
+    def test_nothing_is_taken_off_the_head(self, tokenizer, constraints, tokens):
         """Law: the text is what its tokens spell, white space at its beginning included, and each token's number leaves
         with it."""
         events = row_with(tokenizer, constraints, *tokens)

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import mlx.core as mx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,8 +26,6 @@ def build_row(uid: int, tokens: list[int]) -> ActiveSequence:
 
 
 def check(model: Any, rows: RaggedBatch) -> None:
-    import mlx.core as mx
-
     if not rows:
         return
     logits = rows.read(mx.array([[7]] * len(rows)))
@@ -40,7 +39,6 @@ def check(model: Any, rows: RaggedBatch) -> None:
 def test_moved_kept_and_read_they_hold_what_they_say(computers, seed):
     """Any order of coming, going over to another batch, leaving and growing; and what was kept of a row on the way is
     still what it was, whatever was written behind it."""
-    import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
 
     (model, step), dice, kept = computers, random.Random(seed), []

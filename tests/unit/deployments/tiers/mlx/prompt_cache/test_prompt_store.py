@@ -25,6 +25,7 @@ from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import read_head
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
+from tests.unit.deployments.tiers.mlx.prompt_cache.test_segment_folder import common
 
 ANY_BYTES = 1 << 40
 WIDE = 1024
@@ -85,10 +86,6 @@ def take(store: PromptStore, tokens: Sequence[int], owner: str = "") -> int:
     return count
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-
-
 def list_stored(root: Path) -> list[bytes]:
     return [read_head(path).tokens for path in root.glob("*/*.safetensors")]
 
@@ -117,9 +114,7 @@ KEYS = st.sampled_from(["", "a", "b"])
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(few, KEYS, st.booleans()), max_size=6), few, KEYS)
-def test_the_next_process_finds_what_may_be_kept(
-    puts: list[tuple[list[int], str, bool]], wanted: list[int], asker: str
-) -> None:
+def test_the_next_process_finds_what_may_be_kept(puts, wanted, asker):
     """Law: after the end of a process another finds of any prompt the longest beginning that it shares with one of the
     same key that may be kept, less its last token. What may not is in no file, also where it goes on behind one that
     may, or the other way round; no two keys have a file in one folder."""
@@ -167,7 +162,6 @@ def test_an_idle_engine_writes_after_a_moment(root: Path) -> None:
     clock.now_s += 0.5
     put(store, [2, 2])
     wait_s = store.save(idle=True)
-    assert wait_s is not None
     assert list_stored(root) == []
     clock.now_s += wait_s
     seen = []

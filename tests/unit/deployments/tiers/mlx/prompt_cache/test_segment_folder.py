@@ -3,6 +3,7 @@
 A token's keys here are made of the tokens up to it, so that any mix-up shows.
 """
 
+import itertools
 import logging
 import os
 import tempfile
@@ -66,7 +67,8 @@ def load(folder: SegmentFolder, tokens: Sequence[int], found: FoundSegments | No
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return len(list(pairs))
 
 
 def make(root: Path, key: str = "a" * 64, **options: Any) -> SegmentFolder:
@@ -79,9 +81,7 @@ def files(root: Path) -> list[Path]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(few, st.lists(st.integers(1, 6), max_size=2)), max_size=6), few)
-def test_the_longest_beginning_is_found(
-    tmp_path_factory: pytest.TempPathFactory, saved: list[tuple[list[int], list[int]]], wanted: list[int]
-) -> None:
+def test_the_longest_beginning_is_found(tmp_path_factory, saved, wanted):
     """Law: what is found of a prompt is the longest beginning that it shares with anything saved, by whomever, and
     what is read is what those tokens' keys are."""
     root = tmp_path_factory.mktemp("root")
@@ -96,9 +96,7 @@ def test_the_longest_beginning_is_found(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(few, max_size=6), few)
-def test_what_cannot_be_cut_serves_what_goes_on(
-    tmp_path_factory: pytest.TempPathFactory, saved: list[list[int]], wanted: list[int]
-) -> None:
+def test_what_cannot_be_cut_serves_what_goes_on(tmp_path_factory, saved, wanted):
     """Law: a cache that can't be cut is found where the prompt goes on behind all of it."""
     folder = make(tmp_path_factory.mktemp("root"))
     for tokens in saved:
