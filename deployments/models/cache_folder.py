@@ -87,8 +87,7 @@ def is_being_made(parent: Path, name: str) -> bool:
 
 
 def measure_once(folder: Path, facts: Any, measure: Callable[[], _Figure]) -> int | _Figure:
-    """Return a number that is measured once for `facts` (JSON), and kept in `folder` for all processes;
-    what `measure` returns without one isn't kept."""
+    """Return a number that is measured once for `facts` (JSON), and kept in `folder` for all processes; None isn't."""
     file = folder / hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     with suppress(OSError, ValueError):
         return int(file.read_text(encoding="ascii"))

@@ -99,9 +99,8 @@ def choose_here(role: str, model: str) -> ModelChoice:
 
 
 def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> ModelChoice:
-    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`. `system` is `sys.platform`,
-    `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's memory, where that
-    computes."""
+    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`. `system`, `machine`: of `sys`
+    and `platform`; `gpu_bytes`: what models may use of an NVIDIA GPU's memory, where that computes."""
     role = role if role in ROLES else "fast"
     if system == "darwin" and machine == "arm64":
         return _choose_for_gpu(role, memory_bytes, "Apple silicon")

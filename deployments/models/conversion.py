@@ -52,8 +52,7 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
 
 
 def locate_model(source: ModelSource, cache_dir: Path) -> Path:
-    """Return where the converted model is kept, whether it is there or not. Its name is that of its fetch, for
-    `downloads.read_progress`."""
+    """Return where the converted model is kept, there or not. Its name is that of its fetch (`read_progress`)."""
     return cache_dir / "models" / _name_folder(source)
 
 

@@ -85,8 +85,7 @@ def watch(count: Callable[[], int], total_bytes: int | None, say: Say) -> Iterat
 
 
 def check_disk(label: str, folder: Path, needed_bytes: int, *, variable: str, when: str = "") -> None:
-    """Raise ModelUnavailable where the disk of `folder` hasn't so much room. `variable`: what moves it to another one;
-    `when`: how long it is needed."""
+    """Raise ModelUnavailable where the disk of `folder` hasn't so much room `when` it's needed. `variable` moves it."""
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free_bytes = shutil.disk_usage(there).free
     if needed_bytes > free_bytes:

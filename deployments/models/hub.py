@@ -34,9 +34,8 @@ _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeout
 
 
 def fetch_snapshot(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
-    how far it is (`name_fetch`). The hub isn't asked again about a commit that is complete, so a tier that wakes
-    waits for no network. Raises ModelUnavailable."""
+    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. The hub isn't asked again
+    about a commit that is complete, so a tier that wakes waits for no network. Raises ModelUnavailable."""
     name = name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
     here = find_complete(source) if _COMMIT.fullmatch(source.revision or "") and done.exists() else None

@@ -1,12 +1,12 @@
 """Own a model on one thread: load it, hold its caches and make every MLX call.
 
-Metal's streams belong to the thread that made them, so only plain Python values leave this thread. Others put commands
-into an inbox (`submit`, `abort`, `close`), which is emptied between two steps, and read the published `phase`. Every
-request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
+Metal's streams belong to the thread that made them, so only plain Python values leave it. Others put commands into an
+inbox, which is emptied between two steps, and read the published `phase`. Every request gets exactly one last event:
+`Finish` or `Failed` (none after `abort`).
 
 Invariant: no request waits forever. After a step that raises, sequences start again from their own tokens, once. A
 thread that makes no step for `hang_s` while there is work, or whose steps fail one after another, is not `healthy`, and
-Serve starts a new replica. A lost GPU ends the process at once (`metal.py`).
+Serve starts a new replica.
 """
 
 from __future__ import annotations

@@ -60,8 +60,7 @@ def prepare_batch(
     shared: bool = False,
 ) -> Loaded:
     """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises.
-    `prompt_disk`: where prompts go on disk; `prompt_disk_bytes`: what those of all models may take there, None for what
-    `SegmentFolder.choose_bytes` says."""
+    `prompt_disk_bytes`: what all models' prompts may take in `prompt_disk`; None: `SegmentFolder.choose_bytes`."""
     running_max = batch.running_max
     sharing = choose_sharing(loaded, running_max)
     batch.share(sharing)
@@ -125,8 +124,7 @@ def _default_budget_bytes(weight_bytes: int, available_bytes: int) -> int:
 
 def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, shared_out: bool) -> MemoryBudget:
     """Settle what a GPU adds: a Mac's memory is shared out and wired, and the chunk of a prompt is measured, unless a
-    larger one leaves too short a context. On a processor the budget stays as it is. Raises `ModelUnavailable` where a
-    Mac has no room for what an agent needs."""
+    larger one leaves too short a context. Raises `ModelUnavailable` where a Mac has no room for what an agent needs."""
     needed_tokens = min(AGENT_TOKENS, loaded.context_tokens)
     if shared_out and loaded.room is not None:
         needed_bytes = -dataclasses.replace(budget, budget_bytes=0).spare_bytes([needed_tokens])
@@ -149,8 +147,8 @@ def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, sh
 
 
 def _choose_chunk(model: Any, facts: Mapping[str, Any], cache_dir: Path) -> int:
-    """Return the chunk for this model on this machine, measured where that was never done. `facts` name the model and
-    the packages that compute it. Where nothing can be measured it is `STEP_TOKENS_MAX`."""
+    """Return the chunk for the model and packages of `facts` on this machine; `STEP_TOKENS_MAX` where that can't be
+    measured."""
     import mlx.core as mx
 
     if mx.default_device() == mx.Device(mx.cpu):

@@ -243,8 +243,7 @@ class _LookupGenerator(Intake):
         return done
 
     def _cut_chunks(self) -> list[list[int]]:
-        """Cut the next chunk of each prompt. The last token of a prompt comes with the rest only where the logits
-        behind it can be had alone; else it is the first that decoding reads."""
+        """Cut the next chunk of each prompt: with its last token only where the logits behind it can be had alone."""
         rows = self._filling
         chunks = [row.cut_chunk(self.prefill_step_size) for row in rows.rows]
         if rows.picks:

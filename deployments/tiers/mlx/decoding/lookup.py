@@ -115,8 +115,7 @@ _DECAY_CLASS, _DECAY_ROW = 0.98, 0.7
 
 @dataclass(slots=True)
 class Record:
-    """How often guessed tokens were right, the latest counting most; a sequence's credit, in steps; and where it looks
-    its guesses up."""
+    """How often guessed tokens were right, the latest counting most; a sequence's credit, in steps; its `lookup`."""
 
     right: float = 0.0
     wrong: float = 0.0

@@ -210,8 +210,7 @@ class RaggedBatch:
         return self.read(mx.array([[*line, *[0] * (longest - len(line))] for line in lines]), wanted)
 
     def begin_drawing(self, tokens: Any) -> tuple[Any, Any, Any]:
-        """Read a token in each row, and begin to sample behind it; return tokens, log-probabilities and leads, which
-        are computed meanwhile."""
+        """Read a token in each row; return the tokens, log-probabilities and leads behind it, computed meanwhile."""
         logits = self.read(tokens[:, None])[:, -1, :]
         self.advance([1] * len(self))
         if any(row.processors for row in self.rows):
@@ -271,8 +270,7 @@ def _normalise(logits: Any) -> Any:
 
 
 def _sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
-    """Draw one token a row; those that share a sampler's object are drawn in one call. Without a sampler it is the
-    likeliest by the logits, so that nobody has to compute the probabilities of a whole vocabulary for it."""
+    """Draw one token a row: in one call for those that share a sampler's object; the likeliest without a sampler."""
     first = samplers[0]
     if all(one is first for one in samplers):
         return mx.argmax(logits, axis=-1) if first is None else first(logprobs)
@@ -285,8 +283,7 @@ def _sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
 
 
 def _measure_leads(logits: Any, tokens: Any) -> Any:
-    """Measure how far each token is before the likeliest other one, in nats; `logits` have one more axis. On a CPU the
-    probability itself would cost ten times as much."""
+    """Measure how far each token is before the likeliest other one, in nats; `logits` have one more axis."""
     at = tokens[..., None]
     others = mx.put_along_axis(logits, at, mx.array(-mx.inf, dtype=logits.dtype), axis=-1)
     return (mx.take_along_axis(logits, at, axis=-1)[..., 0] - mx.max(others, axis=-1)).astype(mx.float32)

@@ -1,10 +1,9 @@
 """Mask the logits of one sequence: llguidance says what may come next, all other logits become -inf.
 
-The mask is computed on the CPU while the forward pass runs. llguidance never raises: a matcher falls into an error and
-stays there; then the masker raises `_Broken`, which ends this one sequence (`sampling.Guarded`). A weak model may
-repeat words up to the limit, which would cut the call: once no more tokens are left than closing takes, and the last
-ones repeat, only the token is allowed that closes most, and the answer's notes say so
-(`docs/decisions/050-mlx-engine.md`).
+The mask is computed on the CPU while the forward pass runs. A matcher that falls into an error stays there, and ends
+this one sequence (`sampling.Guarded`). A weak model may repeat words up to the limit, which would cut the call: once no
+more tokens are left than closing takes, and the last ones repeat, only the token is allowed that closes most, and the
+answer's notes say so (`docs/decisions/050-mlx-engine.md`).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class _Write:
 
     key: PromptKey
     cache: Any
-    host: HostCache | None
+    host: HostCache
     cancelled: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -230,7 +230,6 @@ class PromptStore:
 
     def _save(self, write: _Write, packed: bytes, cuts: list[int] | None) -> None:
         host = write.host
-        assert host is not None
         assert self._folder_of is not None
         try:
             self._folder_of(write.key.owner).save(
@@ -255,7 +254,6 @@ class PromptStore:
 
     def _collect(self) -> None:
         if self._write is not None and self._write.done.is_set():
-            self._write.host = self._write.cache = None
             self._write = None
 
     def _begin_fetch(self, key: PromptKey, tokens: Sequence[int], parent: Session | None) -> _Fetch | None:

@@ -4,8 +4,8 @@
     <root>/<key>/s2100-3000-<A>-<B>.safetensors            the next turn: what it added
 
 Segments of different sessions join wherever they meet. A cache that can't be cut is written complete (`w`). `key`
-stands for the model and the API key. The folder has no owner: a file that is gone is a miss, and two who write the same
-write the same name. Use touches a file's time, earlier parts later, so that `sweep` removes the ends first. Invariants:
+stands for the model and the API key. A file that is gone is a miss, and two who write the same write the same name. Use
+touches a file's time, earlier parts later, so that `sweep` removes the ends first. Invariants:
 - Nothing below the root outside the models' own folders is touched, nor anything that a link leads to.
 - A segment serves its own tokens and model only: head and checksum decide, not the name.
 """
@@ -109,8 +109,7 @@ class SegmentFolder:
 
     @staticmethod
     def choose_bytes(root: Path) -> int:
-        """Choose how much of the disk prompts may have, where nobody says: a tenth of what is free, with what they
-        have."""
+        """Choose how much of the disk prompts may have: a tenth of what is free, with what they have."""
         there = next(folder for folder in (root, *root.parents) if folder.exists())
         return min(_DISK_BYTES_MAX, (shutil.disk_usage(there).free + _count_bytes(root)) // _DISK_SHARE)
 
