@@ -5,6 +5,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,13 +155,10 @@ def unloadable(loading: Callable[[Say], Loaded]) -> Any:
 
 
 class TestLoading:
-    def load_from(self, folder: Path) -> Callable[[Say], Loaded]:
-        return lambda say: load_folder(folder, say)
-
     def test_a_missing_package_is_named(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Law: without mlx-lm the engine is unavailable and says what to install."""
         monkeypatch.setitem(sys.modules, "mlx_lm", None)
-        phase = unloadable(self.load_from(folder))
+        phase = unloadable(partial(load_folder, folder))
         assert phase.state is TierState.UNAVAILABLE
         assert "pip install mlx-lm" in phase.reason
 
@@ -183,7 +181,7 @@ class TestLoading:
         elif content:
             with (tmp_path / file).open("wb") as huge:
                 huge.truncate(content)  # a sparse file: it takes no space
-        phase = unloadable(self.load_from(tmp_path))
+        phase = unloadable(partial(load_folder, tmp_path))
         assert reason in phase.reason
         assert phase.again is again
         assert str(tmp_path) not in phase.reason
@@ -192,7 +190,7 @@ class TestLoading:
         """Law: after a reason that may pass, the engine becomes ready by itself."""
         monkeypatch.setattr(engine_module, "_AGAIN_FIRST_S", 0.01)
         tries: queue.SimpleQueue[str] = queue.SimpleQueue()
-        good = self.load_from(folder)
+        good = partial(load_folder, folder)
 
         def second_time_lucky(say: Say) -> Loaded:
             tries.put("try")

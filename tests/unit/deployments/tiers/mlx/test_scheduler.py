@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from deployments.tiers.mlx import sequence
+from deployments.tiers.mlx.cache_size import measure_layout
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import UNBOUNDED, PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
@@ -227,3 +228,25 @@ def test_an_agent_that_waited_for_its_helpers_reads_nothing_again(batch: Schedul
         cached.append(count_cached(out))
 
     assert cached == [200, 0]
+
+
+@pytest.mark.parametrize("kept_tokens", [200, 50])
+def test_a_prompt_left_in_the_middle_goes_on_where_it_was(batch: Scheduler, loaded: Loaded, kept_tokens: int) -> None:
+    """Law: a client that leaves while its prompt is computed, and asks again, finds all that was computed, or as much
+    as may be kept, and gets the answer of one that stayed."""
+    prompt = [random.Random(3).randrange(4, 190) for _ in range(200)]
+    batch.pace = PrefillBudget(tokens_max=32)
+    (stayed,) = add(batch, [prompt])
+    run(batch)
+    token_bytes = sum(layer.token_bytes for layer in measure_layout(loaded.model).layers)
+    batch.set_budget(UNBOUNDED, PromptStore(bytes_max=kept_tokens * token_bytes))
+    (left,) = add(batch, [prompt])
+    for _ in range(3):
+        batch.step()
+    batch.remove(1)
+    (back,) = add(batch, [prompt])
+    run(batch)
+
+    assert left == []
+    assert count_cached(back) == min(96, kept_tokens)
+    assert text_of(back) == text_of(stayed)

@@ -1,46 +1,14 @@
 """Rows of different lengths in one batch: each is read as if it were alone, and nothing is ever moved."""
 
-import random
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.decoding.ragged import _GROWTH_TOKENS_MIN, Lengths, RaggedCache
 from deployments.tiers.mlx.memory_budget import Layer, Layout
-
-
-@settings(max_examples=30, deadline=None)
-@given(lengths=st.lists(st.integers(0, 600), min_size=1, max_size=5), seed=st.integers(0, 999))
-def test_rows_that_come_and_go_keep_what_they_hold(lengths, seed):
-    """Extended by others, selected, extracted: the same keys and values, for empty rows too."""
-    dice = random.Random(seed)
-    holders = []
-    for number, length in enumerate(lengths):
-        own = Lengths([0])
-        cache = RaggedCache(own)
-        if length:
-            cache.update_and_fetch(*_fill(number, length))
-            own.set([length])
-        holders.append(cache)
-    first = holders[0]
-    for other in holders[1:]:
-        first.extend(other)
-        first.lengths.set([*first.lengths.values, *other.lengths.values])
-    kept = sorted(dice.sample(range(len(lengths)), dice.randint(1, len(lengths))))
-    first.select(kept, max(lengths[row] for row in kept))
-    first.lengths.set([lengths[row] for row in kept])
-
-    for place, row in enumerate(kept):
-        one = first.extract(place)
-        assert one.offset == lengths[row]
-        if lengths[row]:
-            keys, values = _fill(row, lengths[row])
-            assert mx.array_equal(one.keys[..., : one.offset, :], keys).item()
-            assert mx.array_equal(one.values[..., : one.offset, :], values).item()
-            assert one.keys.shape[2] <= 1.125 * lengths[row]
 
 
 def test_a_lone_row_is_given_without_a_copy_and_stays_as_it_was():

@@ -1,27 +1,20 @@
 """Prompts that outlive the engine that computed them, on real models: after a restart, on another replica, behind one
-that was killed; and a prompt whose client left in the middle of it."""
+that was killed."""
 
 import asyncio
 import random
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from deployments.tiers.mlx.memory_budget import PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
-from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import PART, remove_if_orphan
 from deployments.tiers.mlx.prompt_cache.segment_folder import TOKENS_MIN
-from deployments.tiers.mlx.scheduler import Scheduler
-from deployments.tiers.mlx.sequence import EngineJob
-from deployments.tiers.mlx.warm_up import prepare_batch
-from reliability.types import Event
 from tests.support import tiny_model as tiny
-from tests.support.engine_rig import Rig, load_folder, text_of
+from tests.support.engine_rig import Rig, text_of
 from tests.support.mlx_rig import PATIENCE_S
 from tests.support.repository import ROOT
 from tests.support.tier_asking import eventually, usage_of
@@ -146,50 +139,3 @@ def test_the_successor_of_a_killed_replica(when: str, folder: Path, root: Path) 
     assert text_of(again) == text_of(plain.answer(prompt=PROMPT))
     for rig in (plain, successor):
         rig.engine.close()
-
-
-def make_batch(folder: Path) -> Scheduler:
-    loaded = load_folder(folder)
-    made = Scheduler(loaded.model, loaded.tokenizer, running_max=2, label="t")
-    prepare_batch(made, loaded, memory_bytes=1 << 30)
-    made.pace = PrefillBudget(tokens_max=32)
-    return made
-
-
-def add(batch: Scheduler, ticket: int) -> list[Event]:
-    out: list[Event] = []
-    batch.add(ticket, EngineJob(prompt=PROMPT, max_tokens=4, sink=out.extend))
-    return out
-
-
-def run(batch: Scheduler) -> None:
-    while batch:
-        batch.step()
-
-
-def leave_in_the_middle(folder: Path, kept_tokens: int | None) -> tuple[list[Event], list[Event], list[Event]]:
-    """An answer; what a client got who left after three steps of its prompt; and what it got when it asked again."""
-    batch = make_batch(folder)
-    complete = add(batch, 1)
-    run(batch)
-    token_bytes = sum(layer.token_bytes for layer in batch._budget.layout.layers)
-    bytes_max = ANY_BYTES if kept_tokens is None else kept_tokens * token_bytes
-    batch.set_budget(batch._budget, PromptStore(bytes_max=bytes_max))
-    left = add(batch, 2)
-    for _ in range(3):
-        batch.step()
-    batch.remove(2)
-    again = add(batch, 3)
-    run(batch)
-    return complete, left, again
-
-
-@pytest.mark.parametrize("kept_tokens", [None, 50])
-def test_a_prompt_left_in_the_middle_goes_on_where_it_was(folder: Path, kept_tokens: int | None) -> None:
-    """Law: a client that leaves while its prompt is computed, and asks again, finds all that was computed, and the
-    answer is the same; where less may be kept, as much as that."""
-    with ThreadPoolExecutor(1) as thread:  # as in the engine: what MLX has compiled belongs to its thread
-        complete, left, again = thread.submit(leave_in_the_middle, folder, kept_tokens).result()
-    assert left == []
-    assert usage_of(again).cached_tokens == (3 * 32 if kept_tokens is None else kept_tokens)
-    assert text_of(again) == text_of(complete)
