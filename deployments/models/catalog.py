@@ -19,7 +19,7 @@ import psutil
 from deployments.memory.sensors.computing import Computing, estimate_working_set, find_computing, find_working_set
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
-_CONTEXT_TOKENS = 262_144  # of each of them
+CONTEXT_TOKENS, _LICENSE = 262_144, "Apache-2.0"  # of each of them on a GPU
 
 
 class _Entry(NamedTuple):
@@ -34,8 +34,6 @@ class _Entry(NamedTuple):
     head_dim: int
     token_bytes: int
     state_bytes: int
-    context_tokens: int = _CONTEXT_TOKENS
-    license: str = "Apache-2.0"
 
     @property
     def source(self) -> str:
@@ -136,11 +134,11 @@ def _choose_for_gpu(role: str, memory_bytes: int, where: str) -> ModelChoice:
         model, unfit = reached[-1], ""
     why = (
         f"{role} on {where} with {memory_bytes // _GIB} GiB: "
-        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context, "
-        f"{'reasons first' if model.thinks else 'no reasoning'}, {model.license}; "
+        f"about {model.weight_mb / 1000:.1f} GB of weights, {CONTEXT_TOKENS} tokens of context, "
+        f"{'reasons first' if model.thinks else 'no reasoning'}, {_LICENSE}; "
         f"{'@main is not pinned' if model.revision == 'main' else 'pinned'}"
     )
-    return ModelChoice(model.source, why, _FETCH[role], unfit, model.context_tokens)
+    return ModelChoice(model.source, why, _FETCH[role], unfit, CONTEXT_TOKENS)
 
 
 def _choose_for_cpu(role: str, system: str, machine: str, memory_bytes: int) -> ModelChoice:

@@ -26,7 +26,7 @@ from deployments.memory.room import AGENT_TOKENS
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
 from deployments.models.cache_folder import default_cache_dir, measure_once
-from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
+from deployments.models.catalog import CONTEXT_TOKENS, choose_here, mac_model_of, weight_bytes_of
 from deployments.models.sources import parse_source
 from deployments.models.weights import estimate_scores, read_object, versions
 
@@ -113,7 +113,7 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
     model = mac_model_of(source)
     if model is None or not _computes_on_gpu():
         return 0
-    tokens = min(n for n in (AGENT_TOKENS, context_tokens, model.context_tokens) if n)
+    tokens = min(n for n in (AGENT_TOKENS, context_tokens, CONTEXT_TOKENS) if n)
     shape = {"num_attention_heads": model.heads, "head_dim": model.head_dim}
     return tokens * model.token_bytes + model.state_bytes + _count_scores_bytes(shape, tokens)
 

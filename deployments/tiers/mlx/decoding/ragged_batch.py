@@ -17,15 +17,6 @@ from deployments.tiers.mlx.decoding.lookup import Record
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
 
-class _Processor(Protocol):
-    """What changes a sequence's logits. It never raises; `error` is what it would have."""
-
-    error: Exception | None
-
-    def __call__(self, tokens: Any, logits: Any) -> Any:
-        """Return other logits, by the tokens so far."""
-
-
 @dataclass(frozen=True, slots=True)
 class SampledToken:
     """One token of an answer. `lead`: how far it was before the likeliest other one, in nats. With the last one come
@@ -51,7 +42,7 @@ class ActiveSequence:
     max_tokens: int
     tokens: list[int]
     sampler: Any
-    processors: Sequence[_Processor]
+    processors: Sequence[Any]  # `sampling.Guarded`
     read: int = 0
     given: int = 0
     last: int | None = None
@@ -125,7 +116,7 @@ class Intake(abc.ABC):
         caches: Sequence[Any] | None,
         all_tokens: Sequence[Sequence[int]],
         samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[_Processor]],
+        logits_processors: Sequence[Sequence[Any]],
     ) -> list[int]:
         """Take one sequence; return its number. Raises ValueError where it can't sample anything."""
         (parts,), (held,) = segments, all_tokens

@@ -102,10 +102,9 @@ class FoundSegments:
 class SegmentFolder:
     """See the module. Any thread: all that it knows is on the disk, but for the files that can't be removed."""
 
-    def __init__(self, root: Path, key: str, *, bytes_max: int, age_s_max: float = _AGE_MAX_S) -> None:
+    def __init__(self, root: Path, key: str, *, bytes_max: int) -> None:
         self._root, self._key, self._folder = root, key, root / key[:32]
-        self._bytes_max, self._age_s_max = bytes_max, age_s_max
-        self._stuck: set[str] = set()
+        self._bytes_max, self._stuck = bytes_max, set[str]()
 
     @staticmethod
     def choose_bytes(root: Path) -> int:
@@ -118,7 +117,7 @@ class SegmentFolder:
         if not owner:
             return self
         key = hashlib.sha256(f"{self._key}\n{owner}".encode()).hexdigest()
-        return SegmentFolder(self._root, key, bytes_max=self._bytes_max, age_s_max=self._age_s_max)
+        return SegmentFolder(self._root, key, bytes_max=self._bytes_max)
 
     def find(self, tokens: bytes) -> FoundSegments:
         """Find how much of the prompt is here. Opens few files, and reads the tensors of none."""
@@ -208,7 +207,7 @@ class SegmentFolder:
         _set_used(reversed(ahead), int(now_s * 1e9))
         total = sum(size for _, size, _ in oldest_first) + room_bytes
         for used_s, size, path in oldest_first:
-            if total <= self._bytes_max and now_s - used_s <= self._age_s_max:
+            if total <= self._bytes_max and now_s - used_s <= _AGE_MAX_S:
                 continue
             with contextlib.suppress(OSError):  # what can't be removed keeps nothing else here
                 path.unlink(missing_ok=True)

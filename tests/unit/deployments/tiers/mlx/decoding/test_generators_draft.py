@@ -68,17 +68,11 @@ def loaded(folder: Path, request: pytest.FixtureRequest) -> Loaded:
     return dataclasses.replace(made, model=model, step=build_step(model))
 
 
-def plain_batch(loaded: Loaded, **options: Any) -> Scheduler:
-    options = {"drafts": False, "step": loaded.step, **options}
-    made = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t", **options)
+def plain_batch(loaded: Loaded, policy: DraftPolicy | None = None) -> Scheduler:
+    step = None if policy else loaded.step
+    made = Scheduler(loaded.model, loaded.tokenizer, running_max=PLACES, label="t", step=step)
+    made._policy = policy
     prepare_batch(made, loaded, memory_bytes=1 << 30)
-    return made
-
-
-def eager_batch(loaded: Loaded) -> Scheduler:
-    made = plain_batch(loaded, drafts=True, step=None)
-    made._policy = Eager()
-    made._generator = made._new_generator()
     return made
 
 
@@ -280,7 +274,7 @@ def test_a_step_that_raises_is_taken_back(loaded):
 
 def test_guesses_are_taken_from_what_was_said(loaded):
     """Whoever comes while others decode, each answer's guesses come from its own prompt and its tokens so far."""
-    batch = eager_batch(loaded)
+    batch = plain_batch(loaded, Eager())
     for number in range(PLACES):
         prompt = list(range(40 + number, 60 + number)) * (1 + number)
         job = EngineJob(prompt=prompt, max_tokens=12, sink=lambda _: None)
@@ -305,7 +299,7 @@ def test_by_itself_it_guesses_from_prompt_and_answer(loaded):
 
     job = {"prompt": list(range(40, 90)), "max_tokens": 60, "processors": [repeat]}
     plain = run(plain_batch(loaded), [job])
-    batch = eager_batch(loaded)
+    batch = plain_batch(loaded, Eager())
 
     assert run(batch, [job]) == plain
     assert batch._generator.guessed_tokens >= batch._generator.right_tokens > 30

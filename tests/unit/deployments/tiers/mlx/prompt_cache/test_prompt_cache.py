@@ -277,6 +277,16 @@ class TestHelpers:
 
         assert cache.holds([1] * 4, "k")
 
+    def test_many_sessions_with_one_prompt_are_bounded(self) -> None:
+        """Law: of any number of sessions that one entry serves as many are known as there may be entries."""
+        cache = PromptCache(Rows(), bytes_max=12 * TOKEN_BYTES, entries_max=4)
+        for session in ("m", *range(3), "m", *range(3, 6)):
+            cache.put([1] * 4, Held((1,) * 4), PromptReuse(owner="k", session=("k", str(session))))
+        assert len(cache._last) == 4
+        for row in (2, 3, 4):
+            put_for(cache, "a", [row] * 4)
+        assert cache.holds([1] * 4, "k")
+
     def test_another_key_s_helper_keeps_nothing(self) -> None:
         """Law: a parent is a session of the helper's own API key, also where keys share their prompts."""
         for shared in (False, True):

@@ -220,10 +220,10 @@ def test_the_end_of_a_prompt_goes_before_its_beginning(folder: SegmentFolder, tm
     assert folder.find(pack([1, 2, 3, 4, 5, 6])).tokens == 4
 
 
-def test_what_is_old_goes(tmp_path: Path) -> None:
-    """Law: what nobody has used for `age_s_max` is removed; so is a model's folder that is empty then, and what a
+def test_what_is_old_goes(folder, tmp_path, monkeypatch):
+    """Law: what nobody has used for `_AGE_MAX_S` is removed; so is a model's folder that is empty then, and what a
     killed writer has left."""
-    folder = make(tmp_path, age_s_max=1000.0)
+    monkeypatch.setattr(segment_folder, "_AGE_MAX_S", 1000.0)
     save(folder, [1, 2])
     save(make(tmp_path, "b" * 64), [1, 2])
     (tmp_path / ("b" * 32) / f"{PART}x").write_bytes(b"half")
