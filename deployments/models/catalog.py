@@ -41,15 +41,11 @@ class _Entry(NamedTuple):
         return f"hf:mlx-community/{self.repository}@{self.revision}"
 
 
-def _read_rows() -> tuple[tuple[int, tuple[_Entry | None, ...]], ...]:
-    read = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
-    models = {name: _Entry(*fields) for name, fields in read["gpu"].items()}
-    return tuple((int(gib), tuple(models.get(name) for name in names)) for gib, names in read["rows"].items())
-
-
+_READ = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
+_BY_NAME = {name: _Entry(*fields) for name, fields in _READ["gpu"].items()}
 # From this many GiB of memory on: fast, standard, longctx; None where the others leave no room for one.
-ROWS = _read_rows()
-MODELS: tuple[_Entry, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())
+ROWS = tuple((int(gib), tuple(map(_BY_NAME.get, names))) for gib, names in _READ["rows"].items())
+MODELS = tuple(_BY_NAME.values())
 
 
 # When a model is fetched: when its tier loads it, in the background once the server answers, or by a person.

@@ -189,7 +189,7 @@ class RaggedBatch:
 
     def read(self, tokens: Any, wanted: Sequence[int] | None = None) -> Any:
         """Let the model read these, one line for each row; return the logits behind each, or behind the `wanted` ones,
-        of which there may be some only if it `picks` them. The lengths stay as they are."""
+        of which there may be some only with a `step`. The lengths stay as they are."""
         if self._step is not None:
             return self._step.read(tokens, self.lengths, self.caches, wanted)
         assert not wanted
@@ -214,11 +214,6 @@ class RaggedBatch:
         leads = _measure_leads(logits, sampled)
         mx.async_eval(sampled, leads, logits)
         return sampled, logprobs, leads
-
-    @property
-    def picks(self) -> bool:
-        """Whether a few logits can be computed without all others."""
-        return self._step is not None
 
     def advance(self, counts: Sequence[int]) -> None:
         """Keep so many of the tokens that were read last, in each row."""

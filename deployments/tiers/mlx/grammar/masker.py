@@ -46,16 +46,12 @@ class Vocabulary:
             self.trie = LLTokenizer(backend.to_str(), eos_token=sorted(tokenizer.eos_token_ids))
         except ValueError as error:
             raise NoVocabulary(f"its tokenizer is of a kind that llguidance doesn't read ({error})") from error
+        self.size = int(self.trie.vocab_size)  # the model may have more outputs, which are never allowed
         self._ends = tuple(sorted(tokenizer.eos_token_ids))
         tokens = tokenizer.encode(_PROBE, add_special_tokens=False)
         # Tokenizers in the manner of SentencePiece may put one space before a text.
         if self.trie.decode_bytes(list(tokens)).removeprefix(b" ") != _PROBE.encode():
             raise NoVocabulary("its tokens don't give a text back to the byte")
-
-    @property
-    def size(self) -> int:
-        """How many tokens there are; the model may have more outputs, which are never allowed."""
-        return int(self.trie.vocab_size)
 
     def bytes_of(self, token: int) -> bytes:
         """Return what a token adds to the text."""

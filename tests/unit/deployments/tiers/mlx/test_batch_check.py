@@ -133,7 +133,8 @@ def test_the_measure_finds_no_fault_where_there_is_none(name: str) -> None:
     assert all(measure(fault, build_family(name, 0)) <= TOLERANCE for fault in ("padding", "neighbors"))
 
 
-@pytest.mark.parametrize("name", [*RIGHT, *PADDED_WRONG, "kimi_k3", "deepseek_v32", "lille-130m"])
+@pytest.mark.parametrize("name", ["kimi_k3", "deepseek_v32", "lille-130m"])
 def test_no_other_attention_cuts_blocks(name: str) -> None:
-    """Law: only an attention whose blocks are of the cache's places is known by its name."""
+    """Law: only an attention whose blocks are of the cache's places is known by its name; those above share too much
+    to be taken for one."""
     assert not _cuts_places_into_blocks(build_family(name, 0))
