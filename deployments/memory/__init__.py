@@ -5,7 +5,5 @@
                   │               └─▶ MemoryCappedPolicy (Serve's controller): a cap on replicas
             tier replicas
 
-What a level is, and what fits, is decided in `reliability.memory.pressure`, `reliability.memory.leases` and
-`reliability.memory.replicas`; here are the sensors, the actor that holds the state, and the three that ask it. Nobody
-asks it on the way of a request.
+`reliability.memory` decides what a level is and what fits. No request waits for the actor.
 """

@@ -42,9 +42,8 @@ _EPSILON = 1e-6
 
 @dataclass
 class _DemandCell:
-    """What the thread and the policy share; each field is written by one of them. The thread holds no reference to the
-    policy, so that a policy that Serve drops is collected and ends its thread. `seen`: the newest report of each node,
-    and when they came."""
+    """What the thread and the policy share; each field is written by one of them. A policy that Serve drops is
+    collected, and ends its thread. `seen`: the newest report of each node, and when they came."""
 
     app: str
     stop: threading.Event = field(default_factory=threading.Event)

@@ -70,8 +70,6 @@ class MemoryPressure:
         self._polling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
 
-    # -- replicas ----------------------------------------------------------------------------------------------
-
     async def acquire(self, holder: str, tier: str, wanted_bytes: int, needs: Sequence[TierNeed] = ()) -> LeaseAnswer:
         """Ask for bytes; asking again is how a replica waits. One that asks no more is forgotten in `lease_s`."""
         now_ns = self._note_call(needs)
@@ -94,10 +92,8 @@ class MemoryPressure:
     ) -> Level:
         """Renew the lease of a holder; return the node's level. `used_bytes`: what its process holds."""
         now_ns = self._note_call(needs)
-        counted = _count_held_bytes(held_bytes, used_bytes)
-        self._leases = ledger.renew(
-            self._leases, holder, tier, counted, ttl_ns=_ns(self._settings.lease_s), now_ns=now_ns
-        )
+        counted, ttl_ns = _count_held_bytes(held_bytes, used_bytes), _ns(self._settings.lease_s)
+        self._leases = ledger.renew(self._leases, holder, tier, counted, ttl_ns=ttl_ns, now_ns=now_ns)
         self._used = {name: used for name, used in self._used.items() if name in self._leases.held}
         if used_bytes is not None:
             self._used[holder] = used_bytes
@@ -107,8 +103,6 @@ class MemoryPressure:
         """Free the bytes of a holder, or forget what it wanted."""
         self._note_call()
         self._leases = ledger.release(self._leases, holder)
-
-    # -- views and the policy ----------------------------------------------------------------------------------
 
     async def report(self, epoch: str = "", seen: int = 0, needs: Sequence[TierNeed] = ()) -> tuple[int, NodeReport]:
         """Return the number to ask with next time, and the report, with the transitions after `seen` of `epoch`."""
@@ -122,8 +116,6 @@ class MemoryPressure:
             self._caps = dict(caps)
         self._start_polling()
         return self._report(time.monotonic_ns(), after=self._seen)
-
-    # -- inside ------------------------------------------------------------------------------------------------
 
     def _note_call(self, needs: Sequence[TierNeed] = ()) -> int:
         self._start_polling()

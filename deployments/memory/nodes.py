@@ -41,9 +41,8 @@ def _begin_names(app: str) -> str:
 
 
 def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
-    """Find the handles of the application's monitors by their names: those with these settings, or all. One that is
-    just going may be missing. Raises ConnectionError: this process is in no Ray. Ray's own calls would start one
-    here."""
+    """Find the handles of the application's monitors by their names: those with these settings, or all. Raises
+    ConnectionError: this process is in no Ray, and Ray's own calls would start one here."""
     if not ray.is_initialized():
         raise ConnectionError("this process is connected to no Ray")
     prefix = _begin_names(app) + (f"{settings.digest}-" if settings else "")
@@ -51,10 +50,8 @@ def find(app: str, settings: MonitorSettings | None = None) -> dict[str, Any]:
     for actor in list_named_actors(all_namespaces=True):
         name = actor["name"]
         if actor["namespace"] == NAMESPACE and name.startswith(prefix):
-            try:
+            with contextlib.suppress(ValueError):  # it went between the two calls
                 found[name] = ray.get_actor(name, namespace=NAMESPACE)
-            except ValueError:  # it went between the two calls
-                continue
     return found
 
 

@@ -20,8 +20,7 @@ _SHARE = MemoryPressureConfig.model_fields["budget_share"].default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """As `reliability.config.MemoryPressureConfig`; `budget_share` None: not set; `linger_s`: a monitor that isn't
-    called for so long ends."""
+    """As `reliability.config.MemoryPressureConfig`; a monitor that isn't called for `linger_s` ends."""
 
     sensor: str = "auto"
     budget_bytes: int | None = None
@@ -33,8 +32,7 @@ class MonitorSettings:
     linger_s: float = 60.0
 
     def budget_of(self, total_bytes: int | None, working_set_bytes: int | None = None) -> int | None:
-        """Return what all replicas of a node may hold together; None: unknown. The GPU's working set, where nothing is
-        set."""
+        """Return what all replicas of a node may hold: the GPU's working set, where nothing is set; None: unknown."""
         if self.budget_bytes is not None:
             return self.budget_bytes
         if self.budget_share is None and working_set_bytes is not None:
@@ -106,8 +104,7 @@ class _NodeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition(_NodeState):
-    """A node's move between levels. `id` is unique for ever, so a reader can drop one that it has; `age_s` is as of the
-    report."""
+    """A node's move between levels. `id` is unique for ever; `age_s` is as of the report."""
 
     id: str
     before: Level

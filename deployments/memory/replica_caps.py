@@ -20,7 +20,8 @@ def cap_replicas(
     """Cap the replicas of each deployment. Without needs (no view has called yet) nothing grows. Tiers whose number is
     fixed aren't in `wanted`, but their bytes count."""
     budgets = [report.budget_bytes for report in reports]
-    local = {need.name: need for need in needs if need.local and not _explain_never(need, budgets)}
+    never = _find_never(needs, budgets)
+    local = {need.name: need for need in needs if need.local and need.name not in never}
     if not needs:
         why = "no monitor has reported yet: nothing grows"
         return {n: Fit(n, min(w, now[n]), why if w > now[n] else "") for n, w in wanted.items()}
@@ -31,8 +32,8 @@ def cap_replicas(
     by_level: dict[Level, dict[str, Fit]] = {}
     fits = {name: Fit(name, count, "") for name, count in wanted.items()}
     for need in needs:
-        if need.name in wanted and _explain_never(need, budgets):
-            fits[need.name] = Fit(need.name, min(need.replicas_min, wanted[need.name]), _explain_never(need, budgets))
+        if need.name in wanted and need.name in never:
+            fits[need.name] = Fit(need.name, min(need.replicas_min, wanted[need.name]), never[need.name])
     for name in local.keys() & wanted.keys():
         level = _level_of(name, reports)
         if level not in by_level:
@@ -66,9 +67,9 @@ def _cap_by_node(fit: Fit, need: TierNeed, reports: tuple[NodeReport, ...]) -> F
     if not need.replica_bytes:
         return fit
     whole = sum((report.budget_bytes or 0) // need.replica_bytes for report in reports)
-    if not reports or fit.replicas <= max(whole, need.replicas_min):
-        return fit
     replicas = max(whole, need.replicas_min)
+    if not reports or fit.replicas <= replicas:
+        return fit
     return Fit(fit.name, replicas, f"the nodes hold {whole} replicas of {need.replica_bytes} bytes one by one")
 
 
@@ -77,19 +78,21 @@ def find_refused_replicas(needs: Sequence[TierNeed], budgets: Sequence[int | Non
     known = [budget for budget in budgets if budget is not None]
     if not known:
         return {}
-    never = {need.name: _explain_never(need, known) for need in needs if _explain_never(need, known)}
+    never = _find_never(needs, known)
     local = [need for need in needs if need.local and need.name not in never]
     demands = [_build_demand(need, (), need.replicas_max, need.replicas_max) for need in local]
     fits = replicas_that_fit(demands, sum(known), Level.NORMAL)
     return never | {fit.name: fit.why for fit in fits if fit.why}
 
 
-def _explain_never(need: TierNeed, budgets: Sequence[int | None]) -> str:
-    """Explain why no node could ever hold a replica of this tier; empty where one could, or a budget isn't known."""
+def _find_never(needs: Sequence[TierNeed], budgets: Sequence[int | None]) -> dict[str, str]:
+    """Find the tiers of which no node could ever hold a replica, and why; none where a budget isn't known."""
     known = [budget for budget in budgets if budget is not None]
-    if not need.local or not need.replica_bytes or not known or len(known) < len(budgets):
-        return ""
+    if not known or len(known) < len(budgets):
+        return {}
     largest = max(known)
-    if need.replica_bytes <= largest:
-        return ""
-    return f"{need.replica_bytes} bytes needed for one replica, the largest budget of a node is {largest}"
+    return {
+        need.name: f"{need.replica_bytes} bytes needed for one replica, the largest budget of a node is {largest}"
+        for need in needs
+        if need.local and need.replica_bytes and need.replica_bytes > largest
+    }

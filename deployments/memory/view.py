@@ -83,8 +83,6 @@ class MemoryView:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    # -- what is known: dictionary look-ups, nothing else --------------------------------------------------------
-
     def level(self, tier: str | None = None, now_ns: int | None = None) -> _ObservedLevel:
         """Return the level that counts for a tier, or for the whole cluster. Must be called in the event loop."""
         self.start()
@@ -124,8 +122,6 @@ class MemoryView:
 
     def _list_reports(self) -> list[NodeReport]:
         return [view.report for view in self._nodes.values()]
-
-    # -- the task ----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         looked_up_ns = None

@@ -32,8 +32,7 @@ _PARAMETERS = {"rank", "scale", "dropout"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """A usable adapter. `label` is fit for clients; `extra_bytes` is what it adds to the model. The digests are those
-    of its weights and of its configuration."""
+    """A usable adapter. `label` is fit for clients; `extra_bytes` is what it adds to the model."""
 
     path: Path
     label: str

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import hashlib
+import json
 import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from deployments.config.whole_file import write_whole
 from deployments.running.own_folder import refuse_strangers
@@ -24,6 +27,7 @@ from deployments.running.own_folder import refuse_strangers
 _LOG = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
+_Figure = TypeVar("_Figure", int, int | None)
 
 
 def quiet(_: str) -> None:
@@ -82,13 +86,19 @@ def is_being_made(parent: Path, name: str) -> bool:
     return False
 
 
-def keep_text(file: Path, text: str) -> None:
-    """Write a small file that others read only when it is whole. A failure is only logged."""
+def measure_once(folder: Path, facts: Any, measure: Callable[[], _Figure]) -> int | _Figure:
+    """Return a number that is measured once for `facts` (JSON), and kept in `folder` for all processes; None isn't."""
+    file = folder / hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    with suppress(OSError, ValueError):
+        return int(file.read_text(encoding="ascii"))
+    figure = measure()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, text)
+        folder.mkdir(parents=True, exist_ok=True)
+        if figure is not None:
+            write_whole(file, str(figure))
     except OSError as error:
         _LOG.info("%s: %s", file, error.strerror or error)
+    return figure
 
 
 def _build(final: Path, build: Callable[[Path], None]) -> None:

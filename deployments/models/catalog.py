@@ -19,7 +19,7 @@ import psutil
 from deployments.memory.sensors.computing import Computing, estimate_working_set, find_computing, find_working_set
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 
-_CONTEXT_TOKENS = 262_144  # of each of them
+CONTEXT_TOKENS, _LICENSE = 262_144, "Apache-2.0"  # of each of them on a GPU
 
 
 class _Entry(NamedTuple):
@@ -34,8 +34,6 @@ class _Entry(NamedTuple):
     head_dim: int
     token_bytes: int
     state_bytes: int
-    context_tokens: int = _CONTEXT_TOKENS
-    license: str = "Apache-2.0"
 
     @property
     def source(self) -> str:
@@ -43,22 +41,17 @@ class _Entry(NamedTuple):
         return f"hf:mlx-community/{self.repository}@{self.revision}"
 
 
-def _read_rows() -> tuple[tuple[int, tuple[_Entry | None, ...]], ...]:
-    read = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
-    models = {name: _Entry(*fields) for name, fields in read["gpu"].items()}
-    return tuple((int(gib), tuple(models.get(name) for name in names)) for gib, names in read["rows"].items())
-
-
+_READ = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
+_BY_NAME = {name: _Entry(*fields) for name, fields in _READ["gpu"].items()}
 # From this many GiB of memory on: fast, standard, longctx; None where the others leave no room for one.
-ROWS = _read_rows()
-MODELS: tuple[_Entry, ...] = tuple({one.source: one for _, models in ROWS for one in models if one}.values())
+ROWS = tuple((int(gib), tuple(map(_BY_NAME.get, names))) for gib, names in _READ["rows"].items())
+MODELS = tuple(_BY_NAME.values())
 
 
-Role = Literal["fast", "standard", "longctx"]
-ROLES: tuple[Role, ...] = ("fast", "standard", "longctx")
 # When a model is fetched: when its tier loads it, in the background once the server answers, or by a person.
 Fetch = Literal["load", "background", "pull"]
 _FETCH: dict[str, Fetch] = {"fast": "load", "standard": "background", "longctx": "pull"}
+ROLES = tuple(_FETCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +71,6 @@ class _CpuModel:
 
     source: str
     name: str
-    fetch: Fetch
     weight_mb: int
     memory_gib: int
     context_tokens: int
@@ -86,9 +78,9 @@ class _CpuModel:
 
 _GIB = 1 << 30
 _CPU: dict[str, _CpuModel] = {
-    "fast": _CpuModel(DEFAULT_SOURCE, "SmolLM2-135M", "load", 538, 0, 8_192),
-    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", "background", 2_521, 6, 32_768),
-    "longctx": _CpuModel(CODER_LARGE, "Qwen2.5-Coder 1.5B", "pull", 7_110, 14, 32_768),
+    "fast": _CpuModel(DEFAULT_SOURCE, "SmolLM2-135M", 538, 0, 8_192),
+    "standard": _CpuModel(CODER_SMALL, "Qwen2.5-Coder 0.5B", 2_521, 6, 32_768),
+    "longctx": _CpuModel(CODER_LARGE, "Qwen2.5-Coder 1.5B", 7_110, 14, 32_768),
 }
 
 
@@ -101,9 +93,8 @@ def choose_here(role: str, model: str) -> ModelChoice:
 
 
 def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: int | None = None) -> ModelChoice:
-    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`. `system` is `sys.platform`,
-    `machine` is `platform.machine()`; `gpu_bytes`: what models may use of an NVIDIA GPU's memory, where that
-    computes."""
+    """Choose the model for `role`; any that isn't one of `ROLES` is treated as `fast`. `system`, `machine`: of `sys`
+    and `platform`; `gpu_bytes`: what models may use of an NVIDIA GPU's memory, where that computes."""
     role = role if role in ROLES else "fast"
     if system == "darwin" and machine == "arm64":
         return _choose_for_gpu(role, memory_bytes, "Apple silicon")
@@ -111,7 +102,7 @@ def choose(role: str, system: str, machine: str, memory_bytes: int, gpu_bytes: i
         sizes = (gib * _GIB for gib in range(2 * gpu_bytes // _GIB + 1))
         equal_mac = max(size for size in sizes if estimate_working_set(size) <= gpu_bytes)
         return _choose_for_gpu(role, equal_mac, "an NVIDIA GPU, as on a Mac")
-    return _choose_for_cpu(_CPU[role], system, machine, memory_bytes)
+    return _choose_for_cpu(role, system, machine, memory_bytes)
 
 
 def weight_bytes_of(source: str) -> int | None:
@@ -125,7 +116,7 @@ def mac_model_of(source: str) -> _Entry | None:
     return next((model for model in MODELS if model.source == source), None)
 
 
-def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> ModelChoice:
+def _choose_for_gpu(role: str, memory_bytes: int, where: str) -> ModelChoice:
     """Choose from the largest row that the machine reaches; say why where that has no model for the role."""
     column, sizes = ROLES.index(role), [*reversed(ROWS)]
     reached = [models[column] for floor_gib, models in sizes if memory_bytes >= floor_gib * _GIB]
@@ -139,22 +130,22 @@ def _choose_for_gpu(role: Role, memory_bytes: int, where: str) -> ModelChoice:
         model, unfit = reached[-1], ""
     why = (
         f"{role} on {where} with {memory_bytes // _GIB} GiB: "
-        f"about {model.weight_mb / 1000:.1f} GB of weights, {model.context_tokens} tokens of context, "
-        f"{'reasons first' if model.thinks else 'no reasoning'}, {model.license}; "
+        f"about {model.weight_mb / 1000:.1f} GB of weights, {CONTEXT_TOKENS} tokens of context, "
+        f"{'reasons first' if model.thinks else 'no reasoning'}, {_LICENSE}; "
         f"{'@main is not pinned' if model.revision == 'main' else 'pinned'}"
     )
-    return ModelChoice(model.source, why, _FETCH[role], unfit, model.context_tokens)
+    return ModelChoice(model.source, why, _FETCH[role], unfit, CONTEXT_TOKENS)
 
 
-def _choose_for_cpu(model: _CpuModel, system: str, machine: str, memory_bytes: int) -> ModelChoice:
+def _choose_for_cpu(role: str, system: str, machine: str, memory_bytes: int) -> ModelChoice:
+    model, unfit = _CPU[role], ""
     why = (
         f"{system} on {machine} has no GPU that MLX computes on: {model.name} in float32, "
         f"{model.weight_mb / 1000:.1f} GB of weights"
     )
-    if memory_bytes >= model.memory_gib * _GIB:
-        return ModelChoice(model.source, why, model.fetch, context_tokens=model.context_tokens)
-    unfit = (
-        f"{model.name} is for machines of {model.memory_gib} GiB of memory and more, this one has "
-        f"{memory_bytes / _GIB:.1f}; name another `model`, or leave the tier out"
-    )
-    return ModelChoice(model.source, why, model.fetch, unfit, model.context_tokens)
+    if memory_bytes < model.memory_gib * _GIB:
+        unfit = (
+            f"{model.name} is for machines of {model.memory_gib} GiB of memory and more, this one has "
+            f"{memory_bytes / _GIB:.1f}; name another `model`, or leave the tier out"
+        )
+    return ModelChoice(model.source, why, _FETCH[role], unfit, model.context_tokens)

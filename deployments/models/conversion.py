@@ -42,23 +42,17 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
         needed_bytes = (source.size_bytes or 0) * _DISK_TIMES
         when = " while it is converted"
         downloads.check_disk(source.label, cache_dir, needed_bytes, variable="XDG_CACHE_HOME", when=when)
-        say_all = downloads.tell(cache_dir, name, say)
         _convert(source, folder, downloads.find_folder(cache_dir, name), say=say_all)
 
     try:
-        made = store.make_once(cache_dir / "models", name, build, say=say)
-    except (ModelUnavailable, UnknownModel, OSError) as error:
-        downloads.note_failure(cache_dir, name, str(error))
-        if isinstance(error, UnknownModel):
-            raise ModelUnavailable(f"{source.label}: {error}") from error
-        raise
-    downloads.forget(cache_dir, name)
-    return made
+        with downloads.tell(cache_dir, name, say) as say_all:
+            return store.make_once(cache_dir / "models", name, build, say=say)
+    except UnknownModel as error:
+        raise ModelUnavailable(f"{source.label}: {error}") from error
 
 
 def locate_model(source: ModelSource, cache_dir: Path) -> Path:
-    """Return where the converted model is kept, whether it is there or not. Its name is that of its fetch, for
-    `downloads.read_progress`."""
+    """Return where the converted model is kept, there or not. Its name is that of its fetch (`read_progress`)."""
     return cache_dir / "models" / _name_folder(source)
 
 

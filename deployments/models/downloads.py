@@ -19,6 +19,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from deployments.models.cache_folder import Say, is_being_made
+from deployments.models.gguf import UnknownModel
 from deployments.models.sources import ModelUnavailable
 
 _EVERY_S = 0.5
@@ -38,30 +39,22 @@ def find_folder(cache_dir: Path, name: str) -> Path:
     return cache_dir / "downloads" / name
 
 
-def tell(cache_dir: Path, name: str, say: Say) -> Say:
-    """Return a `Say` that also lets other processes know. The folder is made if need be."""
+@contextlib.contextmanager
+def tell(cache_dir: Path, name: str, say: Say) -> Iterator[Say]:
+    """Yield a `Say` that also lets other processes know. Why the block raises is written down, until the next fetch
+    begins; once it is complete, its folder is deleted."""
     folder = find_folder(cache_dir, name)
-    folder.mkdir(parents=True, exist_ok=True)
 
     def both(words: str) -> None:
         say(words)
-        with contextlib.suppress(OSError):  # a full disk is reported by whoever writes the model
-            _write(folder, words, failed=False)
+        _write(folder, words, failed=False)
 
-    return both
-
-
-def note_failure(cache_dir: Path, name: str, why: str) -> None:
-    """Write down why the fetch has ended, until the next one begins."""
-    folder = find_folder(cache_dir, name)
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder, why, failed=True)
-
-
-def forget(cache_dir: Path, name: str) -> None:
-    """Delete the folder of a fetch that is complete."""
-    shutil.rmtree(find_folder(cache_dir, name), ignore_errors=True)
+    try:
+        yield both
+    except (ModelUnavailable, UnknownModel, OSError) as error:
+        _write(folder, str(error), failed=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_progress(cache_dir: Path, name: str) -> _FetchProgress | None:
@@ -92,8 +85,7 @@ def watch(count: Callable[[], int], total_bytes: int | None, say: Say) -> Iterat
 
 
 def check_disk(label: str, folder: Path, needed_bytes: int, *, variable: str, when: str = "") -> None:
-    """Raise ModelUnavailable where the disk of `folder` hasn't so much room. `variable`: what moves it to another one;
-    `when`: how long it is needed."""
+    """Raise ModelUnavailable where the disk of `folder` hasn't so much room `when` it's needed. `variable` moves it."""
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free_bytes = shutil.disk_usage(there).free
     if needed_bytes > free_bytes:
@@ -135,9 +127,11 @@ def _watch(count: Callable[[], int], total_bytes: int, say: Say, ended: threadin
 
 def _write(folder: Path, words: str, *, failed: bool) -> None:
     """Replace the words at once: a reader never sees half of them."""
-    new = folder / "progress.new"
-    new.write_text(json.dumps({"words": words[:_WORDS_MAX], "failed": failed}), encoding="utf-8")
-    new.replace(folder / "progress")
+    with contextlib.suppress(OSError):  # a full disk is reported by whoever writes the model
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / "progress.new"
+        new.write_text(json.dumps({"words": words[:_WORDS_MAX], "failed": failed}), encoding="utf-8")
+        new.replace(folder / "progress")
 
 
 def _read(folder: Path) -> tuple[str, bool]:

@@ -121,8 +121,7 @@ _BLOCK = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """What differs between the architectures. `permuted`: rotary pairs are interleaved. `biased`: tensors with a
-    bias."""
+    """What differs between the architectures. `permuted`: rotary pairs are interleaved. `biased`: with a bias."""
 
     model_class: str
     permuted: bool
@@ -253,13 +252,12 @@ def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype:
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
-    wanted = 0
-    for name, shape in _list_shapes(config):
+    wanted = dict(_list_shapes(config))
+    for name, shape in wanted.items():
         if shapes.get(name) != shape:
             raise UnknownModel(f"the GGUF's tensor for {name} is missing, or its shape isn't {shape}")
-        wanted += 1
-    if len(shapes) != wanted:
-        raise UnknownModel(f"the GGUF has {len(shapes)} tensors, and the model that it describes {wanted}")
+    if len(shapes) != len(wanted):
+        raise UnknownModel(f"the GGUF has {len(shapes)} tensors, and the model that it describes {len(wanted)}")
 
 
 def _list_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:

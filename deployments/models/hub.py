@@ -34,23 +34,17 @@ _HF_ANSWER_S = 10.0  # for the hub's first answer; then its client's own timeout
 
 
 def fetch_snapshot(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
-    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. Other processes can read
-    how far it is (`name_fetch`). The hub isn't asked again about a commit that is complete, so a tier that wakes
-    waits for no network. Raises ModelUnavailable."""
+    """Return the folder of a repository's snapshot in the hub's cache, downloaded if need be. The hub isn't asked again
+    about a commit that is complete, so a tier that wakes waits for no network. Raises ModelUnavailable."""
     name = name_fetch(source)
     done = cache_dir / "models" / f".{name}.complete"
     here = find_complete(source) if _COMMIT.fullmatch(source.revision or "") and done.exists() else None
     if here is not None:
         return here
     with store.hold(cache_dir / "models", name, say=say):
-        say_all = downloads.tell(cache_dir, name, say)
-        try:
+        with downloads.tell(cache_dir, name, say) as say_all:
             silence = _fetch_large(source, say=say_all)
             folder = _load(source, silence)
-        except ModelUnavailable as error:
-            downloads.note_failure(cache_dir, name, str(error))
-            raise
-        downloads.forget(cache_dir, name)
         if silence is None:
             done.touch()
     return folder

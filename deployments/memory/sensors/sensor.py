@@ -32,8 +32,7 @@ class Sample:
 
 
 class Sensor:
-    """A source of samples, for one thread at a time; this one knows nothing, for a platform that has no sensor.
-    `sources`: all that a sample may hold."""
+    """A source of samples for one thread at a time; this one is for a platform that has none. `sources`: of all."""
 
     sources: Mapping[str, Thresholds] = {}
 

@@ -2,7 +2,7 @@
 
 Some of mlx-lm's models leave a wrong state behind padding, depend on their neighbors' lengths, or have caches that
 can't be put together. So before the first request three short prompts are computed as a batch and compared with plain
-mlx-lm: all is shared, or prompts are prefilled one by one, or one request runs at a time (`generators.py`).
+mlx-lm (`Sharing`).
 
 A difference is the root mean square over the vocabulary, in standard deviations of the logits, the median of a
 sequence: 1e-6 by float32's rounding, 1e-2 to 3e-1 by the known faults. In 16 bits `_UNITS_MAX` units in the last place
@@ -59,9 +59,8 @@ def choose_sharing(loaded: Loaded, running_max: int) -> Sharing:
 
 
 def _cuts_places_into_blocks(model: Any) -> bool:
-    """Return whether attention chooses among blocks of the cache's places, as MiniMax-M3's does. Padding shifts the
-    blocks, so a sequence next to a longer one is wrong as soon as blocks are left out. In the real model that is behind
-    2,048 tokens, too many to be read at each start. Such layers name the size of their blocks."""
+    """Return whether attention chooses among blocks of the cache's places, as MiniMax-M3's does: padding shifts them.
+    The fault shows behind 2,048 tokens, too many to read at each start. Such layers name the size of their blocks."""
     return any(name.endswith("block_size") for module in model.modules() for name in vars(module))
 
 
@@ -73,7 +72,6 @@ class _Watch(LogprobReader):
         self.logprobs: list[Any] = []
 
     def read(self, token: int, logprobs: Any) -> TokenLogprob:
-        """Note them."""
         self.tokens.append(token)
         self.logprobs.append(logprobs)
         return TokenLogprob(b"", 0.0)
@@ -87,7 +85,6 @@ class _Mute:
 
     @property
     def detokenizer(self) -> _Mute:
-        """The same for every answer."""
         return self
 
     def add_token(self, token: int) -> None:
@@ -142,13 +139,7 @@ def _compute_together(
     for ticket, ((prompt, count), watch) in enumerate(zip(prompts, watches, strict=True)):
         while ticket == 2 and batch and len(watches[0].tokens) < 2:
             batch.step()
-        job = EngineJob(
-            prompt=prompt,
-            max_tokens=count,
-            sink=lambda _: None,
-            logprob_reader=watch,
-        )
-        batch.add(ticket, job)
+        batch.add(ticket, EngineJob(prompt=prompt, max_tokens=count, sink=lambda _: None, logprob_reader=watch))
     while batch:
         batch.step()
     if any(len(watch.tokens) < count for (_, count), watch in zip(prompts, watches, strict=True)):
@@ -157,8 +148,7 @@ def _compute_together(
 
 
 def _compute_alone(model: Any, step: Computer | None, prompt: Sequence[int], tokens: Sequence[int]) -> list[Any]:
-    """Compute the log-probabilities that each token was sampled from, in one step: by plain mlx-lm, or by what computes
-    in its place, which was held against it before."""
+    """Compute the log-probabilities that each token was sampled from in one step, by plain mlx-lm or by `step`."""
     line = mx.array([[*prompt, *tokens[:-1]]])
     if step is None:
         logits = model(line, cache=mlx_caches.make_prompt_cache(model))

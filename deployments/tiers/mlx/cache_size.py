@@ -85,10 +85,9 @@ def _measure_layer(one: Any, tokens: int) -> Layer:
 
 
 def scratch_bytes(model: Any, step_tokens: int, *, forced: bool = False) -> tuple[int, int]:
-    """Estimate the most that one prefill step needs for values in between, in float32: in any case, and for each token
-    of the context. The first is a few rows of the widest layers; the second the attention scores, where no fused kernel
-    spares them (on a CPU, and for some sizes of a head on a GPU: `memory/room.py`). `forced`: those kernels
-    are used that must be asked for."""
+    """Estimate the most that one prefill step needs for values in between, in float32: in any case (a few rows of the
+    widest layers), and for each token of the context (the attention's scores: `memory/room.py`). `forced`: Metal's
+    kernels that must be asked for are used."""
     args = getattr(model, "args", None)
     hidden = read_number(args, "hidden_size")
     if not hidden or not read_number(args, "num_attention_heads"):

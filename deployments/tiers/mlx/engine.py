@@ -1,12 +1,12 @@
 """Own a model on one thread: load it, hold its caches and make every MLX call.
 
-Metal's streams belong to the thread that made them, so only plain Python values leave this thread. Others put commands
-into an inbox (`submit`, `abort`, `close`), which is emptied between two steps, and read the published `phase`. Every
-request gets exactly one last event: `Finish` or `Failed` (none after `abort`).
+Metal's streams belong to the thread that made them, so only plain Python values leave it. Others put commands into an
+inbox, which is emptied between two steps, and read the published `phase`. Every request gets exactly one last event:
+`Finish` or `Failed` (none after `abort`).
 
 Invariant: no request waits forever. After a step that raises, sequences start again from their own tokens, once. A
 thread that makes no step for `hang_s` while there is work, or whose steps fail one after another, is not `healthy`, and
-Serve starts a new replica. A lost GPU ends the process at once (`metal.py`).
+Serve starts a new replica.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ RESTART_S = 5.0  # Serve starts another replica in place of one that ends
 _CLOSE_S, _CLOSE_LOADING_S = 10.0, 0.5
 _SAVE_S = 5.0  # of it, for prompts that aren't on disk yet
 # How long an idle engine waits for more after each request that comes, as a share of what those that have come will
-# take to prefill, and in all. Those that begin together share their steps: eight clients at once get their first token
-# in 0.7 s, in 1.2 s where the first of them begins alone (2 cores, 2026-11-22).
+# take to prefill, and in all: those that begin together share their steps.
 _GATHER_SHARE, _GATHER_MAX_S = 0.1, 0.06
 
 
@@ -67,8 +66,7 @@ class _Command:
 
 
 class Engine:
-    """The thread and its inbox. Constructing it starts the thread and returns at once. `prepare` makes a batch ready,
-    and returns what is known of its model then (`warm_up.py`)."""
+    """The thread and its inbox. Constructing it starts the thread and returns at once."""
 
     def __init__(
         self,

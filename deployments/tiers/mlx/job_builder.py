@@ -1,9 +1,8 @@
 """Build the job that the engine takes from a request: rendered, counted, with its grammar and its settings.
 
-Used by one thread, the tier's helper, since a tokenizer isn't thread-safe. Grammars and the sessions' last prompts are
-kept here. An answer may begin with text that another attempt has written: it becomes tokens of the answer, so that
-grammar, penalties, stop strings and the seed's stream are where they would be. It may end within a token, and a model
-that reads half a token continues otherwise, so its last word is forced byte by byte (`ForcedBytes`) and not sent.
+Used by one thread, the tier's helper, since a tokenizer isn't thread-safe. An answer may begin with text that another
+attempt has written: it becomes tokens of the answer, so that grammar, penalties, stop strings and the seed's stream are
+where they would be. It may end within a token, so its last word is forced byte by byte (`ForcedBytes`) and not sent.
 
 Invariant: no character differs from what stands, and none is missing (`SequenceState` compares).
 """
@@ -181,9 +180,8 @@ def _open_reader(
 
 
 def _forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int) -> Processor:
-    """Build a processor under which an answer doesn't end, and doesn't open a turn or whatever else these tokens open,
-    before there is a word of it. It begins with the likeliest that is left: where hardly anything was likely, chance
-    would draw anything (`.get()`)."""
+    """Build a processor under which an answer doesn't end, nor begins with one of the `openers`, before there is a word
+    of it. It begins with the likeliest that is left: chance would draw anything where hardly anything was likely."""
     # Forbidden the token, a model spells it: `<|`, `im`, `_start`, `|>`.
     words, special = tokenizer.get_vocab().items(), set(tokenizer.all_special_ids)
     spelled = [token for text, token in words if token not in special and _MARK_BEGUN.fullmatch(text)]
@@ -212,9 +210,8 @@ class _Resumed:
 def _resume(
     tokenizer: Any, speller: Speller | None, begun: str, reasoning: str, think: ReasoningMarks | None, *, opened: bool
 ) -> _Resumed:
-    """Return the answer that begins with `reasoning` and then `begun`; both empty: one that begins at its beginning.
-    Without a `speller` (a tokenizer whose bytes aren't known) its last word is encoded like the rest. `opened`: the
-    prompt ends within the reasoning."""
+    """Return the answer that begins with `reasoning` and then `begun`. Without a `speller` (a tokenizer whose bytes
+    aren't known) its last word is encoded like the rest. `opened`: the prompt ends within the reasoning."""
     if not begun:
         return _Resumed()
     thought: list[int] = []

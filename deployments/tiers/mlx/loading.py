@@ -148,8 +148,7 @@ def call_format(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> CallForma
     if not tools or not tokenizer.has_tool_calling:
         return None
     parser = tokenizer.tool_parser
-    # mlx-lm's plain JSON parser takes any JSON value for a call; ours takes calls only and keeps their
-    # spelling.
+    # mlx-lm's plain JSON parser takes any JSON value for a call; ours takes calls only and keeps their spelling.
     plain = parser.__module__.endswith(".json_tools")
     parse = strict_json_call if plain else _guard_parser(parser, [dict(tool) for tool in tools])
     return CallFormat(tokenizer.tool_call_start, tokenizer.tool_call_end, parse)
@@ -261,8 +260,7 @@ def _find_embedding(model: Any) -> Any:
 
 
 def _find_untrained(embedding: Any, marks: Sequence[int], added: Sequence[int]) -> list[int]:
-    """Find the tokens among `marks` whose row nothing has moved, by the rows of the other `added` tokens and of those
-    behind the last, which no text has."""
+    """Find the `marks` whose row nothing has moved, by those of other `added` tokens and of those behind the last."""
     count = len(embedding["weight"])
     others = [*(token for token in added if token < count), *range(max(added, default=0) + 1, count)][-_ROWS_MAX:]
     marks = [token for token in marks if token < count]

@@ -84,9 +84,8 @@ UNBOUNDED = MemoryBudget(budget_bytes=sys.maxsize, weight_bytes=0, scratch_bytes
 
 @dataclass(slots=True)
 class PrefillBudget:
-    """How many prompt tokens fit into one step, learned from the last one. Never less than `tokens_min`: a step has a
-    cost of its own (the weights are read once), which on a busy machine is all that a smaller one would measure, and it
-    would never grow again."""
+    """How many prompt tokens fit into one step, learned from the last one. Less than `tokens_min` would measure on a
+    busy machine only what a step costs by itself, and never grow again."""
 
     target_s: float = 0.5
     tokens_min: int = 32

@@ -1,9 +1,8 @@
 """What a tier does on a Mac's GPU and nowhere else: fused attention, wired memory, a lost GPU. Engine thread only.
 
-MLX takes its fused kernels for heads of 192 and 256 only where told to; without them a layer of a 32,768-token prompt
-takes 8.6 GB (github.com/ml-explore/mlx/pull/3293). macOS takes unwired GPU memory back after about a second without
-work (github.com/ggml-org/llama.cpp/pull/17766), so each tier wires its part of the working set. After a command buffer
-that timed out, Metal ignores all further work of the process, so it ends after `_GRACE_S`.
+MLX takes its fused kernels for heads of 192 and 256 only where told to (github.com/ml-explore/mlx/pull/3293). macOS
+takes unwired GPU memory back after about a second without work (github.com/ggml-org/llama.cpp/pull/17766), so each tier
+wires its part of the working set. After a command buffer that timed out, Metal ignores all further work of the process.
 """
 
 from __future__ import annotations

@@ -32,9 +32,8 @@ Processor = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How the next token is drawn. Temperature 0 takes the most likely one. The penalties for presence and frequency
-    are OpenAI's: they count the answer's tokens only. The one for repetition divides, and counts the prompt too.
-    `logit_bias` is added, by token."""
+    """How the next token is drawn. Temperature 0 takes the most likely one. Presence and frequency are OpenAI's: they
+    count the answer's tokens only. Repetition divides, and counts the prompt too. `logit_bias` is added, by token."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -139,8 +138,7 @@ def _build_count_penalty(presence: float, frequency: float, prompt_tokens: int) 
 
 def make_sampler(sampling: Sampling, drawn: int = 0) -> Callable[[Any], Any] | None:
     """Make a function from log-probabilities to tokens; None for the most likely token. With a seed it draws from a
-    stream of its own, so that its tokens don't depend on who else is running. `drawn`: how many tokens of that stream
-    were drawn before."""
+    stream of its own, whoever else is running. `drawn`: how many tokens of that stream were drawn before."""
     if sampling.temperature == 0:
         return None
     from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p

@@ -104,11 +104,11 @@ class Scheduler:
 
     def remove(self, ticket: int, failed: Failed | None = None) -> None:
         """Take a sequence out, between two steps, and send its request why it `failed`. Its cache is kept."""
-        sequence = self._sequences.pop(ticket, None)
-        if sequence is not None:
-            if failed is not None:
-                sequence.fail(failed)
-            self._take_out(sequence)
+        if (sequence := self._sequences.pop(ticket, None)) is None:
+            return
+        if failed is not None:
+            sequence.fail(failed)
+        self._take_out(sequence)
 
     def estimate_prefill_s(self, job: EngineJob) -> float:
         """Estimate how long its prompt will take, less what of it is kept."""
@@ -116,8 +116,7 @@ class Scheduler:
         return self.pace.estimate_s(len(job.prompt) - kept)
 
     def report_waiting(self, later: Iterable[EngineJob]) -> None:
-        """Send each request whose prompt isn't being read yet how many are before it, where that is due. `later`: those
-        that aren't admitted."""
+        """Send each request that waits, also `later` ones, which aren't admitted, how many are before it, when due."""
         now_s, queued = time.monotonic(), [one.job for one in self._queue]
         for ahead, job in (*enumerate(queued, len(self._prefilling)), *enumerate(later, len(self))):
             if now_s >= job.report_s:

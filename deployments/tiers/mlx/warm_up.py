@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from deployments.memory.room import AGENT_TOKENS
-from deployments.models.cache_folder import default_cache_dir, keep_text
+from deployments.models.cache_folder import default_cache_dir, measure_once
 from deployments.models.sources import ModelUnavailable
 from deployments.models.weights import file_sha256
 from deployments.tiers.mlx.batch_check import choose_sharing
@@ -60,8 +60,7 @@ def prepare_batch(
     shared: bool = False,
 ) -> Loaded:
     """Make `batch` ready; return what is known of the model. Raises `ModelUnavailable`, and what the model raises.
-    `prompt_disk`: where prompts go on disk; `prompt_disk_bytes`: what those of all models may take there, None for what
-    `SegmentFolder.choose_bytes` says."""
+    `prompt_disk_bytes`: what all models' prompts may take in `prompt_disk`; None: `SegmentFolder.choose_bytes`."""
     running_max = batch.running_max
     sharing = choose_sharing(loaded, running_max)
     batch.share(sharing)
@@ -125,8 +124,7 @@ def _default_budget_bytes(weight_bytes: int, available_bytes: int) -> int:
 
 def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, shared_out: bool) -> MemoryBudget:
     """Settle what a GPU adds: a Mac's memory is shared out and wired, and the chunk of a prompt is measured, unless a
-    larger one leaves too short a context. On a processor the budget stays as it is. Raises `ModelUnavailable` where a
-    Mac has no room for what an agent needs."""
+    larger one leaves too short a context. Raises `ModelUnavailable` where a Mac has no room for what an agent needs."""
     needed_tokens = min(AGENT_TOKENS, loaded.context_tokens)
     if shared_out and loaded.room is not None:
         needed_bytes = -dataclasses.replace(budget, budget_bytes=0).spare_bytes([needed_tokens])
@@ -149,37 +147,28 @@ def _settle_on_gpu(batch: Scheduler, loaded: Loaded, budget: MemoryBudget, *, sh
 
 
 def _choose_chunk(model: Any, facts: Mapping[str, Any], cache_dir: Path) -> int:
-    """Return the chunk for this model on this machine, measured where that was never done. `facts` name the model and
-    the packages that compute it. Where nothing can be measured it is `STEP_TOKENS_MAX`."""
+    """Return the chunk for the model and packages of `facts` on this machine; `STEP_TOKENS_MAX` where that can't be
+    measured."""
     import mlx.core as mx
 
     if mx.default_device() == mx.Device(mx.cpu):
         return STEP_TOKENS_MAX
-    key = json.dumps({**facts, "gpu": mx.device_info().get("device_name")}, sort_keys=True)
-    file = cache_dir / "prefill-chunks" / hashlib.sha256(key.encode()).hexdigest()
-    try:
-        kept = int(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        kept = 0
-    if kept in _CHUNKS:
-        return kept
 
     def read(tokens: int) -> None:
         detach(read_zeros(model, tokens))
         mx.clear_cache()
 
+    facts = {**facts, "gpu": mx.device_info().get("device_name"), "chunks": _CHUNKS}
     try:
-        chosen = _measure_chunk(read) or STEP_TOKENS_MAX
+        return measure_once(cache_dir / "prefill-chunks", facts, lambda: _measure_chunk(read))
     except Exception as error:  # a model that can't read so many at once, or a GPU without the memory
         _LOG.warning("the chunk of a prompt isn't measured: %s", error)
         return STEP_TOKENS_MAX
-    keep_text(file, str(chosen))
-    return chosen
 
 
-def _measure_chunk(read: Callable[[int], None], clock: Callable[[], float] = time.perf_counter) -> int | None:
-    """Time `read`, which reads so many tokens, for about `_CHUNKS_S`; None where not even two sizes can be tried. No
-    size is begun that would take longer than the time that is left."""
+def _measure_chunk(read: Callable[[int], None], clock: Callable[[], float] = time.perf_counter) -> int:
+    """Time `read`, which reads so many tokens, for about `_CHUNKS_S`; the usual chunk where not even two sizes can be
+    tried. No size is begun that would take longer than the time that is left."""
     read(_CHUNKS[0])  # compiles the kernels
     began_s, per_token_s = clock(), dict[int, float]()
     for tokens in _CHUNKS:
@@ -190,7 +179,7 @@ def _measure_chunk(read: Callable[[int], None], clock: Callable[[], float] = tim
         read(tokens)
         per_token_s[tokens] = (clock() - at_s) / tokens
     if len(per_token_s) < 2:
-        return None
+        return STEP_TOKENS_MAX
     best = min(per_token_s.values())
     return next(tokens for tokens, took in per_token_s.items() if took <= best * (1 + _CHUNK_GAIN))
 

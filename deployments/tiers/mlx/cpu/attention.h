@@ -166,14 +166,7 @@ static void attend(const struct group *g, long first, long last) {
   case rows:                                                                                                           \
     take_block(rows, g, first + i, from, keys, block, sums + i * SIZE_MAX, states + i);                                \
     break;
-          CASE(1)
-          CASE(2)
-          CASE(3)
-#ifdef WIDE
-          CASE(4)
-          CASE(5)
-          CASE(6)
-#endif
+          CASE(1) CASE(2) CASE(3) ONLY_WIDE(CASE(4) CASE(5) CASE(6))
 #undef CASE
         }
       }

@@ -2,8 +2,10 @@
 
 #ifdef WIDE
 enum { WIDTH = 16 };
+#define ONLY_WIDE(...) __VA_ARGS__
 #else
 enum { WIDTH = 8 };
+#define ONLY_WIDE(...)
 #endif
 
 #define INLINE static inline __attribute__((always_inline))

@@ -84,13 +84,7 @@ INLINE void multiply_few(const int columns, const struct product *p, long column
   case count:                                                                                                          \
     multiply_tile(count, columns, p, row, column, from, depth, ahead);                                                 \
     break;
-      CASE(1)
-      CASE(2)
-      CASE(3)
-#ifdef WIDE
-      CASE(4)
-      CASE(5)
-#endif
+      CASE(1) CASE(2) CASE(3) ONLY_WIDE(CASE(4) CASE(5))
 #undef CASE
     }
     row += rows;
@@ -154,12 +148,7 @@ static void multiply_panels(const struct product *p, long first, long last) {
   case count:                                                                                                          \
     multiply_panel(count, p, panel, row, column, columns, from, depth);                                                \
     break;
-          CASE(PANEL_ROWS)
-          CASE(PANEL_ROWS - 1)
-          CASE(PANEL_ROWS - 2)
-#ifdef WIDE
-          CASE(PANEL_ROWS - 3)
-#endif
+          CASE(PANEL_ROWS) CASE(PANEL_ROWS - 1) CASE(PANEL_ROWS - 2) ONLY_WIDE(CASE(PANEL_ROWS - 3))
 #undef CASE
         }
         row += rows;

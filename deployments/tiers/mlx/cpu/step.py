@@ -68,8 +68,7 @@ class _Task(ctypes.Structure):
 
 
 def _list_libraries() -> dict[int, Path]:
-    """List the libraries for this processor, by the floats of a register, the fastest first. Raises
-    `_KernelUnavailable`."""
+    """List the libraries for this processor by the floats of a register, the fastest first, or raise."""
     if os.environ.get("MLX_STACK_BLAS") == "stock":
         raise _KernelUnavailable("MLX_STACK_BLAS=stock asks for it")
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):

@@ -162,7 +162,7 @@ class _LookupGenerator(Intake):
         step: Computer | None = None,
     ) -> None:
         super().__init__(model, stop_tokens, prefill_step_size)
-        self._begins_ahead = step is None  # what computes at once would only keep the last token waiting
+        self._at_once = step is not None  # a step begun ahead would then only keep the last token waiting
         self._policy, self._drafts = policy or DraftPolicy(), policy is not None
         self._parts = tuple(RaggedBatch(model, step) for _ in range(3))
         self._filling, self._filled, self._decoding = self._parts
@@ -243,11 +243,10 @@ class _LookupGenerator(Intake):
         return done
 
     def _cut_chunks(self) -> list[list[int]]:
-        """Cut the next chunk of each prompt. The last token of a prompt comes with the rest only where the logits
-        behind it can be had alone; else it is the first that decoding reads."""
+        """Cut the next chunk of each prompt: with its last token only where the logits behind it can be had alone."""
         rows = self._filling
         chunks = [row.cut_chunk(self.prefill_step_size) for row in rows.rows]
-        if rows.picks:
+        if self._at_once:  # it computes a few logits without all others
             for row, chunk in zip(rows.rows, chunks, strict=True):
                 end = row.read + len(chunk)
                 if end == len(row.prompt) - 1 and end not in row.ends:  # where a segment ends its cache may be wanted
@@ -274,7 +273,7 @@ class _LookupGenerator(Intake):
         self._policy.learn(offers, count, right, spent_s)
         self._undisturbed = True
         drawn = self._let_go(rows, drawn)
-        if self._begins_ahead and self._filled and self._ahead is None:
+        if self._filled and self._ahead is None and not self._at_once:
             self._join()  # their first tokens are under way before this thread goes on
             self._ahead = self._begin_last()
         return drawn
@@ -308,7 +307,9 @@ class _LookupGenerator(Intake):
         rows = self._decoding
         ahead = self._ahead or self._begin_last()
         # Where the step behind the next token will probably read drafts, that token has to be known first.
-        follows = self._begins_ahead and not self._filled and not self._policy.choose_count(self._list_offers())
+        follows = not self._at_once and not self._filled
+        if follows:
+            follows = not self._policy.choose_count([_build_offer(row, self._guess(row)) for row in rows.rows])
         self._ahead = self._begin(ahead.tokens) if follows else None
         drawn, leads = [], ahead.leads.tolist()
         for place, (row, token) in enumerate(zip(rows.rows, ahead.tokens.tolist(), strict=True)):
@@ -317,9 +318,6 @@ class _LookupGenerator(Intake):
             if row.uid not in ahead.failed:
                 drawn.append(row.note_drawn(token, ahead.logprobs[place], leads[place], self._stops))
         return drawn
-
-    def _list_offers(self) -> list[Offer]:
-        return [_build_offer(row, self._guess(row)) for row in self._decoding.rows]
 
     def _begin(self, tokens: Any) -> _Ahead:
         rows = self._decoding

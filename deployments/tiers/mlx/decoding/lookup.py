@@ -115,8 +115,7 @@ _DECAY_CLASS, _DECAY_ROW = 0.98, 0.7
 
 @dataclass(slots=True)
 class Record:
-    """How often guessed tokens were right, the latest counting most; a sequence's credit, in steps; and where it looks
-    its guesses up."""
+    """How often guessed tokens were right, the latest counting most; a sequence's credit, in steps; its `lookup`."""
 
     right: float = 0.0
     wrong: float = 0.0
@@ -159,9 +158,7 @@ class _StepCosts:
         seconds = min(seconds, 2 * old) if old and tokens <= self.widest else seconds
         self.widest = max(self.widest, float(tokens))
         if tokens > rows:
-            fade = 0.9
-            for place, value in enumerate((1.0, tokens, tokens * tokens, seconds, tokens * seconds)):
-                self._sums[place] = self._sums[place] * fade + value
+            self._sums = _add_point([0.9 * one for one in self._sums], 1.0, tokens, seconds)
             return
         self._plain[rows] = old + self._LEARN * (seconds - old) if rows in self._plain else seconds
         self._sums = [one * self._FADE for one in self._sums]
@@ -176,19 +173,18 @@ class _StepCosts:
         return plain if tokens <= rows else max(plain, self._read_line(rows, tokens, plain))
 
     def _read_line(self, rows: int, tokens: int, plain: float) -> float:
-        n, x, xx, y, xy = self._sums
-        weight = self._WEIGHT / (1 + n)
+        sums, weight = self._sums, self._WEIGHT / (1 + self._sums[0])
         for assumed in self._ASSUMED:
-            at, seconds = rows * assumed, plain * (1 + self._SLOPE * rows * (assumed - 1))
-            n, x, xx, y, xy = (
-                n + weight,
-                x + weight * at,
-                xx + weight * at * at,
-                y + weight * seconds,
-                xy + weight * at * seconds,
-            )
+            sums = _add_point(sums, weight, rows * assumed, plain * (1 + self._SLOPE * rows * (assumed - 1)))
+        n, x, xx, y, xy = sums
         slope = max(0.0, (n * xy - x * y) / (n * xx - x * x))
         return (y - slope * x) / n + slope * tokens
+
+
+def _add_point(sums: Sequence[float], weight: float, tokens: int, seconds: float) -> list[float]:
+    """Add a step to the sums of a line."""
+    point = (1.0, tokens, tokens * tokens, seconds, tokens * seconds)
+    return [known + weight * new for known, new in zip(sums, point, strict=True)]
 
 
 @dataclass(slots=True)

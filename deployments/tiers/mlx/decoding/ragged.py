@@ -12,9 +12,8 @@ from typing import Any
 
 from deployments.tiers.lazy_mlx import mlx_caches, mx
 
-# The buffers grow by a power of two, an eighth at most, within these bounds; mlx-lm's always by 256. So what a row of
-# some hundred tokens leaves behind has few places to spare, and needn't be copied while the next one waits: 29 ms for
-# 840 tokens of SmolLM2.
+# The buffers grow by a power of two, an eighth at most, within these bounds (mlx-lm's by 256): so what a row leaves
+# behind has few places to spare, and needn't be copied while the next one waits.
 _GROWTH_TOKENS_MIN, _GROWTH_TOKENS_MAX = 32, 256
 _SPARE_SHARE = 0.125  # of its tokens a row that is kept may have places that hold nothing
 

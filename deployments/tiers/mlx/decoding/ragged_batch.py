@@ -17,15 +17,6 @@ from deployments.tiers.mlx.decoding.lookup import Record
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 
 
-class _Processor(Protocol):
-    """What changes a sequence's logits. It never raises; `error` is what it would have."""
-
-    error: Exception | None
-
-    def __call__(self, tokens: Any, logits: Any) -> Any:
-        """Return other logits, by the tokens so far."""
-
-
 @dataclass(frozen=True, slots=True)
 class SampledToken:
     """One token of an answer. `lead`: how far it was before the likeliest other one, in nats. With the last one come
@@ -51,7 +42,7 @@ class ActiveSequence:
     max_tokens: int
     tokens: list[int]
     sampler: Any
-    processors: Sequence[_Processor]
+    processors: Sequence[Any]  # `sampling.Guarded`
     read: int = 0
     given: int = 0
     last: int | None = None
@@ -125,7 +116,7 @@ class Intake(abc.ABC):
         caches: Sequence[Any] | None,
         all_tokens: Sequence[Sequence[int]],
         samplers: Sequence[Any],
-        logits_processors: Sequence[Sequence[_Processor]],
+        logits_processors: Sequence[Sequence[Any]],
     ) -> list[int]:
         """Take one sequence; return its number. Raises ValueError where it can't sample anything."""
         (parts,), (held,) = segments, all_tokens
@@ -198,7 +189,7 @@ class RaggedBatch:
 
     def read(self, tokens: Any, wanted: Sequence[int] | None = None) -> Any:
         """Let the model read these, one line for each row; return the logits behind each, or behind the `wanted` ones,
-        of which there may be some only if it `picks` them. The lengths stay as they are."""
+        of which there may be some only with a `step`. The lengths stay as they are."""
         if self._step is not None:
             return self._step.read(tokens, self.lengths, self.caches, wanted)
         assert not wanted
@@ -210,8 +201,7 @@ class RaggedBatch:
         return self.read(mx.array([[*line, *[0] * (longest - len(line))] for line in lines]), wanted)
 
     def begin_drawing(self, tokens: Any) -> tuple[Any, Any, Any]:
-        """Read a token in each row, and begin to sample behind it; return tokens, log-probabilities and leads, which
-        are computed meanwhile."""
+        """Read a token in each row; return the tokens, log-probabilities and leads behind it, computed meanwhile."""
         logits = self.read(tokens[:, None])[:, -1, :]
         self.advance([1] * len(self))
         if any(row.processors for row in self.rows):
@@ -224,11 +214,6 @@ class RaggedBatch:
         leads = _measure_leads(logits, sampled)
         mx.async_eval(sampled, leads, logits)
         return sampled, logprobs, leads
-
-    @property
-    def picks(self) -> bool:
-        """Whether a few logits can be computed without all others."""
-        return self._step is not None
 
     def advance(self, counts: Sequence[int]) -> None:
         """Keep so many of the tokens that were read last, in each row."""
@@ -271,8 +256,7 @@ def _normalise(logits: Any) -> Any:
 
 
 def _sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
-    """Draw one token a row; those that share a sampler's object are drawn in one call. Without a sampler it is the
-    likeliest by the logits, so that nobody has to compute the probabilities of a whole vocabulary for it."""
+    """Draw one token a row: in one call for those that share a sampler's object; the likeliest without a sampler."""
     first = samplers[0]
     if all(one is first for one in samplers):
         return mx.argmax(logits, axis=-1) if first is None else first(logprobs)
@@ -285,8 +269,7 @@ def _sample(samplers: Sequence[Any], logits: Any, logprobs: Any) -> Any:
 
 
 def _measure_leads(logits: Any, tokens: Any) -> Any:
-    """Measure how far each token is before the likeliest other one, in nats; `logits` have one more axis. On a CPU the
-    probability itself would cost ten times as much."""
+    """Measure how far each token is before the likeliest other one, in nats; `logits` have one more axis."""
     at = tokens[..., None]
     others = mx.put_along_axis(logits, at, mx.array(-mx.inf, dtype=logits.dtype), axis=-1)
     return (mx.take_along_axis(logits, at, axis=-1)[..., 0] - mx.max(others, axis=-1)).astype(mx.float32)

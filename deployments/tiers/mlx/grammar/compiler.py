@@ -2,11 +2,9 @@
 
 What an answer must look like is written in llguidance's Lark form: [reasoning] (calls | JSON). A demand comes from a
 required or named `tool_choice`, from `response_format`, and from a constrained re-ask. Calls are written in the Hermes
-form. There is one, unless the request asks for several or the model wrote several when it was free (`calls_tried`): a
-model that may always add one more call does. The `Constraint` goes with the job; on the engine thread its `masker()` is
-mlx-lm's logits processor of one sequence, a copy of the matcher made anew whenever the sequence is put into a
-generator. Invariant: what can't be enforced is refused by its field, or noted (schemas of tools, which are checked
-anyway).
+form: one, unless the request asks for several or the model wrote several when it was free (`calls_tried`), since a
+model that may always add one more call does. The `Constraint` goes with the job. Invariant: what can't be enforced is
+refused by its field, or noted (schemas of tools, which are checked anyway).
 """
 
 from __future__ import annotations
@@ -63,8 +61,8 @@ class _Demand:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A compiled grammar. `demand` is what it enforces; `notes` say what of it is only checked
-    afterwards. `closers` close it (None: reasoning comes first, and has no delimiters)."""
+    """A compiled grammar for `demand`. `notes` say what of it is only checked afterwards. `closers` None: reasoning
+    comes first, and has no delimiters."""
 
     demand: _Demand
     notes: tuple[str, ...]

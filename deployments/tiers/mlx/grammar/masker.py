@@ -1,10 +1,9 @@
 """Mask the logits of one sequence: llguidance says what may come next, all other logits become -inf.
 
-The mask is computed on the CPU while the forward pass runs. llguidance never raises: a matcher falls into an error and
-stays there; then the masker raises `_Broken`, which ends this one sequence (`sampling.Guarded`). A weak model may
-repeat words up to the limit, which would cut the call: once no more tokens are left than closing takes, and the last
-ones repeat, only the token is allowed that closes most, and the answer's notes say so
-(`docs/decisions/050-mlx-engine.md`).
+The mask is computed on the CPU while the forward pass runs. A matcher that falls into an error stays there, and ends
+this one sequence (`sampling.Guarded`). A weak model may repeat words up to the limit, which would cut the call: once no
+more tokens are left than closing takes, and the last ones repeat, only the token is allowed that closes most, and the
+answer's notes say so (`docs/decisions/050-mlx-engine.md`).
 """
 
 from __future__ import annotations
@@ -47,16 +46,12 @@ class Vocabulary:
             self.trie = LLTokenizer(backend.to_str(), eos_token=sorted(tokenizer.eos_token_ids))
         except ValueError as error:
             raise NoVocabulary(f"its tokenizer is of a kind that llguidance doesn't read ({error})") from error
+        self.size = int(self.trie.vocab_size)  # the model may have more outputs, which are never allowed
         self._ends = tuple(sorted(tokenizer.eos_token_ids))
         tokens = tokenizer.encode(_PROBE, add_special_tokens=False)
         # Tokenizers in the manner of SentencePiece may put one space before a text.
         if self.trie.decode_bytes(list(tokens)).removeprefix(b" ") != _PROBE.encode():
             raise NoVocabulary("its tokens don't give a text back to the byte")
-
-    @property
-    def size(self) -> int:
-        """How many tokens there are; the model may have more outputs, which are never allowed."""
-        return int(self.trie.vocab_size)
 
     def bytes_of(self, token: int) -> bytes:
         """Return what a token adds to the text."""
@@ -172,11 +167,7 @@ class Masker:
         self._started = True
         if self._matcher.is_error():
             raise _Broken(self._matcher.get_error())
-        return self.apply(self._compute_allowed(logits.shape[-1]), logits)
-
-    def apply(self, allowed: Any, logits: Any) -> Any:
-        """Set what isn't allowed to -inf."""
-        return mx.where(mx.array(allowed), logits, -mx.inf)
+        return mx.where(mx.array(self._compute_allowed(logits.shape[-1])), logits, -mx.inf)
 
     def _move(self, token: int) -> None:
         self._tokens.append(token)

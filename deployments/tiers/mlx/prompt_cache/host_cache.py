@@ -90,7 +90,7 @@ class Restoring:
             made = mlx_caches.CacheList(*(self._restore_part(f"{number}.{part}") for part in range(layer)))
         else:
             made = _find_class(layer[0]).from_state(self._rebuild(layer[1]))
-        mx.eval([array for array in _flatten(made.state) if isinstance(array, mx.array)])
+        mx.eval(made.state)
         return made
 
     def _restore_part(self, name: str) -> Any:
@@ -156,9 +156,3 @@ def _find_class(kind: str) -> Any:
     if not (isinstance(found, type) and issubclass(found, mlx_caches._BaseCache)):
         raise Damaged("it has a cache of another kind")
     return found
-
-
-def _flatten(state: Any) -> list[Any]:
-    if isinstance(state, list | tuple):
-        return [leaf for one in state for leaf in _flatten(one)]
-    return [state]

@@ -70,8 +70,8 @@ class _LastPrompt(NamedTuple):
 
 
 class MlxCaches:
-    """What can be done with mlx-lm's caches, which are lists of a layer each. They are computed lazily: one that is
-    taken out of a batch keeps all of the batch's arrays alive until `detach` computes it."""
+    """What can be done with mlx-lm's caches, lists of a layer each. One that is taken out of a batch keeps all of the
+    batch's arrays alive until `detach` computes it."""
 
     def nbytes(self, cache: Any) -> int:
         """Return the memory of all layers."""

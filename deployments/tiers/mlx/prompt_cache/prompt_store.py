@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import Any
 
 from deployments.tiers.mlx.prompt_cache.host_cache import HostCache, Restoring, to_host
@@ -63,7 +62,7 @@ class _Write:
 
     key: PromptKey
     cache: Any
-    host: HostCache | None
+    host: HostCache
     cancelled: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -107,7 +106,6 @@ class PromptStore:
         self._fetched: PromptKey | None = None  # the last prompt that was looked for on disk
         self._used_s = clock()
         self._failing = False
-        self._writer, self._reader = _Worker("prompts-writer"), _Worker("prompts-reader")
 
     def take(self, tokens: Sequence[int], owner: str = "") -> tuple[Any, int]:
         """Return a cache for the beginning of `tokens`, from memory, and how many of them it holds."""
@@ -187,8 +185,6 @@ class PromptStore:
             self._write.cancelled.set()
             self._write.done.wait(_QUIET_S)
         self._collect()
-        self._writer.stop()
-        self._reader.stop()
 
     def _count_written(self) -> int:
         """Count the bytes that only the writer still holds."""
@@ -230,11 +226,10 @@ class PromptStore:
         self._write = write = _Write(key, cache, host)
         cuts = sorted(mark.cuts) if host.sliced else None
         packed = key.tokens[: mark.tokens * WIDTH]
-        self._writer.submit(lambda: self._save(write, packed, cuts), write.done)
+        _start("prompts-writer", lambda: self._save(write, packed, cuts), write.done)
 
     def _save(self, write: _Write, packed: bytes, cuts: list[int] | None) -> None:
         host = write.host
-        assert host is not None
         assert self._folder_of is not None
         try:
             self._folder_of(write.key.owner).save(
@@ -259,7 +254,6 @@ class PromptStore:
 
     def _collect(self) -> None:
         if self._write is not None and self._write.done.is_set():
-            self._write.host = self._write.cache = None
             self._write = None
 
     def _begin_fetch(self, key: PromptKey, tokens: Sequence[int], parent: Session | None) -> _Fetch | None:
@@ -272,7 +266,7 @@ class PromptStore:
         self._end_fetch()
         room_bytes = min(self._bytes_max, self._spare_bytes) - self.memory.use_waiting(parent)
         self._fetch = fetch = _Fetch(key, held, max(0, room_bytes), self._clock(), parent)
-        self._reader.submit(lambda: self._look_up(fetch), fetch.done)
+        _start("prompts-reader", lambda: self._look_up(fetch), fetch.done)
         return fetch
 
     def _look_up(self, fetch: _Fetch) -> None:
@@ -329,32 +323,15 @@ class PromptStore:
             self._fetched, self._fetch = self._fetch.key, None
 
 
-class _Worker:
-    """A thread that does one thing after the other. It is begun with the first, and the process doesn't wait for it."""
+def _start(name: str, do: Callable[[], None], done: threading.Event) -> None:
+    """Do something on a thread that the process doesn't wait for; `done` is set behind it, however it ends."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._inbox: SimpleQueue[tuple[Callable[[], None], threading.Event] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+    def run() -> None:
+        try:
+            do()
+        except Exception:  # a bug: the prompt is computed
+            _LOG.exception("%s failed", name)
+        finally:
+            done.set()
 
-    def submit(self, do: Callable[[], None], done: threading.Event) -> None:
-        """Have something done; `done` is set behind it, however it ends."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
-        self._inbox.put((do, done))
-
-    def stop(self) -> None:
-        """End the thread, once it has done what it has."""
-        self._inbox.put(None)
-
-    def _run(self) -> None:
-        while (task := self._inbox.get()) is not None:
-            do, done = task
-            try:
-                do()
-            except Exception:  # a bug; whoever waits goes on without
-                _LOG.exception("%s failed", self._name)
-            finally:
-                done.set()
-            del task, do
+    threading.Thread(target=run, name=name, daemon=True).start()

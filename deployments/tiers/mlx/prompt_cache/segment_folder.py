@@ -4,8 +4,8 @@
     <root>/<key>/s2100-3000-<A>-<B>.safetensors            the next turn: what it added
 
 Segments of different sessions join wherever they meet. A cache that can't be cut is written complete (`w`). `key`
-stands for the model and the API key. The folder has no owner: a file that is gone is a miss, and two who write the same
-write the same name. Use touches a file's time, earlier parts later, so that `sweep` removes the ends first. Invariants:
+stands for the model and the API key. A file that is gone is a miss, and two who write the same write the same name. Use
+touches a file's time, earlier parts later, so that `sweep` removes the ends first. Invariants:
 - Nothing below the root outside the models' own folders is touched, nor anything that a link leads to.
 - A segment serves its own tokens and model only: head and checksum decide, not the name.
 """
@@ -102,15 +102,13 @@ class FoundSegments:
 class SegmentFolder:
     """See the module. Any thread: all that it knows is on the disk, but for the files that can't be removed."""
 
-    def __init__(self, root: Path, key: str, *, bytes_max: int, age_s_max: float = _AGE_MAX_S) -> None:
+    def __init__(self, root: Path, key: str, *, bytes_max: int) -> None:
         self._root, self._key, self._folder = root, key, root / key[:32]
-        self._bytes_max, self._age_s_max = bytes_max, age_s_max
-        self._stuck: set[str] = set()
+        self._bytes_max, self._stuck = bytes_max, set[str]()
 
     @staticmethod
     def choose_bytes(root: Path) -> int:
-        """Choose how much of the disk prompts may have, where nobody says: a tenth of what is free, with what they
-        have."""
+        """Choose how much of the disk prompts may have: a tenth of what is free, with what they have."""
         there = next(folder for folder in (root, *root.parents) if folder.exists())
         return min(_DISK_BYTES_MAX, (shutil.disk_usage(there).free + _count_bytes(root)) // _DISK_SHARE)
 
@@ -119,7 +117,7 @@ class SegmentFolder:
         if not owner:
             return self
         key = hashlib.sha256(f"{self._key}\n{owner}".encode()).hexdigest()
-        return SegmentFolder(self._root, key, bytes_max=self._bytes_max, age_s_max=self._age_s_max)
+        return SegmentFolder(self._root, key, bytes_max=self._bytes_max)
 
     def find(self, tokens: bytes) -> FoundSegments:
         """Find how much of the prompt is here. Opens few files, and reads the tensors of none."""
@@ -209,7 +207,7 @@ class SegmentFolder:
         _set_used(reversed(ahead), int(now_s * 1e9))
         total = sum(size for _, size, _ in oldest_first) + room_bytes
         for used_s, size, path in oldest_first:
-            if total <= self._bytes_max and now_s - used_s <= self._age_s_max:
+            if total <= self._bytes_max and now_s - used_s <= _AGE_MAX_S:
                 continue
             with contextlib.suppress(OSError):  # what can't be removed keeps nothing else here
                 path.unlink(missing_ok=True)

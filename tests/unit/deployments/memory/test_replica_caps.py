@@ -1,5 +1,8 @@
 """How many replicas fit: never above the budget, never blind growth."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,21 +69,50 @@ def _bytes(one: TierNeed, reports: tuple[NodeReport, ...]) -> int:
     return max(one.replica_bytes or 0, held)
 
 
-def test_tiers_of_a_fixed_number_count():
-    """A tier that isn't autoscaled takes its bytes all the same."""
-    fits = cap_replicas((need("big", 4), need("fixed", 4, 1, 1)), (report(),), {"big": 10}, {"big": 1})
-
-    assert fits["big"].replicas == 2
+def on(node: str, tier: str, **changes: Any) -> NodeReport:
+    return report(node, held=(Holder(holder=node, tier=tier, bytes=GB, since_s=1),), **changes)
 
 
-def test_a_tier_that_fits_nowhere_stops_no_other():
-    """What no node could hold even once is refused with the reason, and the others grow as if it weren't there."""
-    needs = (need("fast", 1, priority=2), need("huge", 50, priority=1))
-    fits = cap_replicas(needs, (report(),), {"fast": 6, "huge": 3}, {"fast": 1, "huge": 1})
+@pytest.mark.parametrize(
+    ("needs", "reports", "wanted", "now", "replicas"),
+    [
+        pytest.param(
+            [need("big", 4), need("fixed", 4, 1, 1)], [report()], {"big": 10}, {"big": 1}, {"big": 2},
+            id="a tier that isn't autoscaled takes its bytes all the same",
+        ),
+        pytest.param(
+            [need("fast", 1, priority=2), need("huge", 50, priority=1)], [report()],
+            {"fast": 6, "huge": 3}, {"fast": 1, "huge": 1}, {"fast": 6, "huge": 1},
+            id="what no node could hold even once stops no other tier",
+        ),
+        pytest.param(
+            [need("big", 4)], [report("x", budget_bytes=6 * GB), report("y", budget_bytes=6 * GB)],
+            {"big": 5}, {"big": 1}, {"big": 2},
+            id="budgets of 6 GB on two nodes hold one replica of 4 GB each, not three together",
+        ),
+        pytest.param(
+            [need("a", 1), need("b", 1)], [on("x", "a", level=Level.CRITICAL), on("y", "b")],
+            {"a": 4, "b": 4}, {"a": 3, "b": 3}, {"a": 1, "b": 4},
+            id="a critical node shrinks its own tiers, and those of another node grow on",
+        ),
+        pytest.param(
+            [need("cloud", 0, local=False)], [report(level=Level.CRITICAL)], {"cloud": 4}, {"cloud": 1}, {"cloud": 4},
+            id="memory here doesn't bound a tier that runs elsewhere",
+        ),
+    ],
+)  # fmt: skip
+def test_each_gets_what_is_left_for_it(needs, reports, wanted, now, replicas):
+    """Law: the examples' names."""
+    fits = cap_replicas(tuple(needs), tuple(reports), wanted, now)
+    assert {name: fit.replicas for name, fit in fits.items()} == replicas
 
-    assert (fits["fast"].replicas, fits["huge"].replicas) == (6, 1)
-    assert fits["huge"].why == "50000000000 bytes needed for one replica, the largest budget of a node is 12000000000"
-    assert find_refused_replicas(needs, [12 * GB]).keys() == {"huge"}
+
+def test_a_tier_that_fits_nowhere_is_refused_with_the_reason():
+    """The reason has both figures, and is known before any replica is asked for."""
+    needs = (need("fast", 1), need("huge", 50))
+    why = "50000000000 bytes needed for one replica, the largest budget of a node is 12000000000"
+    assert cap_replicas(needs, (report(),), {"huge": 3}, {"huge": 1})["huge"].why == why
+    assert find_refused_replicas(needs, [12 * GB]) == {"huge": why}
 
 
 def test_what_the_configuration_can_never_have_is_known_at_once():
@@ -90,26 +122,3 @@ def test_what_the_configuration_can_never_have_is_known_at_once():
     )
     assert find_refused_replicas((need("big", 1),), [12 * GB]) == {}
     assert find_refused_replicas((need("big", 4),), [None]) == {}
-
-
-def test_half_a_replica_on_each_of_two_nodes_is_none():
-    """Budgets of 6 GB on two nodes hold one replica of 4 GB each, not three together."""
-    two = (report("x", budget_bytes=6 * GB), report("y", budget_bytes=6 * GB))
-
-    assert cap_replicas((need("big", 4),), two, {"big": 5}, {"big": 1})["big"].replicas == 2
-
-
-def test_pressure_counts_where_the_tier_is():
-    """A critical node shrinks its own tiers; tiers of another node grow on."""
-    sick = report("x", level=Level.CRITICAL, held=(Holder(holder="1", tier="a", bytes=GB, since_s=1),))
-    well = report("y", held=(Holder(holder="2", tier="b", bytes=GB, since_s=1),))
-    fits = cap_replicas((need("a", 1), need("b", 1)), (sick, well), {"a": 4, "b": 4}, {"a": 3, "b": 3})
-
-    assert (fits["a"].replicas, fits["b"].replicas) == (1, 4)
-
-
-def test_a_tier_that_runs_elsewhere_is_not_capped():
-    """Memory here doesn't bound a hosted tier."""
-    fits = cap_replicas((need("cloud", 0, local=False),), (report(level=Level.CRITICAL),), {"cloud": 4}, {"cloud": 1})
-
-    assert fits["cloud"].replicas == 4

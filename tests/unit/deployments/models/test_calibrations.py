@@ -29,6 +29,5 @@ def test_each_calibration_of_the_package_is_read_and_tells():
     """Law: signs of a call that hesitates and makes things up never make it likelier."""
     for digest in json.loads(FILE.read_bytes()):
         found = find_calibration(status_of(digest), {})
-        assert found is not None
         bad = {"most_unsure": 3.0, "unsure": 8.0, "made_up": 3.0, "unused_numbers": 2.0}
         assert found.right.estimate(bad) <= found.right.estimate(dict.fromkeys(bad, 0.0))

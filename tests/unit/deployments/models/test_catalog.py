@@ -36,7 +36,8 @@ class TestChoose:
         assert [choice.source for choice in choices] == [DEFAULT_SOURCE, CODER_SMALL, CODER_LARGE, DEFAULT_SOURCE]
         assert [choice.fetch for choice in choices] == ["load", "background", "pull", "load"]
         assert [choice.context_tokens for choice in choices[1:3]] == [32_768] * 2
-        assert parse_source(DEFAULT_SOURCE).size_bytes == 98_362_432
+        pinned = parse_source(DEFAULT_SOURCE)
+        assert (len(pinned.sha256 or ""), pinned.size_bytes) == (64, 98_362_432)
 
     @given(MEMORY)
     def test_a_model_that_does_not_fit_says_so(self, memory_bytes: int) -> None:
@@ -79,24 +80,21 @@ def test_more_memory_never_means_a_smaller_model() -> None:
 
 @pytest.mark.parametrize(("floor_gib", "models"), ROWS)
 def test_a_row_is_of_different_models(floor_gib: int, models: tuple[_Entry | None, ...]) -> None:
-    """Law: no model is held twice because two tiers name it; the first answers without long thought; the last one
-    holds at least as much as every other."""
+    """Law: no model is held twice because two tiers name it; the first answers without long thought."""
     there = [model for model in models if model]
     assert len({model.source for model in there}) == len(there)
     assert not there[0].thinks
-    assert there[-1].context_tokens == max(model.context_tokens for model in there)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.repository)
 def test_an_entry_says_what_the_model_is(model: _Entry) -> None:
-    """Law: the source is valid and pinned to a commit or the main branch, the calls are in a form that mlx-lm reads,
-    and the licence is an open one."""
+    """Law: the source is valid and pinned to a commit or the main branch, the calls are in a form that mlx-lm
+    reads."""
     source = parse_source(model.source)
     assert source.kind == "hf"
     assert source.revision == "main" or re.fullmatch(r"[0-9a-f]{40}", source.revision or "")
     pytest.importorskip("mlx_lm")
     assert importlib.util.find_spec(f"mlx_lm.tool_parsers.{model.tools}") is not None
-    assert model.license in ("Apache-2.0", "MIT")
 
 
 # The shapes in the models' published config.json: hidden size, layers, heads, heads of keys and values, and of the

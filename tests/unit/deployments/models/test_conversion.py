@@ -55,30 +55,18 @@ def put_hub(monkeypatch: pytest.MonkeyPatch, file: Path | None) -> Hub:
     return made
 
 
-def test_the_hubs_own_file_comes_first(
-    known: str, official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Law: where the hub gives the file, no copy is asked for, and the hub's cache keeps it."""
-    put_hub(monkeypatch, official)
+@pytest.mark.parametrize("seed", [0, 5, None])
+def test_copies_stand_in_for_a_hub_that_has_it_not(known, official, tmp_path, monkeypatch, seed):
+    """Law: where the hub gives the file, no copy is asked for, and the hub's cache keeps it; without the hub, or where
+    its file is another than the pinned one, the copies are taken: the same bytes."""
+    theirs = tmp_path / "theirs.gguf"
+    if seed is not None:
+        tiny.write_gguf(theirs, seed=seed)
+    put_hub(monkeypatch, None if seed is None else theirs)
     said: list[str] = []
     made = resolve(parse_source(known), cache_dir=tmp_path / "c", say=said.append)
-    assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
-    assert not [words for words in said if "parts" in words]
-
-
-@pytest.mark.parametrize("changed", [False, True])
-def test_copies_stand_in_for_a_hub_that_has_it_not(
-    known: str, official: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
-) -> None:
-    """Law: without the hub, or where its file is another than the pinned one, the copies are taken: the same bytes."""
-    other = tmp_path / "other.gguf"
-    tiny.write_gguf(other, seed=5)
-    put_hub(monkeypatch, other if changed else None)
-    said: list[str] = []
-    made = resolve(parse_source(known), cache_dir=tmp_path / "c", say=said.append)
-    assert made.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
-    assert any(" % of " in words for words in said)
-    assert made.source == known
+    assert (made.sha256, made.source) == (hashlib.sha256(official.read_bytes()).hexdigest(), known)
+    assert any("parts" in words for words in said) is any(" % of " in words for words in said) is (seed != 0)
 
 
 def test_one_content_is_one_folder(known: str, tmp_path: Path) -> None:
@@ -89,15 +77,24 @@ def test_one_content_is_one_folder(known: str, tmp_path: Path) -> None:
     assert locate_model(source, tmp_path) != locate_model(parse_source(f"{known}?sha256={'0' * 64}"), tmp_path)
 
 
-def test_an_unknown_file_has_no_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: what nobody has pinned is had from the hub, or not at all; the reason is left for who asks later."""
-    put_hub(monkeypatch, None)
+@pytest.mark.parametrize(
+    ("arch", "words", "again"), [(None, "can't be fetched", True), ("mamba", "'mamba' is not supported", False)]
+)
+def test_why_it_ended_is_left_for_who_asks(tmp_path, monkeypatch, arch, words, again):
+    """Law: what nobody has pinned is had from the hub, or not at all; what can't be converted is refused once. The
+    reason is where `/ready` reads it, and nothing is left."""
+    file = tmp_path / "strange.gguf"
+    if arch is not None:
+        tiny.write_gguf(file, arch=arch)
+    put_hub(monkeypatch, None if arch is None else file)
     source = parse_source("hf:org/name@main#unknown.gguf")
-    with pytest.raises(ModelUnavailable, match="can't be fetched"):
+    with pytest.raises(ModelUnavailable, match=words) as caught:
         resolve(source, cache_dir=tmp_path / "c")
-    left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
-    assert (left.running, "can't be fetched" in left.words) == (False, True)
+    assert caught.value.again is again
     assert find_on_disk(source, cache_dir=tmp_path / "c") is None
+    assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
+    left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
+    assert (left.running, words in left.words) == (False, True)
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,18 +104,3 @@ def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypa
     with pytest.raises(ModelUnavailable, match=r"4\.4 GB of disk are needed .* 1\.0 GB are free; make room"):
         resolve(parse_source(CODER_SMALL), cache_dir=tmp_path / "c")
     assert asked.asked == 0
-
-
-def test_why_a_conversion_ended_is_left_for_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: what can't be converted is refused once, the reason is where `/ready` reads it, and nothing is left."""
-    strange = tmp_path / "strange.gguf"
-    tiny.write_gguf(strange, arch="mamba")
-    put_hub(monkeypatch, strange)
-    source = parse_source("hf:org/name@main#strange.gguf")
-    with pytest.raises(ModelUnavailable, match="'mamba' is not supported") as caught:
-        resolve(source, cache_dir=tmp_path / "c")
-    assert not caught.value.again
-    assert find_on_disk(source, cache_dir=tmp_path / "c") is None
-    assert [path for path in (tmp_path / "c" / "models").iterdir() if path.is_dir()] == []
-    left = read_progress(tmp_path / "c", locate_model(source, tmp_path).name)
-    assert "'mamba' is not supported" in left.words

@@ -14,7 +14,7 @@ import pytest
 from deployments.models.artifact import find_on_disk, resolve
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, parse_source
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from reliability.tools import ToolBox, build_toolbox, extract_calls
+from reliability.tools import build_toolbox, extract_calls
 from reliability.types import FinishReason, TierState
 from tests.support.tier_asking import WEATHER_TOOL, answer, ask, calls_of, text_of
 
@@ -65,7 +65,6 @@ def test_it_calls_a_tool_of_its_own_will(tier: MlxTier) -> None:
     """Law: with `tool_choice: auto` it writes a call, native or as text, that the reader of calls understands."""
     events = said(tier, "What is the weather in Paris?", tools=(WEATHER_TOOL,), max_tokens=96)
     box = build_toolbox([WEATHER_TOOL])
-    assert isinstance(box, ToolBox)
     native = [(name, json.loads(arguments)) for _, name, arguments in calls_of(events)]
     written = [(call.name, call.arguments) for call in extract_calls(text_of(events), box).calls]
     assert (native or written) == [("get_weather", {"city": "Paris"})]

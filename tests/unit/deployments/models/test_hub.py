@@ -102,7 +102,6 @@ def test_a_fetch_that_is_ended_continues(tmp_path: Path, way: signal.Signals) ->
         command = [sys.executable, "-c", IMPORTS + start + FETCH]
         served.breaks_after, served.stalls = 2 << 20, True
         with subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True) as fetching:
-            assert fetching.stdout is not None
             shares = (line for line in fetching.stdout if re.match(r"[1-9]\d* % of", line))
             assert next(shares)
             fetching.send_signal(way)

@@ -45,9 +45,7 @@ DBRX = {
     ("config", "cache_bytes"),
     [(GEMMA_3_4B, (5 * _KV_TOKENS + 29 * 1024) * 2 * 4 * 256 * 2), (DBRX, 40 * _KV_TOKENS * 2 * 8 * 128 * 2)],
 )
-def test_mlx_lm_measures_what_it_can_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], cache_bytes: int
-) -> None:
+def test_mlx_lm_measures_what_it_can_build(tmp_path, monkeypatch, config, cache_bytes):
     """Law: what the configuration leaves out, as Gemma 3's leave out the heads, is as mlx-lm has it; 132 billion
     weights are no obstacle; and a figure is measured once for all processes."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -1,5 +1,6 @@
 """Whether a model is on this machine: what is said, and that asking fetches nothing."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from deployments.models.cache_folder import make_once
 from deployments.models.catalog import ModelChoice, choose
 from deployments.models.conversion import locate_model
-from deployments.models.downloads import note_failure, tell
+from deployments.models.downloads import tell
 from deployments.models.presence import await_model, look
 from deployments.models.sources import ModelUnavailable, parse_source
 
@@ -58,10 +59,10 @@ def test_a_tier_waits_while_its_model_is_on_its_way(tmp_path: Path) -> None:
             raise StopIteration
         share("44 % of 491 MB")
 
-    share = tell(tmp_path, name_of(STANDARD, tmp_path), lambda _: None)
-    share("43 % of 491 MB")
-    assert look("standard", STANDARD, cache_dir=tmp_path).words.startswith("not on this machine")  # nobody is at it
-    make_once(tmp_path / "models", name_of(STANDARD, tmp_path), build)
+    with tell(tmp_path, name_of(STANDARD, tmp_path), lambda _: None) as share:
+        share("43 % of 491 MB")
+        assert look("standard", STANDARD, cache_dir=tmp_path).words.startswith("not on this machine")  # nobody is at it
+        make_once(tmp_path / "models", name_of(STANDARD, tmp_path), build)
     assert said == ["43 % of 491 MB", "44 % of 491 MB"]
     await_model("standard", STANDARD, said.append, cache_dir=tmp_path, pause=pause)
     assert look("standard", STANDARD, cache_dir=tmp_path).state == "here"
@@ -69,7 +70,8 @@ def test_a_tier_waits_while_its_model_is_on_its_way(tmp_path: Path) -> None:
 
 def test_a_failure_is_told_with_the_way_out(tmp_path: Path) -> None:
     """Law: why the last fetch ended is the tier's reason, with the command that tries again."""
-    note_failure(tmp_path, name_of(STANDARD, tmp_path), "part 3 of 6: pip could not fetch it")
+    with contextlib.suppress(OSError), tell(tmp_path, name_of(STANDARD, tmp_path), lambda _: None):
+        raise OSError("part 3 of 6: pip could not fetch it")
     with pytest.raises(ModelUnavailable, match=r"part 3 of 6: .*; .*`mlx-stack-serve pull standard`") as caught:
         await_model("standard", STANDARD, lambda _: None, cache_dir=tmp_path)
     assert caught.value.again

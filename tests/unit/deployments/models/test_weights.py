@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from deployments.models.weights import find_held_dtype, find_stored_dtype, grow_to_held, versions, weights_sha256
@@ -27,9 +28,7 @@ SHORT: dict[str, Any] = {"torch_dtype": "bfloat16"}
         ("linux", {"torch_dtype": 3, "text_config": []}, None),
     ],
 )
-def test_short_floats_are_long_ones_on_a_cpu(
-    monkeypatch: pytest.MonkeyPatch, system: str, config: dict[str, Any], held: str | None
-) -> None:
+def test_short_floats_are_long_ones_on_a_cpu(monkeypatch, system, config, held):
     """Law: only where nothing computes the short ones fast, and nothing that is packed is unpacked."""
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
@@ -51,7 +50,6 @@ def test_the_digest_of_several_files_is_that_of_their_listing(tmp_path: Path) ->
 
 def test_the_versions_are_those_of_the_packages() -> None:
     """Law: what the status says is what is imported."""
-    import mlx.core as mx
     import mlx_lm
 
     said: dict[str, Any] = versions()

@@ -17,10 +17,17 @@ def test_a_counter_needs_time_to_pass():
     assert counter.per_s(2, 5) is None
 
 
+def test_limits_are_in_order() -> None:
+    """No level is left above where it is entered, nor comes before a lower one."""
+    for limits in (*LinuxSensor.sources.values(), *MacosSensor.sources.values()):
+        assert limits.warn_leave <= limits.warn_enter <= limits.critical_enter
+        assert limits.warn_leave <= limits.critical_leave <= limits.critical_enter
+
+
 def replay(name: str, sources: tuple[str, ...]) -> list[tuple[int, str]]:
     """The moves between levels over a series: (second, level)."""
     pressure, moves = Pressure(), []
-    settings = PressureConfig(sources={s: LinuxSensor().sources.get(s) or MacosSensor.sources[s] for s in sources})
+    settings = PressureConfig(sources={s: LinuxSensor.sources.get(s) or MacosSensor.sources[s] for s in sources})
     for line in (FIXTURES / name).read_text().splitlines()[1:]:
         at_s, *numbers = (float(word) for word in line.split("\t"))
         now_ns = int(at_s * NS_PER_S) + 1

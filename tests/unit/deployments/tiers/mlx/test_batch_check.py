@@ -4,6 +4,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from deployments.tiers.mlx.batch_check import _cuts_places_into_blocks, _Mute, choose_sharing
@@ -79,15 +80,11 @@ class Rounded:
     place. `swaps`: its sequences get another's answers."""
 
     def __init__(self, name: str, seed: int, *, units: float = 4.0, swaps: bool = False) -> None:
-        import mlx.core as mx
-
         more = {"hybrid_override_pattern": "M*M-"} if name == "nemotron_h" else {}  # no experts
         self._model, self._units, self._swaps = build_family(name, seed, **more), units, swaps
         self._model.set_dtype(mx.bfloat16)
 
     def __call__(self, tokens: Any, **options: Any) -> Any:
-        import mlx.core as mx
-
         logits = self._model(tokens[::-1] if self._swaps else tokens, **options)
         noise = mx.random.normal(logits.shape, key=mx.random.key(tokens.size)) * mx.std(logits)
         return logits + (noise * self._units * mx.finfo(mx.bfloat16).eps).astype(mx.bfloat16)
@@ -136,7 +133,8 @@ def test_the_measure_finds_no_fault_where_there_is_none(name: str) -> None:
     assert all(measure(fault, build_family(name, 0)) <= TOLERANCE for fault in ("padding", "neighbors"))
 
 
-@pytest.mark.parametrize("name", [*RIGHT, *PADDED_WRONG, "kimi_k3", "deepseek_v32", "lille-130m"])
+@pytest.mark.parametrize("name", ["kimi_k3", "deepseek_v32", "lille-130m"])
 def test_no_other_attention_cuts_blocks(name: str) -> None:
-    """Law: only an attention whose blocks are of the cache's places is known by its name."""
+    """Law: only an attention whose blocks are of the cache's places is known by its name; those above share too much
+    to be taken for one."""
     assert not _cuts_places_into_blocks(build_family(name, 0))

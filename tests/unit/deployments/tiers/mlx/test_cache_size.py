@@ -2,17 +2,12 @@
 
 import importlib
 import pkgutil
-from pathlib import Path
 
 import mlx.core as mx
 import mlx_lm.models
 import pytest
-from mlx_lm.models.cache import make_prompt_cache
 
-from deployments.tiers.mlx.cache_size import _measure_layer, build_unloaded, find_context, measure_layout
-from deployments.tiers.mlx.prompt_cache.prompt_cache import MlxCaches
-from tests.support import tiny_model as tiny
-from tests.support.engine_rig import load_folder
+from deployments.tiers.mlx.cache_size import build_unloaded, find_context, measure_layout
 from tests.support.model_configs import CONFIGS, NOT_COMPUTED, build_config, compare
 
 # One of each kind of cache, and of what is particular: defaults for missing fields, experts chosen by number. The zoo
@@ -67,16 +62,3 @@ def test_an_unnamed_context_has_the_default_of_mlx_lm() -> None:
     assert find_context(build_unloaded(build_config("gemma3 unnamed", "float32"))) == 32768
     assert find_context(build_unloaded(build_config("gemma3", "float32"))) == 4096
     assert find_context(build_unloaded(build_config("mamba", "float32"))) is None
-
-
-def test_what_is_measured_are_the_bytes_of_all_layers(folder: Path) -> None:
-    """Law: one entry a layer, none with a window, which together are the bytes of a token's place, however many of the
-    places hold one."""
-    model = load_folder(folder).model
-    cache = make_prompt_cache(model)
-    model(mx.array([list(range(10, 26))]), cache=cache)
-    layers = [_measure_layer(one, 16) for one in cache]
-
-    assert len(layers) == tiny.LAYERS
-    assert sum(layer.token_bytes for layer in layers) * cache[0].keys.shape[2] == MlxCaches().nbytes(cache)
-    assert {layer.window_tokens for layer in layers} == {None}

@@ -5,6 +5,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +58,13 @@ class TestFailure:
         alone = text_of(rig.answer(max_tokens=40))
         (_, neighbour), (_, culprit) = rig.ask(max_tokens=40), rig.ask(processors=[processor])
         failed = whole(culprit)[-1]
-        assert isinstance(failed, Failed)
         assert failed.fault is Fault.SERVER_ERROR
-        assert failed.usage is not None
         assert failed.usage.completion_tokens <= 5
         assert text_of(whole(neighbour)) == alone
         assert rig.engine.healthy()
 
     @pytest.mark.parametrize(("sampling", "after", "call"), FAILED_STEPS)
-    def test_survivors_of_a_failed_step_go_on_as_if_nothing_had_happened(
-        self, rig: Rig, sampling: Sampling, after: int, call: int
-    ) -> None:
+    def test_survivors_of_a_failed_step_go_on_as_if_nothing_had_happened(self, rig, sampling, after, call):
         """Law: after one step that raised, in prefill or in decoding, every sequence gives the text it gives alone, no
         token twice and none left out, also with a seed and with penalties."""
         alone = text_of(rig.answer(max_tokens=40, sampling=sampling))
@@ -81,9 +78,7 @@ class TestFailure:
         rig.model.moving.set()
         last = (events := events + ([] if events and isinstance(events[-1], Finish) else whole(one)))[-1]
         assert (text_of(events), text_of(whole(two))) == (alone, alone)
-        assert isinstance(last, Finish)
-        assert last.usage is not None
-        assert last.usage.completion_tokens == 40
+        assert (type(last), last.usage.completion_tokens) == (Finish, 40)
         assert rig.engine.healthy()
 
     def test_a_cache_that_cant_be_taken_out_harms_nobody(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,13 +155,10 @@ def unloadable(loading: Callable[[Say], Loaded]) -> Any:
 
 
 class TestLoading:
-    def load_from(self, folder: Path) -> Callable[[Say], Loaded]:
-        return lambda say: load_folder(folder, say)
-
     def test_a_missing_package_is_named(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Law: without mlx-lm the engine is unavailable and says what to install."""
         monkeypatch.setitem(sys.modules, "mlx_lm", None)
-        phase = unloadable(self.load_from(folder))
+        phase = unloadable(partial(load_folder, folder))
         assert phase.state is TierState.UNAVAILABLE
         assert "pip install mlx-lm" in phase.reason
 
@@ -178,9 +170,7 @@ class TestLoading:
             ("model.safetensors", "not weights", "the model could not be loaded", False),
         ],
     )
-    def test_what_cant_be_loaded_is_said(
-        self, folder: Path, tmp_path: Path, file: str, content: int | str | None, reason: str, again: bool
-    ) -> None:
+    def test_what_cant_be_loaded_is_said(self, folder, tmp_path, file, content, reason, again):
         """Law: a model larger than the memory is not loaded, and the reason has the number; a base model is refused;
         whatever else loading raises, the engine is unavailable. Clients read no path."""
         for one in folder.iterdir():
@@ -191,7 +181,7 @@ class TestLoading:
         elif content:
             with (tmp_path / file).open("wb") as huge:
                 huge.truncate(content)  # a sparse file: it takes no space
-        phase = unloadable(self.load_from(tmp_path))
+        phase = unloadable(partial(load_folder, tmp_path))
         assert reason in phase.reason
         assert phase.again is again
         assert str(tmp_path) not in phase.reason
@@ -200,7 +190,7 @@ class TestLoading:
         """Law: after a reason that may pass, the engine becomes ready by itself."""
         monkeypatch.setattr(engine_module, "_AGAIN_FIRST_S", 0.01)
         tries: queue.SimpleQueue[str] = queue.SimpleQueue()
-        good = self.load_from(folder)
+        good = partial(load_folder, folder)
 
         def second_time_lucky(say: Say) -> Loaded:
             tries.put("try")

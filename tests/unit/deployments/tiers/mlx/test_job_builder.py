@@ -14,41 +14,36 @@ from deployments.tiers.mlx.grammar.masker import Speller, Vocabulary
 from deployments.tiers.mlx.job_builder import JobBuilder, _describe_excess, _resume, _Resumed
 from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
-from deployments.tiers.stream_matchers import AnswerReader
 from deployments.tiers.thinking import ReasoningMarks
 from reliability.tools.format_reasoning import Thought
-from reliability.types import Event, Failed, Finish, Text
+from reliability.types import Event, Finish
 from tests.support.matrices import take_turns
 from tests.support.mlx_rig import greedy
-from tests.support.tier_asking import answer
+from tests.support.tier_asking import answer, text_of
 
 pytestmark = pytest.mark.model
 CHATML = "<|im_start|>assistant\n"
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tier: MlxTier) -> Any:
-    loaded = tier._engine.phase.loaded
-    assert loaded is not None
+def loaded(tier: MlxTier) -> Any:
+    return tier._engine.phase.loaded
+
+
+@pytest.fixture(scope="module")
+def tokenizer(loaded: Any) -> Any:
     return loaded.tokenizer
 
 
 def said(tokenizer: Any, text: str) -> str:
     tokens = tokenizer.encode(text, add_special_tokens=False)
-    job = EngineJob(
-        prompt=[0],
-        max_tokens=len(tokens),
-        sampling=Sampling(),
-        reader=AnswerReader(),
-        sink=lambda _: None,
-        turn_start=_read_turn_start(tokenizer),
-    )
+    turn_start = _read_turn_start(tokenizer)
+    job = EngineJob(prompt=[0], max_tokens=len(tokens), sink=lambda _: None, turn_start=turn_start)
     row = SequenceState(1, job, tokenizer.detokenizer)
     for place, token in enumerate(tokens, 1):
         row.take(token, "length" if place == len(tokens) else None, mx.zeros(1))
-    return "".join(event.text for event in row.outbox.pending if isinstance(event, Text))
+    return text_of(row.outbox.pending)
 
 
 def test_the_opening_is_the_templates(tokenizer: Any) -> None:
@@ -91,8 +86,7 @@ def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
     asked = replace(greedy("Hi"), max_tokens=12, extra={"logit_bias": {str(token): 100 for token in silent}})
 
     def words(request: Any) -> str:
-        events = asyncio.run(answer(tier, request))
-        return "".join(event.text for event in events if isinstance(event, Text)).strip()
+        return text_of(ask(tier, request)).strip()
 
     # What an answer begins with is the grammar's, where there is one.
     schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "maxProperties": 0}}}
@@ -129,20 +123,14 @@ def ask(tier: MlxTier, request: Any) -> list[Event]:
     return asyncio.run(answer(tier, request))
 
 
-def text_of(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Text))
-
-
 @pytest.fixture(scope="module")
 def whole(tier: MlxTier) -> Any:
     return cache(lambda name: ask(tier, ASKED[name]))
 
 
 @pytest.fixture(scope="module")
-def speller(tier: MlxTier) -> Speller:
-    loaded = tier._engine.phase.loaded
-    assert loaded is not None
-    return Speller(Vocabulary(loaded.tokenizer))
+def speller(tokenizer: Any) -> Speller:
+    return Speller(Vocabulary(tokenizer))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +150,6 @@ def test_the_rest_of_a_text_is_what_it_would_have_been(tier: MlxTier, whole: Any
     unbroken, request = text_of(whole(name)), ASKED[name]
     cut = max(1, int(share * len(unbroken)))
     end = whole(name)[-1]
-    assert isinstance(end, Finish)
     events = ask(tier, replace(request, begun=unbroken[:cut]))
 
     assert (unbroken[:cut] + text_of(events))[: len(unbroken)] == unbroken
@@ -178,8 +165,6 @@ def test_what_was_begun_is_read_and_not_written(tier: MlxTier, whole: Any) -> No
     unbroken, end = text_of(whole("prose")), whole("prose")[-1]
     rest = ask(tier, replace(ASKED["prose"], begun=unbroken[: len(unbroken) // 2], max_tokens=9))[-1]
 
-    assert end.usage is not None
-    assert rest.usage is not None
     assert rest.usage.prompt_tokens > end.usage.prompt_tokens
     assert 9 <= rest.usage.completion_tokens <= 9 + 6
 
@@ -197,22 +182,15 @@ def test_words_that_no_model_would_write_are_gone_on_with(tier: MlxTier, begun: 
 
 def test_a_begun_answer_that_fills_the_context_is_refused(tier: MlxTier) -> None:
     """Law: it is measured with the prompt."""
-    events = ask(tier, replace(ASKED["prose"], begun="word " * 9000))
-
-    assert isinstance(events[-1], Failed)
-    assert events[-1].fault == "context_length"
+    assert ask(tier, replace(ASKED["prose"], begun="word " * 9000))[-1].fault == "context_length"
 
 
-def test_a_prompt_that_leaves_no_room_for_an_answer_is_too_long(tier: MlxTier) -> None:
+def test_a_prompt_that_leaves_no_room_for_an_answer_is_too_long(tier: MlxTier, loaded: Any) -> None:
     """Law: where a sentence or call would be cut off by the context's end, the next tier is asked instead; a client
     that wants a few tokens gets them."""
-    loaded = tier._engine.phase.loaded
-    assert loaded is not None
     words = "word " * (loaded.context_tokens * 97 // 100)
     long = replace(ASKED["prose"], messages=({"role": "user", "content": words},), max_tokens=1000)
-    refused = ask(tier, long)[-1]
-    assert isinstance(refused, Failed)
-    assert "for an answer" in refused.message
+    assert "for an answer" in ask(tier, long)[-1].message
 
     few, _ = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None).build(replace(long, max_tokens=4), print)
     assert few.max_tokens == 4
@@ -244,11 +222,8 @@ THINKING = ReasoningMarks(Thought("tests", ("<think>",), ("</think>",)), "<think
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=60), reasoning=st.sampled_from(["", "Let me see."]), opened=st.booleans())
-def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str, reasoning: str, opened: bool) -> None:
+def test_tokens_and_rest_are_the_text(tokenizer: Any, speller: Speller, text: str, reasoning: str, opened: bool):
     """Law: to the byte, for any text; the rest begins at its last word or before."""
-    loaded = tier._engine.phase.loaded
-    assert loaded is not None
-    tokenizer = loaded.tokenizer
     assume(tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text)
     made = _resume(tokenizer, speller, text, reasoning, THINKING, opened=opened)
     spelled = b"".join(map(speller.bytes_of, made.tokens)) + made.rest
@@ -278,25 +253,18 @@ def test_tokens_and_rest_are_the_text(tier: MlxTier, speller: Speller, text: str
         pytest.param(1, None, None, 1, id="nothing to share"),
     ],
 )
-def test_a_thought_leaves_room_for_the_answer(
-    tier: MlxTier, tokens_max: int, budget: int | None, cap: int | None, limit: int
-) -> None:
+def test_a_thought_leaves_room_for_the_answer(loaded, tokens_max, budget, cap, limit):
     """Law: the least of cap and budget ends a thought, and where neither does so before the answer's tokens end, what
     leaves a quarter of those."""
-    loaded = tier._engine.phase.loaded
-    assert loaded is not None
     request = replace(greedy("hi"), max_tokens=tokens_max, thinking_tokens_max=budget)
     builder = JobBuilder(loaded, temperature=None, reasoning_tokens_max=cap)
-    thought = builder._limit_thought(request, THINKING, free=True)
 
-    assert thought.tokens_max == limit
+    assert builder._limit_thought(request, THINKING, free=True).tokens_max == limit
 
 
 @pytest.mark.parametrize(("parent", "above"), [("s", ("k", "s")), ("", None)])
-def test_a_helper_s_session_and_the_one_above_are_of_its_key(tier: MlxTier, parent: str, above: Any) -> None:
+def test_a_helper_s_session_and_the_one_above_are_of_its_key(loaded: Any, parent: str, above: Any) -> None:
     """Law: two keys' sessions of one name are two; a request that helps none has none above."""
-    loaded = tier._engine.phase.loaded
-    assert loaded is not None
     request = replace(greedy("hi"), key="k", session_id="s.a", parent=parent)
     job, _ = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None).build(request, lambda _: None)
 

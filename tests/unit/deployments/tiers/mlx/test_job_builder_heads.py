@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from deployments.tiers.mlx.grammar.compiler import Constraints
@@ -35,9 +36,7 @@ def rig(folder: Path) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def speller(constraints: Constraints) -> Speller:
-    made = constraints.spelling
-    assert made is not None
-    return made
+    return constraints.spelling
 
 
 class Only:
@@ -47,8 +46,6 @@ class Only:
         self._head = [tiny.TOKENS.index({" ": "Ġ", "\n": "Ċ"}.get(letter, letter)) for letter in head]
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
-        import mlx.core as mx
-
         place = tokens.size - len(PROMPT)
         allowed = mx.array(self._head[place : place + 1] if 0 <= place < len(self._head) else DRAWN)
         masked = mx.full(logits.shape, -mx.inf, logits.dtype)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from deployments.models.gguf import convert
@@ -29,7 +30,6 @@ def test_all_that_is_loaded_counts_as_memory(folder: Path, tmp_path: Path) -> No
 def test_weights_of_16_bits_are_held_in_32(tmp_path: Path, short: str) -> None:
     """Law: without Metal a model whose files are of a short type computes in float32, by the same numbers, and its
     memory is counted so."""
-    import mlx.core as mx
     from mlx.utils import tree_flatten
 
     folder = tiny.write_folder(tmp_path / "m")
@@ -71,7 +71,6 @@ def test_a_context_that_the_configuration_leaves_out_is_mlx_lms(tmp_path: Path) 
 
 def test_quantized_weights_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
     """Law: nothing is unpacked that its maker has packed, and the log says that it is slow here."""
-    import mlx.core as mx
     import mlx.nn as nn
 
     model = build_model("biases")

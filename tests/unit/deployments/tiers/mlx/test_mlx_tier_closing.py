@@ -75,34 +75,24 @@ def test_a_job_that_comes_while_the_engine_ends_is_answered(folder: Path) -> Non
     assert late.empty()
 
 
-def test_a_request_whose_prompt_waits_is_told(tier: MlxTier) -> None:
+async def test_a_request_whose_prompt_waits_is_told(tier: MlxTier) -> None:
     """Law: a prompt that isn't rendered any more ends its request with `unavailable`, and no exception."""
-
-    async def scene() -> list[Event]:
-        busy = Busy(tier)
-        task = await busy.asked()
-        await tier.close()
-        busy.let_go()
-        return await task
-
-    (failed,) = asyncio.run(scene())
-    assert isinstance(failed, Failed)
+    busy = Busy(tier)
+    task = await busy.asked()
+    await tier.close()
+    busy.let_go()
+    (failed,) = await task
     assert (failed.fault, failed.message) == (Fault.UNAVAILABLE, "tier fast is unavailable: it is closed")
     assert tier._open == 0
 
 
-def test_a_request_whose_engine_ends_while_its_prompt_is_rendered_is_told(tier: MlxTier) -> None:
+async def test_a_request_whose_engine_ends_while_its_prompt_is_rendered_is_told(tier: MlxTier) -> None:
     """Law: between the look at the engine and the job for it the engine may end."""
-
-    async def scene() -> list[Event]:
-        busy = Busy(tier)
-        task = await busy.asked()
-        await asyncio.to_thread(tier._engine.close)
-        busy.let_go()
-        async with asyncio.timeout(PATIENCE_S):
-            return await task
-
-    assert fault_of(asyncio.run(scene())) is Fault.UNAVAILABLE
+    busy = Busy(tier)
+    task = await busy.asked()
+    await asyncio.to_thread(tier._engine.close)
+    busy.let_go()
+    assert fault_of(await asyncio.wait_for(task, PATIENCE_S)) is Fault.UNAVAILABLE
     assert tier._open == 0
 
 
@@ -125,21 +115,17 @@ def test_a_request_to_a_tier_whose_engine_doesnt_end_is_told(tier: MlxTier, monk
 
 
 @pytest.mark.parametrize("closing", [False, True])
-def test_a_reader_that_is_cancelled_is_cancelled(tier: MlxTier, closing: bool) -> None:
+async def test_a_reader_that_is_cancelled_is_cancelled(tier: MlxTier, closing: bool) -> None:
     """Law: a reader that leaves while its prompt waits sees its own cancellation, whether the tier is closed then or
     not, and its prompt isn't rendered any more."""
-
-    async def scene() -> None:
-        busy = Busy(tier)
-        task = await busy.asked()
-        if closing:
-            tier._renderer.shutdown(wait=False, cancel_futures=True)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        left = tier._renderer._work_queue.get_nowait()
-        assert left is None or left.future.cancelled()
-        busy.let_go()
-
-    asyncio.run(scene())
+    busy = Busy(tier)
+    task = await busy.asked()
+    if closing:
+        tier._renderer.shutdown(wait=False, cancel_futures=True)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    left = tier._renderer._work_queue.get_nowait()
+    assert left is None or left.future.cancelled()
+    busy.let_go()
     assert tier._open == 0

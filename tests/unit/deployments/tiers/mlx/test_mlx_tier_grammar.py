@@ -10,7 +10,7 @@ import pytest
 
 from deployments.tiers.mlx.grammar.masker import CLOSED_NOTE
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
+from reliability.tools import RawCall, build_toolbox, check_calls, id_source
 from reliability.types import Event, Finish, FinishReason
 from tests.evals.tool_cases import FIXTURES
 from tests.support.tier_asking import answer, ask, calls_of, text_of
@@ -76,7 +76,6 @@ def reason_of(events: list[Event]) -> FinishReason:
 def schema_violations(case: Mapping[str, Any], events: list[Event]) -> list[str]:
     """What the schemas of the case's tools have against the calls."""
     box = build_toolbox(case["tools"])
-    assert isinstance(box, ToolBox)
     calls = [RawCall(name=name or "", arguments=arguments, id=id) for id, name, arguments in calls_of(events)]
     checked = check_calls(calls, box, new_id=id_source("x"))
     wrong = [f"{v.path} {v.message}" for v in checked.violations if v.kind.value not in ("empty", "placeholder")]

@@ -25,9 +25,7 @@ def processed(sampling: Sampling, prompt: list[int], answer: list[int], row: lis
 
 @settings(deadline=None)
 @given(logits_rows, token_rows, token_rows, st.floats(-2, 2), st.floats(-2, 2))
-def test_presence_and_frequency_are_openais(
-    row: list[float], prompt: list[int], answer: list[int], presence: float, frequency: float
-) -> None:
+def test_presence_and_frequency_are_openais(row, prompt, answer, presence, frequency):
     """Law: logit[t] - count[t] * frequency - (count[t] > 0) * presence, counted over the answer alone."""
     sampling = Sampling(presence_penalty=presence, frequency_penalty=frequency)
     expected = [
@@ -38,9 +36,7 @@ def test_presence_and_frequency_are_openais(
 
 @settings(deadline=None)
 @given(logits_rows, token_rows, token_rows, st.floats(0.1, 3))
-def test_repetition_divides_what_was_there_already(
-    row: list[float], prompt: list[int], answer: list[int], penalty: float
-) -> None:
+def test_repetition_divides_what_was_there_already(row, prompt, answer, penalty):
     """Law: a token of prompt or answer is less likely by the factor, once however often it was there."""
     expected = [
         (logit * penalty if logit < 0 else logit / penalty) if token in (*prompt, *answer) else logit

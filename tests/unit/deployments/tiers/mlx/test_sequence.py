@@ -8,8 +8,6 @@ import mlx.core as mx
 import pytest
 
 from deployments.tiers.logprobs import LogprobReader
-from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import _COUNT_EVERY_S, _LEAD_MAX, _UNSURE_MAX, EngineJob, SequenceState
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat, merge_events
 from reliability.loops.in_answer import PATIENCE_BYTES
@@ -35,37 +33,19 @@ class Spelling:
         self.last_segment = ""
 
 
-def row_of(text: str, **reader: Any) -> list[Event]:
-    out: list[Event] = []
-    job = EngineJob(
-        prompt=[0],
-        max_tokens=len(text),
-        reader=AnswerReader(**reader),
-        sink=out.extend,
-        logprob_reader=LogprobReader(letter, 0),
-    )
-    row = SequenceState(1, job, Spelling())
-    for number, char in enumerate(text):
-        last = number == len(text) - 1
-        if row.take(LETTERS.index(char), "length" if last else None, mx.zeros(len(LETTERS))) is not None:
-            break
-    return merge_events([*row.outbox.pending, *out])
-
-
-def row_with(tokenizer: Any, constraints: Constraints, *tokens: str) -> list[Event]:
-    """The events of a sequence of these tokens of a real tokenizer."""
-    numbers = [tokenizer.get_vocab()[token] for token in tokens]
+def events_of(tokens: list[int], detokenizer: Any, bytes_of: Any, **reader: Any) -> list[Event]:
+    """The events of a sequence of these tokens, each with its number."""
     job = EngineJob(
         prompt=[0],
         max_tokens=len(tokens),
-        sampling=Sampling(),
-        reader=AnswerReader(),
+        reader=AnswerReader(**reader),
         sink=lambda _: None,
-        logprob_reader=LogprobReader(constraints.speller(), 0),
+        logprob_reader=LogprobReader(bytes_of, 0),
     )
-    row = SequenceState(1, job, tokenizer.detokenizer)
-    for place, number in enumerate(numbers, 1):
-        row.take(number, "length" if place == len(tokens) else None, mx.zeros(len(tokenizer.get_vocab())))
+    row = SequenceState(1, job, detokenizer)
+    for place, token in enumerate(tokens, 1):
+        if row.take(token, "length" if place == len(tokens) else None, mx.zeros(1000)) is not None:
+            break
     return merge_events(row.outbox.pending)
 
 
@@ -128,7 +108,7 @@ class TestRow:
     )
     def test_only_the_text_is_told(self, text: str, reader: dict[str, Any], told: str) -> None:
         """Law: the tokens that are told spell the text that leaves: no thinking, no stop string."""
-        events = row_of(text, **reader)
+        events = events_of(list(map(LETTERS.index, text)), Spelling(), letter, **reader)
 
         assert told_in(events) == told
         assert "".join(event.text for event in events if isinstance(event, Text)) == told
@@ -138,12 +118,11 @@ class TestRow:
         "tokens",
         [("Ġa", "!"), ("Ġ", "a", "!"), ("Ġ", "Ġa", "!"), ("Ġ", "Ġ", "a", "!"), ("Ċ", "Ġa", "!"), ("a", "Ġa", "!")],
     )
-    def test_nothing_is_taken_off_the_head(
-        self, tokenizer: Any, constraints: Constraints, tokens: tuple[str, ...]
-    ) -> None:
+    def test_nothing_is_taken_off_the_head(self, tokenizer, constraints, tokens):
         """Law: the text is what its tokens spell, white space at its beginning included, and each token's number leaves
         with it."""
-        events = row_with(tokenizer, constraints, *tokens)
+        numbers = [tokenizer.get_vocab()[token] for token in tokens]
+        events = events_of(numbers, tokenizer.detokenizer, constraints.speller())
         text = "".join(tokens).translate({ord("Ġ"): " ", ord("Ċ"): "\n"})
 
         assert "".join(event.text for event in events if isinstance(event, Text)) == text

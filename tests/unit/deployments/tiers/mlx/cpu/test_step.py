@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,8 +48,6 @@ def list_kinds(model: Any) -> list[Path]:
 
 def fill_caches(model: Any, held: list[int]) -> tuple[Lengths, list[RaggedCache]]:
     """Caches whose rows hold so many tokens, with the same keys and values each time."""
-    import mlx.core as mx
-
     attention, lengths = model.model.layers[0].self_attn, Lengths(held)
     size = attention.k_proj.weight.shape[0] // attention.n_kv_heads
     shape = len(held), attention.n_kv_heads, max(held), size
@@ -58,8 +57,6 @@ def fill_caches(model: Any, held: list[int]) -> tuple[Lengths, list[RaggedCache]
 
 
 def draw_tokens(rows: int, count: int) -> Any:
-    import mlx.core as mx
-
     return mx.array(np.random.default_rng(count).integers(0, VOCABULARY, (rows, count)))
 
 
@@ -78,8 +75,6 @@ def compare(
 
 
 def assert_same(one: list[RaggedCache], other: list[RaggedCache]) -> None:
-    import mlx.core as mx
-
     for mine, theirs in zip(one, other, strict=True):
         assert mx.array_equal(mine.keys, theirs.keys).item()
         assert mx.array_equal(mine.values, theirs.values).item()
@@ -96,9 +91,7 @@ class TestStep:
         data=st.data(),
     )
     @settings(max_examples=60, deadline=None)
-    def test_it_is_what_the_model_says(
-        self, models: dict[str, Any], which: str, kind: int, threads: int, held: list[int], data: st.DataObject
-    ) -> None:
+    def test_it_is_what_the_model_says(self, models, which, kind, threads, held, data):
         """Law: whatever the model, the registers, the threads, the sequences, their lengths and how many tokens are
         read of each, logits, keys and values are MLX's but for rounding, and nothing is written where no place of a row
         is."""
@@ -121,8 +114,6 @@ class TestStep:
     @pytest.mark.parametrize("which", ["own head", "biases"])
     def test_threads_change_no_bit(self, models: dict[str, Any], which: str, count: int) -> None:
         """Law: no bit of logits, keys or values depends on the number of threads, however many tokens are read."""
-        import mlx.core as mx
-
         for library in list_kinds(models[which]):
             made = []
             for threads in (1, 2, 4):
@@ -136,9 +127,7 @@ class TestStep:
 
     @given(rows=st.lists(st.integers(0, 300), min_size=1, max_size=4), count=st.integers(1, 20), data=st.data())
     @settings(max_examples=40, deadline=None)
-    def test_logits_of_a_few_are_those_among_all(
-        self, models: dict[str, Any], rows: list[int], count: int, data: st.DataObject
-    ) -> None:
+    def test_logits_of_a_few_are_those_among_all(self, models, rows, count, data):
         """Law: the logits behind the tokens that are wanted are what they are where all are, and keys and values are
         the same bit by bit, without any wanted too."""
         size = len(rows) * count
@@ -155,16 +144,12 @@ class TestStep:
     @pytest.mark.parametrize("wanted", [[-1], [2], [0, 0], [1, 0]])
     def test_what_there_is_not_can_t_be_wanted(self, models: dict[str, Any], wanted: list[int]) -> None:
         """Law: numbers that aren't of these tokens, or don't rise, are refused before anything is read."""
-        import mlx.core as mx
-
         with pytest.raises(IndexError, match="wanted"):
             build_step(models["biases"]).read(mx.array([[5, 6]]), *fill_caches(models["biases"], [3]), wanted)
 
     @pytest.mark.parametrize("token", [-1, VOCABULARY, 1 << 30])
     def test_a_token_that_there_is_not_is_refused(self, models: dict[str, Any], token: int) -> None:
         """Law: nothing is read that isn't the model's, and the caches stay as they are."""
-        import mlx.core as mx
-
         lengths, caches = fill_caches(models["biases"], [3])
         before = np.array(caches[0].keys)
         with pytest.raises(IndexError, match=str(token)):
@@ -267,7 +252,6 @@ class TestThreads:
 def test_what_it_is_not_for_is_mlx_s(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: weights, layers and heads of another kind, and a model that computes something else than its layers say,
     stay with MLX, and the reason says why."""
-    import mlx.core as mx
     import mlx.nn as nn
     from mlx.utils import tree_map
     from mlx_lm.tuner.lora import LoRALinear
@@ -320,9 +304,7 @@ class TestLibraries:
             ("linux", "x86_64", None, "can't be read"),
         ],
     )
-    def test_where_there_is_none_the_reason_is_in_words(
-        self, system: str, machine: str, flags: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_where_there_is_none_the_reason_is_in_words(self, system, machine, flags, words, tmp_path, monkeypatch):
         """Law: on another machine, an older processor, or where it wasn't built, MLX's own stays, with a reason."""
 
         def read(*_: Any, **__: Any) -> str:
@@ -340,9 +322,7 @@ class TestLibraries:
     @pytest.mark.model
     @only_here
     @pytest.mark.parametrize("content", [b"\x7fELF, but not whole", b""])
-    def test_a_file_that_is_no_library_is_no_step(
-        self, models: dict[str, Any], content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_that_is_no_library_is_no_step(self, models, content, tmp_path, monkeypatch):
         """Law: a library that can't be loaded leaves MLX's own."""
         (tmp_path / "broken.so").write_bytes(content)
         monkeypatch.setattr(module, "_list_libraries", lambda: {8: tmp_path / "broken.so"})
@@ -355,8 +335,6 @@ class TestLibraries:
 @only_here
 def test_a_model_of_short_floats_gets_its_step() -> None:
     """Law: what is upcast is computed as any model in float32: in one call."""
-    import mlx.core as mx
-
     model = build_model("normed")
     model.set_dtype(mx.bfloat16)
     _upcast(model)

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from deployments.tiers.mlx.decoding.generators import _SingleGenerator
@@ -18,7 +19,6 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def generate(model: Any, prompt: list[int], count: int) -> list[int]:
-    import mlx.core as mx
     from mlx_lm.generate import generate_step
 
     return [int(token) for token, _ in generate_step(mx.array(prompt), model, max_tokens=count)]

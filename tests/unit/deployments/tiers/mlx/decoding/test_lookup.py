@@ -61,7 +61,6 @@ def test_what_stood_once_before_is_found_with_all_that_agrees(text, extra, count
     whole = [*extra, *text, 11]
     guess = PromptLookup([*whole, *extra]).find(count)
 
-    assert guess is not None
     assert guess.agreed == len(extra)
     assert guess.tokens == continue_at([*whole, *extra], len(extra), count)
 

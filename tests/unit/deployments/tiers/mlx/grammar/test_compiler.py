@@ -17,7 +17,7 @@ from deployments.tiers.mlx.grammar.compiler import _CALLS_MAX, HERMES, Constrain
 from deployments.tiers.mlx.grammar.schema_relaxation import WHITE_MAX
 from deployments.tiers.prompt import RequestRefused
 from deployments.tiers.stream_matchers import AnswerReader
-from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
+from reliability.tools import RawCall, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, Event, Fault
 from tests.support.engine_rig import text_of
 from tests.support.minds import (
@@ -50,7 +50,6 @@ def prose_of(events: list[Event]) -> str:
 def flaws(text: str, tools: Any) -> list[str]:
     """What is wrong with the calls of an answer; an answer without a call is wrong as well."""
     box = build_toolbox(tools)
-    assert isinstance(box, ToolBox)
     events = read(text)
     if not any(isinstance(event, CallDelta) for event in events) or prose_of(events):
         return [f"no calls: {text}"]
@@ -118,9 +117,7 @@ class TestRefusals:
         ("schema", "words"),
         [(TWICE, "uniqueItems"), ({"type": "integer", "maximum": 10**40}, "1000"), ({"not": {}}, "not")],
     )
-    def test_a_schema_that_cant_be_enforced_is_refused_by_its_field(
-        self, constraints: Constraints, schema: Any, words: str
-    ) -> None:
+    def test_a_schema_that_cant_be_enforced_is_refused_by_its_field(self, constraints, schema, words):
         """Law: an answer's schema is enforced or refused with the reason, since nothing checks it afterwards."""
         with pytest.raises(RequestRefused) as caught:
             constraints.of(json_answer(schema))
@@ -137,9 +134,7 @@ class TestRefusals:
             ({"properties": {"a": {"type": "array", "enum": ["x"]}}, "required": ["a"]}, "any"),
         ],
     )
-    def test_a_tools_schema_is_held_as_far_as_it_can_be(
-        self, constraints: Constraints, tokenizer: Any, parameters: Any, rung: str
-    ) -> None:
+    def test_a_tools_schema_is_held_as_far_as_it_can_be(self, constraints, tokenizer, parameters, rung):
         """Law: the grammar then still makes a call of that tool, and the notes say what is only checked."""
         tools = (tool("f", parameters), tool("g", CITY))
         constraint = must(constraints, ask(tools=tools, tool_choice="required"))
@@ -148,9 +143,7 @@ class TestRefusals:
         for seed in range(5):
             assert not prose_of(read(spoken(tokenizer, says(constraint.masker(), Mind(seed)))))
 
-    def test_tools_that_are_too_much_together_are_held_more_loosely(
-        self, constraints: Constraints, tokenizer: Any
-    ) -> None:
+    def test_tools_that_are_too_much_together_are_held_more_loosely(self, constraints, tokenizer):
         """Law: tools each of which compiles are never refused for their number; the notes name those of which only a
         part is held."""
         words = {"enum": [f"word {i}" for i in range(30)]}

@@ -45,7 +45,6 @@ class TestDemands:
         """Law: a demand names the tools that may be called and how often: once, unless the request asks for several or
         the model itself tried several."""
         demand = _read_demand(ask(tools=(tool("f", CITY), tool("g", CITY)), **fields))
-        assert demand is not None
         assert ([one.name for one in demand.tools], demand.calls_max) == (names, calls_max)
         assert demand.schema is None
 
@@ -53,7 +52,6 @@ class TestDemands:
         """Law: who must look may call none but the tools that only look."""
         tools = (tool("place_order", CITY), tool("read_file", CITY), tool("f", CITY))
         demand = _read_demand(ask(tools=tools, constrained=True, must_look=True))
-        assert demand is not None
         assert [one.name for one in demand.tools] == ["read_file"]
 
     @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deployments.tiers.mlx.prompt_cache import prompt_cache
 from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptCache, PromptKey, PromptReuse
+from tests.unit.deployments.tiers.mlx.prompt_cache.test_segment_folder import common
 
 TOKEN_BYTES = 10
 
@@ -106,9 +107,7 @@ class TestReuse:
     def test_as_much_as_can_be(self, held: list[int], wanted: list[int], stiff: bool) -> None:
         """Law: with one entry, what is reused is the longest common beginning, less one token where that is all;
         of an entry that can't be cut back, all or nothing."""
-        common = next((i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), None)
-        most = min(len(held), len(wanted)) if common is None else common
-        most = max(0, min(most, len(wanted) - 1))
+        most = max(0, min(common(held, wanted), len(wanted) - 1))
         expected = most if not stiff or most == len(held) else 0
         assert store(held, stiff=stiff).take(wanted)[1] == expected
 
@@ -148,9 +147,7 @@ class TestOwners:
     """An entry serves the API key that sent it, and no other."""
 
     @given(st.lists(st.tuples(rows, st.sampled_from("ab"), st.booleans()), max_size=8), rows)
-    def test_another_keys_entries_change_nothing(
-        self, puts: list[tuple[list[int], str, bool]], wanted: list[int]
-    ) -> None:
+    def test_another_keys_entries_change_nothing(self, puts, wanted):
         """Law: what `take`, `holds` and `count_usable` tell one key is the same with and without what another put."""
         both, alone = store(), store()
         for tokens, owner, stiff in puts:
@@ -169,8 +166,7 @@ class TestOwners:
         with mock.patch.object(prompt_cache, "_BLOCK_TOKENS", 4):
             cache = PromptCache(Rows(), bytes_max=10**6, shared=True)
         cache.put(held, Held(tuple(held)), PromptReuse(owner="a"))
-        common = next((i for i, (a, b) in enumerate(zip(held, wanted, strict=False)) if a != b), None)
-        most = min(len(held), len(wanted)) if common is None else common
+        most = common(held, wanted)
 
         assert cache.take(wanted, "b")[1] == max(0, min(most, len(wanted) - 1)) // 4 * 4
 

@@ -26,9 +26,7 @@ def read(model: Any, cache: Any, tokens: list[int]) -> list[float]:
 
 @settings(deadline=None, max_examples=25)
 @given(TOKENS, TOKENS, TOKENS)
-def test_a_shortened_copy_goes_on_as_if_the_rest_had_never_been_read(
-    model: Any, kept: list[int], cut: list[int], more: list[int]
-) -> None:
+def test_a_shortened_copy_goes_on_as_if_the_rest_had_never_been_read(model, kept, cut, more):
     """Law: the copy answers as a cache of the kept tokens alone, and the original as if there were no copy."""
     cache, short, whole = (make_prompt_cache(model) for _ in range(3))
     for one, tokens in ((cache, kept + cut), (short, kept), (whole, kept + cut)):
@@ -44,9 +42,7 @@ def test_a_shortened_copy_goes_on_as_if_the_rest_had_never_been_read(
 
 @settings(deadline=None, max_examples=25)
 @given(TOKENS, TOKENS, TOKENS)
-def test_a_cut_is_its_own_and_no_larger_than_its_tokens(
-    model: Any, kept: list[int], rest: list[int], more: list[int]
-) -> None:
+def test_a_cut_is_its_own_and_no_larger_than_its_tokens(model, kept, rest, more):
     """Law: the first tokens of a cache go on as a cache of them alone, and take the memory of so many tokens; a kind of
     cache that holds more than tokens isn't cut."""
     cache, short = (make_prompt_cache(model) for _ in range(2))

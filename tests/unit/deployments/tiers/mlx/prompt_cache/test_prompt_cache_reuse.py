@@ -52,35 +52,27 @@ async def said(tier: MlxTier, request: ChatRequest) -> tuple[str, Usage]:
     return text_of(events), usage_of(events)
 
 
-def test_turns_sessions_and_repeats_reuse_and_say_the_same(tier: MlxTier, forgetful: MlxTier) -> None:
+async def test_turns_sessions_and_repeats_reuse_and_say_the_same(tier: MlxTier, forgetful: MlxTier) -> None:
     """Law: the next turn reuses all but the new words, another session the system prompt, a repeat all but one token;
     `cached_tokens` tells it, and each text is what it is without reuse."""
-
-    async def talk() -> None:
-        first, cold = await said(tier, chat(FIRST))
-        second, turn = await said(tier, chat(FIRST, first, SECOND))
-        other, shared = await said(tier, chat(OTHER))
-        again, exact = await said(tier, chat(OTHER))
-        assert cold.cached_tokens == 0
-        assert cold.prompt_tokens <= turn.cached_tokens < turn.prompt_tokens
-        assert cold.prompt_tokens - FEW_TOKENS <= shared.cached_tokens < cold.prompt_tokens
-        assert exact.cached_tokens == exact.prompt_tokens - 1
-        for text, request in ((first, chat(FIRST)), (second, chat(FIRST, first, SECOND)), (other, chat(OTHER))):
-            plain, usage = await said(forgetful, request)
-            assert (text, usage.cached_tokens) == (plain, 0)
-        assert again == other
-
-    asyncio.run(talk())
+    first, cold = await said(tier, chat(FIRST))
+    second, turn = await said(tier, chat(FIRST, first, SECOND))
+    other, shared = await said(tier, chat(OTHER))
+    again, exact = await said(tier, chat(OTHER))
+    assert cold.cached_tokens == 0
+    assert cold.prompt_tokens <= turn.cached_tokens < turn.prompt_tokens
+    assert cold.prompt_tokens - FEW_TOKENS <= shared.cached_tokens < cold.prompt_tokens
+    assert exact.cached_tokens == exact.prompt_tokens - 1
+    for text, request in ((first, chat(FIRST)), (second, chat(FIRST, first, SECOND)), (other, chat(OTHER))):
+        plain, usage = await said(forgetful, request)
+        assert (text, usage.cached_tokens) == (plain, 0)
+    assert again == other
 
 
-def test_the_second_of_two_at_once_reuses_the_first_ones_system_prompt(tier: MlxTier) -> None:
+async def test_the_second_of_two_at_once_reuses_the_first_ones_system_prompt(tier: MlxTier) -> None:
     """Law: of requests that arrive together under a new system prompt, only the first computes it."""
-    tools = (WEATHER_TOOL,)  # no other test shows the model a tool
-
-    async def together() -> list[tuple[str, Usage]]:
-        return await asyncio.gather(*(said(tier, chat(question, tools=tools)) for question in (FIRST, OTHER)))
-
-    (_, first), (_, second) = asyncio.run(together())
+    asked = [chat(question, tools=(WEATHER_TOOL,)) for question in (FIRST, OTHER)]  # no other test shows it a tool
+    (_, first), (_, second) = await asyncio.gather(*(said(tier, one) for one in asked))
     assert first.cached_tokens < first.prompt_tokens / 2
     assert second.cached_tokens > second.prompt_tokens - FEW_TOKENS
 
@@ -115,17 +107,13 @@ print(ends == ["Finish"] * 4, mx.get_peak_memory() <= budget_bytes, mx.get_peak_
     assert done.stdout.split()[:2] == ["True", "True"], done.stdout
 
 
-def test_what_is_kept_is_let_go_when_memory_is_short(tier: MlxTier) -> None:
+async def test_what_is_kept_is_let_go_when_memory_is_short(tier: MlxTier) -> None:
     """Law: `trim` leaves nothing that is only kept for reuse, and the next answer is the same, computed anew."""
     request = chat(FIRST)
-
-    async def trimmed() -> tuple[tuple[str, Usage], tuple[str, Usage]]:
-        before = await said(tier, request)
-        tier.trim()
-        await eventually(lambda: tier._engine._batch.prompts.memory.nbytes == 0, PATIENCE_S)
-        return before, await said(tier, request)
-
-    before, after = asyncio.run(trimmed())
+    before = await said(tier, request)
+    tier.trim()
+    await eventually(lambda: tier._engine._batch.prompts.memory.nbytes == 0, PATIENCE_S)
+    after = await said(tier, request)
     assert after[0] == before[0]
     assert after[1].cached_tokens == 0
 
@@ -144,31 +132,22 @@ async def turn(
     return started.lost, usage_of(events).cached_tokens
 
 
-def test_permuted_tools_cost_nothing(tier: MlxTier) -> None:
+async def test_permuted_tools_cost_nothing(tier: MlxTier) -> None:
     """Law: the next turn, with its tools in another order, finds all of the first one's prompt; in a session that
     nobody knows the same order is another prompt."""
-
-    async def talk() -> None:
-        lost, _ = await turn(tier, [ASKED], [WEATHER_TOOL, READ_TOOL], "one")
-        assert lost is None
-        lost, kept = await turn(tier, [ASKED, *LATER], [READ_TOOL, WEATHER_TOOL], "one")
-        assert lost is None
-        _, other = await turn(tier, [ASKED, *LATER], [READ_TOOL, WEATHER_TOOL], "two")
-        assert other < kept
-
-    asyncio.run(talk())
+    lost, _ = await turn(tier, [ASKED], [WEATHER_TOOL, READ_TOOL], "one")
+    assert lost is None
+    lost, kept = await turn(tier, [ASKED, *LATER], [READ_TOOL, WEATHER_TOOL], "one")
+    assert lost is None
+    _, other = await turn(tier, [ASKED, *LATER], [READ_TOOL, WEATHER_TOOL], "two")
+    assert other < kept
 
 
-def test_a_changed_system_prompt_is_told_with_its_place(tier: MlxTier) -> None:
+async def test_a_changed_system_prompt_is_told_with_its_place(tier: MlxTier) -> None:
     """Law: what is told as the first token that differs is where the prompt cache ends, too."""
-
-    async def talk() -> None:
-        head = {"role": "system", "content": "You are an agent. Today is Monday."}
-        await turn(tier, [head, ASKED], [], "three")
-        tuesday = {**head, "content": "You are an agent. Today is Tuesday."}
-        lost, cached = await turn(tier, [tuesday, ASKED, *LATER], [], "three")
-        assert lost is not None
-        assert lost.changes == (PrefixChange.SYSTEM_PROMPT,)
-        assert lost.token == cached
-
-    asyncio.run(talk())
+    head = {"role": "system", "content": "You are an agent. Today is Monday."}
+    await turn(tier, [head, ASKED], [], "three")
+    tuesday = {**head, "content": "You are an agent. Today is Tuesday."}
+    lost, cached = await turn(tier, [tuesday, ASKED, *LATER], [], "three")
+    assert lost.changes == (PrefixChange.SYSTEM_PROMPT,)
+    assert lost.token == cached

@@ -25,6 +25,7 @@ from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.prompt_cache.segment_file import read_head
 from deployments.tiers.mlx.prompt_cache.segment_folder import SegmentFolder
 from deployments.tiers.packed_tokens import WIDTH, pack
+from tests.unit.deployments.tiers.mlx.prompt_cache.test_segment_folder import common
 
 ANY_BYTES = 1 << 40
 WIDE = 1024
@@ -85,10 +86,6 @@ def take(store: PromptStore, tokens: Sequence[int], owner: str = "") -> int:
     return count
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-
-
 def list_stored(root: Path) -> list[bytes]:
     return [read_head(path).tokens for path in root.glob("*/*.safetensors")]
 
@@ -98,18 +95,24 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "prompts"
 
 
-def test_a_helper_s_prompt_from_disk_leaves_its_parent_s_in_memory(root: Path) -> None:
+@pytest.fixture
+def long_root(root: Path) -> Path:
+    """Where another process has left `LONG`."""
+    store = make(root)
+    put(store, LONG)
+    store.close(PATIENCE_S)
+    return root
+
+
+def test_a_helper_s_prompt_from_disk_leaves_its_parent_s_in_memory(long_root: Path) -> None:
     """Law: of a helper's prompt as much is read from disk as fits next to that of the session that waits for it."""
-    first = make(root)
-    put(first, range(12))
-    first.close(PATIENCE_S)
-    store = make(root, bytes_max=12 * TOKEN_BYTES)
+    store = make(long_root, bytes_max=8 * TOKEN_BYTES)
     store.put(range(20, 24), compute(range(20, 24)), PromptReuse(session=("", "agent")))
-    while store.fetch(range(13), PromptReuse(parent=("", "agent")), alone=True):
+    while store.fetch([*LONG, 9], PromptReuse(parent=("", "agent")), alone=True):
         pass
 
     assert store.take(range(20, 25))[1] == 4
-    assert store.take(range(13))[1] in (7, 8)  # a file's head takes some bytes
+    assert store.take([*LONG, 9])[1] in (3, 4)  # a file's head takes some bytes
 
 
 KEYS = st.sampled_from(["", "a", "b"])
@@ -117,9 +120,7 @@ KEYS = st.sampled_from(["", "a", "b"])
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(few, KEYS, st.booleans()), max_size=6), few, KEYS)
-def test_the_next_process_finds_what_may_be_kept(
-    puts: list[tuple[list[int], str, bool]], wanted: list[int], asker: str
-) -> None:
+def test_the_next_process_finds_what_may_be_kept(puts, wanted, asker):
     """Law: after the end of a process another finds of any prompt the longest beginning that it shares with one of the
     same key that may be kept, less its last token. What may not is in no file, also where it goes on behind one that
     may, or the other way round; no two keys have a file in one folder."""
@@ -167,7 +168,6 @@ def test_an_idle_engine_writes_after_a_moment(root: Path) -> None:
     clock.now_s += 0.5
     put(store, [2, 2])
     wait_s = store.save(idle=True)
-    assert wait_s is not None
     assert list_stored(root) == []
     clock.now_s += wait_s
     seen = []
@@ -267,23 +267,19 @@ def test_decoding_does_not_wait_for_the_disk(slow: Slow, root: Path) -> None:
     assert store.take(LONG) == (None, 0)
 
 
-def test_a_prompt_that_nobody_waits_for_is_dropped(root: Path) -> None:
+def test_a_prompt_that_nobody_waits_for_is_dropped(long_root: Path) -> None:
     """Law: an idle engine holds nothing of a prompt whose client has left, and whoever asks again finds it."""
-    put(first := make(root), LONG)
-    first.close(PATIENCE_S)
-    store = make(root)
+    store = make(long_root)
     assert store.fetch([*LONG, 9], alone=False) in (True, False)
     store.save(idle=True)
     assert store._fetch is None
     assert take(store, [*LONG, 9]) == len(LONG)
 
 
-def test_what_is_read_fits_into_memory(root: Path) -> None:
+def test_what_is_read_fits_into_memory(long_root: Path) -> None:
     """Law: of a prompt on disk so much is read as memory may hold, and what is there gives way to it."""
-    put(first := make(root), LONG)
-    first.close(PATIENCE_S)
     limit_bytes = 5 * TOKEN_BYTES
-    for store in (make(root, bytes_max=limit_bytes), make(root)):
+    for store in (make(long_root, bytes_max=limit_bytes), make(long_root)):
         store.shrink(limit_bytes)
         put(store, [9, 9])
         count = take(store, [*LONG, 9])
@@ -291,15 +287,13 @@ def test_what_is_read_fits_into_memory(root: Path) -> None:
         assert store.memory.nbytes <= limit_bytes
 
 
-def test_memory_is_asked_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_asked_first(long_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: the disk isn't asked where memory holds nearly all, nor read where it has little more."""
-    put(first := make(root), LONG)
-    first.close(PATIENCE_S)
     monkeypatch.setattr(prompt_store, "_GAIN_TOKENS_MIN", 3)
-    store = make(root)
+    store, other = make(long_root), make(long_root)
     put(store, LONG[:6])
     assert not store.fetch([*LONG, 9], alone=True)
-    put(other := make(root), LONG[:4])
+    put(other, LONG[:4])
     assert take(other, [*LONG, 9]) == len(LONG)
 
 

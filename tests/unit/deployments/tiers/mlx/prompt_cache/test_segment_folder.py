@@ -3,6 +3,7 @@
 A token's keys here are made of the tokens up to it, so that any mix-up shows.
 """
 
+import itertools
 import logging
 import os
 import tempfile
@@ -66,11 +67,17 @@ def load(folder: SegmentFolder, tokens: Sequence[int], found: FoundSegments | No
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return len(list(pairs))
 
 
 def make(root: Path, key: str = "a" * 64, **options: Any) -> SegmentFolder:
     return SegmentFolder(root, key, **{"bytes_max": ANY_BYTES, **options})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SegmentFolder:
+    return make(tmp_path)
 
 
 def files(root: Path) -> list[Path]:
@@ -79,9 +86,7 @@ def files(root: Path) -> list[Path]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(few, st.lists(st.integers(1, 6), max_size=2)), max_size=6), few)
-def test_the_longest_beginning_is_found(
-    tmp_path_factory: pytest.TempPathFactory, saved: list[tuple[list[int], list[int]]], wanted: list[int]
-) -> None:
+def test_the_longest_beginning_is_found(tmp_path_factory, saved, wanted):
     """Law: what is found of a prompt is the longest beginning that it shares with anything saved, by whomever, and
     what is read is what those tokens' keys are."""
     root = tmp_path_factory.mktemp("root")
@@ -96,9 +101,7 @@ def test_the_longest_beginning_is_found(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(few, max_size=6), few)
-def test_what_cannot_be_cut_serves_what_goes_on(
-    tmp_path_factory: pytest.TempPathFactory, saved: list[list[int]], wanted: list[int]
-) -> None:
+def test_what_cannot_be_cut_serves_what_goes_on(tmp_path_factory, saved, wanted):
     """Law: a cache that can't be cut is found where the prompt goes on behind all of it."""
     folder = make(tmp_path_factory.mktemp("root"))
     for tokens in saved:
@@ -108,9 +111,8 @@ def test_what_cannot_be_cut_serves_what_goes_on(
     assert load(folder, wanted) == list(compute(wanted[:most]).ravel())
 
 
-def test_a_turn_writes_its_own_tokens(tmp_path: Path) -> None:
+def test_a_turn_writes_its_own_tokens(folder: SegmentFolder, tmp_path: Path) -> None:
     """Law: of what goes on behind something stored only the new tokens are written; of what is stored, nothing."""
-    folder = make(tmp_path)
     save(folder, [1, 2, 3, 4])
     save(folder, [1, 2, 3, 4, 5, 6])
     save(folder, [1, 2, 3, 9])
@@ -150,9 +152,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("how", BAD)
-def test_a_bad_file_is_noticed_and_removed(how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_file_is_noticed_and_removed(how, folder, tmp_path, caplog):
     """Law: a damaged or foreign file is never used; it goes, with one line in the log, and others stay."""
-    folder = make(tmp_path)
     save(folder, [1, 2, 3])
     (path,) = files(tmp_path)
     save(folder, [7, 7])
@@ -180,9 +181,8 @@ def test_another_models_file_is_noticed(tmp_path: Path, caplog: pytest.LogCaptur
     assert load(other, [1, 2, 3]) == []
 
 
-def test_files_that_go_meanwhile_are_a_miss(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_that_go_meanwhile_are_a_miss(folder, tmp_path, caplog):
     """Law: what another process has removed since it was found is not there, which is nothing to speak of."""
-    folder = make(tmp_path)
     save(folder, [1, 2, 3])
     found = folder.find(pack([1, 2, 3]))
     files(tmp_path)[0].unlink()
@@ -199,9 +199,8 @@ def test_the_folders_are_the_users_alone(tmp_path: Path) -> None:
     assert [folder.stat().st_mode & 0o777 for folder in (root, root / ("a" * 32))] == [0o700, 0o700]
 
 
-def test_the_oldest_goes_first_and_use_counts(tmp_path: Path) -> None:
+def test_the_oldest_goes_first_and_use_counts(folder: SegmentFolder, tmp_path: Path) -> None:
     """Law: beyond `bytes_max` goes what was used longest ago; to be found and read is to be used."""
-    folder = make(tmp_path)
     for row in ([1, 1], [2, 2], [3, 3]):
         save(folder, row)
     for age, path in enumerate(files(tmp_path)):
@@ -212,9 +211,8 @@ def test_the_oldest_goes_first_and_use_counts(tmp_path: Path) -> None:
     assert [bool(load(folder, row)) for row in ([1, 1], [2, 2], [3, 3])] == [True, False, False]
 
 
-def test_the_end_of_a_prompt_goes_before_its_beginning(tmp_path: Path) -> None:
+def test_the_end_of_a_prompt_goes_before_its_beginning(folder: SegmentFolder, tmp_path: Path) -> None:
     """Law: of files that were used together the one that others need goes last."""
-    folder = make(tmp_path)
     save(folder, [1, 2, 3, 4])
     save(folder, [1, 2, 3, 4, 5, 6])
     assert load(folder, [1, 2, 3, 4, 5, 6, 7])
@@ -222,10 +220,10 @@ def test_the_end_of_a_prompt_goes_before_its_beginning(tmp_path: Path) -> None:
     assert folder.find(pack([1, 2, 3, 4, 5, 6])).tokens == 4
 
 
-def test_what_is_old_goes(tmp_path: Path) -> None:
-    """Law: what nobody has used for `age_s_max` is removed; so is a model's folder that is empty then, and what a
+def test_what_is_old_goes(folder, tmp_path, monkeypatch):
+    """Law: what nobody has used for `_AGE_MAX_S` is removed; so is a model's folder that is empty then, and what a
     killed writer has left."""
-    folder = make(tmp_path, age_s_max=1000.0)
+    monkeypatch.setattr(segment_folder, "_AGE_MAX_S", 1000.0)
     save(folder, [1, 2])
     save(make(tmp_path, "b" * 64), [1, 2])
     (tmp_path / ("b" * 32) / f"{PART}x").write_bytes(b"half")
@@ -272,9 +270,8 @@ def test_a_folder_behind_a_link_is_not_written_to(tmp_path: Path) -> None:
     assert list(elsewhere.iterdir()) == []
 
 
-def test_what_cannot_be_removed_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_removed_is_said_once(folder, tmp_path, caplog):
     """Law: a file that is neither used nor removed is passed by from then on; what is good is still found."""
-    folder = make(tmp_path)
     save(folder, [1, 2, 3])
     save(folder, [1, 2, 3, 4, 5, 6])
     bad = next(path for path in files(tmp_path) if path.name.startswith("s3-"))
@@ -290,9 +287,8 @@ def test_what_cannot_be_removed_is_said_once(tmp_path: Path, caplog: pytest.LogC
     assert len(os.listdir("/dev/fd")) == descriptors
 
 
-def test_what_cannot_be_removed_keeps_nothing_else(tmp_path: Path) -> None:
+def test_what_cannot_be_removed_keeps_nothing_else(folder: SegmentFolder, tmp_path: Path) -> None:
     """Law: the bounds hold for all files that can be removed, also where an older one can't."""
-    folder = make(tmp_path)
     save(folder, [1, 1])
     (path,) = files(tmp_path)
     (path.parent / "s0-9-ab-cd.safetensors").mkdir()
@@ -301,10 +297,9 @@ def test_what_cannot_be_removed_keeps_nothing_else(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_times_in_the_future_become_the_present(tmp_path: Path) -> None:
+def test_times_in_the_future_become_the_present(folder: SegmentFolder, tmp_path: Path) -> None:
     """Law: behind a clock that went back, what was used before is no younger than what is used now: it goes first, the
     oldest of it before the rest, and it grows old."""
-    folder = make(tmp_path)
     for row in ([1, 1], [2, 2]):
         save(folder, row)
     for number, row in enumerate(([1, 1], [2, 2])):
