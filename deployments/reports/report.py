@@ -16,7 +16,7 @@ from deployments.config.tier_cost import Price, cost_usd
 from deployments.request.judge import Advice
 from deployments.request.run_record import Run
 from deployments.work.json_text import write_json
-from reliability.admission.budget import BudgetConfig
+from reliability.admission.budget import WARN_PERCENT
 from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import figure
@@ -30,8 +30,6 @@ _NOTE_CHARS_MAX = 300
 _NOTES_MAX = 32
 REPORT_BYTES_MAX = 131_072
 _NAME_CHARS_MAX = 80
-# The header names the threshold that is passed; how full each window is stands in the report.
-_WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
 _ANEW = (PrefixChange.NEW_CONVERSATION,)
 _SEAM_WORDS = "went on with the text that stood before the client, at character"
@@ -61,7 +59,7 @@ def report_headers(run: Run) -> dict[str, str]:
     if run.shortened:
         headers["X-MLX-Stack-Shortened"] = str(run.shortened)
     if run.warnings:
-        headers["X-MLX-Stack-Budget-Warning"] = f"{_WARN_PERCENT}%"
+        headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"  # how full each window is stands in the report
     if run.level in _LEVEL_WORDS:
         headers["X-MLX-Stack-Memory-Pressure"] = _LEVEL_WORDS[run.level]
     return headers

@@ -79,9 +79,9 @@ class BreakerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The state of one tier's breaker. `permits` maps the number of an outstanding permit to its expiry; `probed_ns` is
-    when the last probe began. `failing`: the keys of the failures in a row, two at most; `well`: the last keys whose
-    newest call succeeded, each with its time."""
+    """The state of one tier's breaker. `permits`: the outstanding ones by number, with their expiry. `probed_ns`: when
+    the last probe began. `failing`: the keys of the failures in a row, two at most; `well`: the last keys whose newest
+    call succeeded, each with its time."""
 
     phase: Phase = Phase.CLOSED
     generation: int = 0
@@ -158,12 +158,7 @@ def admit(
 
 
 def settle(
-    breaker: Breaker,
-    config: BreakerConfig,
-    permit: Permit,
-    verdict: Verdict,
-    now_ns: int,
-    retry_after_ns: int = 0,
+    breaker: Breaker, config: BreakerConfig, permit: Permit, verdict: Verdict, now_ns: int, retry_after_ns: int = 0
 ) -> tuple[Breaker, Change | None]:
     """Give a permit back with what its call says about the tier."""
     expires_ns = breaker.permits.get(permit.number)
@@ -244,13 +239,8 @@ def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:
 
 def _enter_phase(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:
     """Build a new state and generation: all older permits are void, all counts start again."""
-    return Breaker(
-        phase=phase,
-        generation=breaker.generation + 1,
-        since_ns=now_ns,
-        openings=breaker.openings,
-        isolated=breaker.isolated,
-    )
+    generation, openings, isolated = breaker.generation + 1, breaker.openings, breaker.isolated
+    return Breaker(phase=phase, generation=generation, since_ns=now_ns, openings=openings, isolated=isolated)
 
 
 def _find_live_permits(breaker: Breaker, now_ns: int) -> dict[int, int]:

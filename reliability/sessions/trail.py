@@ -44,9 +44,8 @@ _PLAIN = frozenset({"role", "content"})
 
 
 class Before(NamedTuple):
-    """What stands before an answer: `before` is one message, `context` a few, and `deep` so many that runs differ in
-    them which do the same for a while; `front` is how the one message begins, since clients add reminders behind their
-    newest one. All are empty where nothing stands there."""
+    """What stands before an answer: `before` is one message, `context` a few, and `deep` so many that runs differ which
+    do the same for a while; `front` is how the one message begins: clients add reminders behind their newest one."""
 
     before: bytes = b""
     context: bytes = b""
@@ -57,8 +56,8 @@ class Before(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Answered:
     """An answer, as it left or as a request shows it. `calls`: each with its id; `words`: what it says or calls, `weak`
-    where many conversations say the same; `lead`: how it begins; `said`: all of its text, also around a call that is
-    written there. `quotes`: two of its lines that a summary would quote."""
+    where many say the same; `lead`: how it begins; `said`: all of its text, also around a call. `quotes`: two of its
+    lines that a summary would quote."""
 
     calls: tuple[bytes, ...]
     words: bytes
@@ -209,9 +208,8 @@ def _read_answer(message: Message) -> Answered:
 
 def _describe(turn: Turn, ids: Iterable[str] = (), *, native: bool = False) -> Answered:
     """Digest each call with its id, since a weak server gives the same ids again and again; then what the answer calls,
-    else what it says without its reasoning, and how that begins, since clients add their own marks at its end. Where
-    calls are written in the text, all of it counts, too: two that call the same differ in what they say. `native`: its
-    calls don't stand in its text."""
+    else what it says without its reasoning, and how that begins, since clients add marks at its end. Where calls are
+    written in the text, all of it counts, too. `native`: its calls don't stand in its text."""
     encoded = [_cut(call_key(call)) for call in turn.calls]
     named = zip(encoded[:_CALLS_MAX], ids, strict=False)
     calls = tuple(digest_parts(b"id", id.encode("utf-8", "surrogatepass"), call) for call, id in named if id)
@@ -225,8 +223,8 @@ def _describe(turn: Turn, ids: Iterable[str] = (), *, native: bool = False) -> A
 
 
 def _find_summary(said: Sequence[Message]) -> int | None:
-    """Find the message behind the newest answer, if any, that seems to sum up what came before. Words of its client in
-    the assistant's name may stand behind it ("Got it.")."""
+    """Find the message behind the newest answer that seems to sum up what came before. Words of its client in the
+    assistant's name may stand behind it ("Got it.")."""
     end = len(said)
     if said and said[-1].get("role") == "assistant" and not said[-1].get("tool_calls"):
         end -= 1

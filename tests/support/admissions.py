@@ -14,7 +14,6 @@ from reliability.types import Usage, Verdict
 S = SECOND_NS
 CONFIG = AdmissionConfig(
     breaker=BreakerConfig(failures_max=2, rate_percent=None, open_ns=S, open_max_ns=8 * S, permit_ns=60 * S),
-    breakers={"frail": BreakerConfig(failures_max=1, open_ns=S, permit_ns=10 * S)},
     budget=BudgetConfig(
         session=Limit(tokens_max=2000),
         hour=Limit(tokens_max=5000),

@@ -11,7 +11,7 @@ BOUNDS = Bounds(session_ttl_ns=2 * HOUR_S * S, sessions_max=4, keys_max=2, reser
 CONFIG = BudgetConfig(
     session=Limit(tokens_max=1000),
     hour=Limit(tokens_max=1500),
-    key_hour=Limit(tokens_max=1200),
+    key_hours=dict.fromkeys("kl", Limit(tokens_max=1200)),
     output_tokens_default=50,
     output_tokens_max=200,
     reservation_ns=60 * S,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reliability.admission.budget import Limit, loads, reserve, reset_session, settle
+from reliability.admission.budget import Limit, loads, reserve, settle
 from reliability.admission.ledger import Bounds, Budget, session_name
 from reliability.admission.request import BudgetWindow, Grant, RejectedBy, Rejection
 from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
@@ -67,9 +67,9 @@ def test_reset_forgives_what_was_spent() -> None:
     """Resetting a session forgets what it has spent and keeps what it has reserved."""
     budget = spent(Budget(), CONFIG, 150, 0)
     budget, _ = reserve(budget, CONFIG, "r", ask(), 0)
-    session = reset_session(budget, "k", "s").session_of(BOUNDS, "k", "s", 0)
+    session = budget.reset_session("k", "s").session_of(BOUNDS, "k", "s", 0)
     assert (session.spent, session.reserved, session.open) == (0, 100, 1)
-    assert reset_session(budget, "k", "stranger") is budget
+    assert budget.reset_session("k", "stranger") is budget
 
 
 def test_sessions_belong_to_their_key() -> None:

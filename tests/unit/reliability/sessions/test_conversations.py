@@ -145,7 +145,7 @@ def test_a_first_request_that_got_no_answer_may_be_sent_again():
     world = World()
     name = world.ask(BEGIN, None)
     assert world.ask(BEGIN, None) == name
-    world.now_ns += module.RETRY_NS
+    world.now_ns += module._RETRY_NS
     assert world.ask(BEGIN, None) != name
 
 
@@ -214,7 +214,7 @@ def test_a_summary_is_its_session():
     other = world.ask(BEGIN, "I have looked at all of the files.")
     quoted = "Continued from a previous conversation.\nAll of the files were read, and two of them are empty.\nGo on."
     assert world.ask([*BEGIN, ask(quoted)], "Then I delete the two of them.") == a
-    world.now_ns += module.RETRY_NS
+    world.now_ns += module._RETRY_NS
     world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on, please.")], "I go on, as you say.")
     assert world.ask([*BEGIN, ask("Summary of the work so far: files were read.")]) == other
 
@@ -243,7 +243,7 @@ def test_what_is_known_is_bounded(most, asked):
 
 def test_the_digests_are_bounded(monkeypatch):
     """However long conversations grow, each keeps a few answers, and all of them so many digests."""
-    monkeypatch.setattr(module, "DIGESTS_MAX", 200)
+    monkeypatch.setattr(module, "_DIGESTS_MAX", 200)
     world = World(1_000)
     for run in range(20):
         said = [ask(f"task {run}")]
@@ -252,7 +252,7 @@ def test_the_digests_are_bounded(monkeypatch):
             world.ask(said, answer)
             said += [say(answer), ask("go on")]
 
-    assert world.known.digests <= 200 + 10 * module.NODES_MAX
+    assert len(world.known._index) <= 200 + 10 * module._NODES_MAX
     assert len(world.known) >= 2
 
 
