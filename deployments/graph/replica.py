@@ -120,8 +120,9 @@ class TierReplica:
                     wanted_bytes = max(wanted_bytes, room.share_bytes())
             refused = await self._lease.hold(wanted_bytes)
             if refused:
-                why = {"state": TierState.UNAVAILABLE, "reason": f"memory: {refused}"}
-                return UnavailableTier(TierStatus(name=self.name, kind=getattr(config, "kind", ""), **why))
+                kind, why = getattr(config, "kind", ""), f"memory: {refused}"
+                status = TierStatus(name=self.name, kind=kind, state=TierState.UNAVAILABLE, reason=why)
+                return UnavailableTier(status)
         return make_tier(self.name, config, self._cloud, room)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:

@@ -40,18 +40,9 @@ def small(deployment: str) -> str:
         ("applications: []", "exactly one with import_path deployments.app:build"),
         ("applicatoins: []\napplications: []", "applicatoins: unknown key"),
         ("applications: [{import_path: 'deployments.app:build', nmae: x}]", "applications.0.nmae: unknown key"),
-        (
-            small("name: slow"),
-            "deployments.0.name: there is no deployment 'slow'; deployments: Router, fast",
-        ),
-        (
-            small("name: fast, user_config: {modle: x}"),
-            "deployments.0.user_config: modle: unknown key",
-        ),
-        (
-            small("name: fast, num_replica: 2"),
-            "applications.0.deployments.0.num_replica: unknown key",
-        ),
+        (small("name: slow"), "deployments.0.name: there is no deployment 'slow'; deployments: Router, fast"),
+        (small("name: fast, user_config: {modle: x}"), "deployments.0.user_config: modle: unknown key"),
+        (small("name: fast, num_replica: 2"), "applications.0.deployments.0.num_replica: unknown key"),
         (f"http_options: {{ssl_key_file: k.pem}}\n{SMALL}", "http_options.ssl_key_file: unknown key"),
         (f"http_options: {{port: abc}}\n{SMALL}", "http_options.port: Input should be a valid integer"),
         (f"http_options: 8000\n{SMALL}", "http_options: a mapping is needed"),

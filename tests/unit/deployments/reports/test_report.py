@@ -157,10 +157,7 @@ def test_a_long_prefill_is_shown():
     ("prefill", "words"),
     [
         (Prefilled(tokens=12288, of_tokens=40000, left_s=43.21), "prefill 12,288 of 40,000 tokens, about 43 s left"),
-        (
-            Prefilled(tokens=0, of_tokens=9000, left_s=9.0, waits_behind=2),
-            "prefill of 9,000 tokens waits, 2 before it",
-        ),
+        (Prefilled(tokens=0, of_tokens=9000, left_s=9.0, waits_behind=2), "prefill of 9,000 tokens waits, 2 before it"),
         (NOT_TAKEN, "waiting for a replica"),
     ],
 )

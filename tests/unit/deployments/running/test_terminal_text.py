@@ -133,10 +133,7 @@ def url() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["status", "logs", "why r", "sessions", "sessions s", "incidents", "agents codex"],
-)
+@pytest.mark.parametrize("command", ["status", "logs", "why r", "sessions", "sessions s", "incidents", "agents codex"])
 def test_no_command_passes_on_what_a_foreign_server_sends(command: str, url: str, capfd) -> None:
     """Law: whatever another server names its tiers, sessions, levels and limits, the terminal obeys none of it."""
     main([*command.split(), "--url", url])

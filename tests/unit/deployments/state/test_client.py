@@ -157,6 +157,7 @@ async def test_what_is_known_of_a_session(tmp_path):
         assert await state.session("other", S0) is None
         assert await state.find_keys("session", "stranger") == await state.find_keys("request", S0) == []
         assert (await state.report("k", "r1"))["request_id"] == "r1"
+        assert await state.report("other", "r1") is None
         await state.reset("k", S0)
         assert await state.session("k", S0) is None
 

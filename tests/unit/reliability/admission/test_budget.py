@@ -127,9 +127,7 @@ def test_policies(policy: Policy, cheap: bool, admitted: bool) -> None:
 def test_the_hardest_policy_decides() -> None:
     """Where several windows are full, a hard stop is reported before an escalation."""
     config = replace(
-        FREE,
-        session=Limit(tokens_max=10, policy=Policy.ESCALATE),
-        hour=Limit(tokens_max=10, policy=Policy.HARD_STOP),
+        FREE, session=Limit(tokens_max=10, policy=Policy.ESCALATE), hour=Limit(tokens_max=10, policy=Policy.HARD_STOP)
     )
     _, answer = reserve(Budget(), config, "r", ask(cheap=True), 0)
     assert isinstance(answer, Rejection)
@@ -137,10 +135,7 @@ def test_the_hardest_policy_decides() -> None:
     assert [load.window for load in answer.windows] == [BudgetWindow.HOUR]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 900), st.integers(50, 400)), min_size=1, max_size=12),
-    st.integers(0, 900),
-)
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(50, 400)), min_size=1, max_size=12), st.integers(0, 900))
 def test_retry_after_is_exact(calls: list[tuple[int, int]], prompt: int) -> None:
     """Asking again after the seconds given is admitted, and a minute earlier it is not."""
     config = replace(FREE, hour=Limit(tokens_max=1000))

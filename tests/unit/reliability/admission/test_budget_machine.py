@@ -106,11 +106,7 @@ TestBudgetMachine = BudgetMachine.TestCase
 class ChargedMachine(BudgetMachine):
     """The same, and calls that ran without a reservation: only these may carry a window past its limit."""
 
-    @rule(
-        tokens=st.sampled_from([-5, 0, 1, 90, 5000]),
-        session=st.sampled_from("abcdef"),
-        key=st.sampled_from("kl"),
-    )
+    @rule(tokens=st.sampled_from([-5, 0, 1, 90, 5000]), session=st.sampled_from("abcdef"), key=st.sampled_from("kl"))
     def charge(self, tokens: int, session: str, key: str) -> None:
         """A charge is spent in the hour at once, whatever the limits, and in its session where there is room."""
         before = self.budget

@@ -56,10 +56,7 @@ def test_the_longest_idle_session_leaves_first() -> None:
     budget = spent(Budget(), config, 100, 0, session="idle")
     budget, _ = reserve(budget, config, "busy", ask(session="busy"), 5)
     budget, _ = reserve(budget, config, "new", ask(session="new"), 9)
-    assert {name for name, _ in budget.sessions.items()} == {
-        session_name("k", "busy"),
-        session_name("k", "new"),
-    }
+    assert {name for name, _ in budget.sessions.items()} == {session_name("k", "busy"), session_name("k", "new")}
     assert loads(budget, config, "k", "x", 9)[0].tokens == 300
 
 
