@@ -248,8 +248,7 @@ class Logprobs:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of the model's reasoning, which is no part of the answer. Never empty. `anew`: behind the thought of one
-    attempt that of another begins."""
+    """A piece of the model's reasoning. Never empty. `anew`: another attempt's, behind that of one before."""
 
     text: str
     anew: bool = False
@@ -274,8 +273,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The tokens that this attempt has cost so far, for a client that leaves half-way. One that isn't `exact` is an
-    estimate of the completion alone."""
+    """The tokens that this attempt has cost so far. One that is not `exact` is an estimate of the completion alone."""
 
     usage: Usage
 

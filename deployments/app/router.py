@@ -129,8 +129,7 @@ class Router:
         return self._stopping.begin()
 
     async def drain(self, within_s: float) -> int:
-        """Let the running requests end within this time and cut the rest; return how many those were. Then the state
-        has heard everything."""
+        """Let the running requests end within this time, cut the rest, and tell the state; return how many were cut."""
         cut = await self._stopping.drain(within_s)
         await self._state.close()
         flush_logs()

@@ -58,8 +58,7 @@ def find_owners(host: str, port: int) -> set[int]:
 
 
 def find_peer_owners(own: tuple[Any, ...], peer: tuple[Any, ...]) -> set[int] | None:
-    """Find the users whose processes hold the other end of a connection of loopback, or may accept it. None where the
-    system doesn't tell."""
+    """Find the users who hold, or may accept, the other end of a connection of loopback; None: not known."""
     if not any(table.exists() for table in _TABLES):
         return None
     ends = tuple(_Endpoint(_unmap(ipaddress.ip_address(host)), port) for host, port, *_ in (peer, own))

@@ -166,8 +166,7 @@ _RETRY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class UnavailableTier:
-    """A `deployments.request.interfaces.Tier` with a fixed status: unavailable, loading, or asleep. `wake` starts a
-    replica for one that is asleep; else none is started."""
+    """A `Tier` with a fixed status: unavailable, loading, or asleep. `wake` starts a replica for one that is asleep."""
 
     known: TierStatus
     wake: Callable[[], None] | None = None

@@ -126,8 +126,7 @@ class TierReplica:
         return make_tier(self.name, config, self._cloud, room)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`; see `deployments.graph.reconfigure`. The old tier is freed before the new one
-        is made: two models at once may not fit."""
+        """Apply a changed `user_config`. The old tier is freed before the new one is made: two models may not fit."""
         merge, first = partial(patch_tier, self._base), not self._configured
         config, self._refused_patch = apply_change(merge, user_config, self._config, first=first, at=self.name)
         self._configured = True

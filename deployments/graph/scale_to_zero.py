@@ -84,8 +84,7 @@ def find_cold(
     tiers: Mapping[str, HandleTier],
     stands_in: Callable[[str], bool],
 ) -> _ColdTiers:
-    """Find the tiers of a request's chain that are cold now, and what the request does about each.
-    `stands_in`: whether a tier is local, warm and well."""
+    """Find what a request does about the cold tiers of its chain. `stands_in`: a tier is local, warm and well."""
     found: dict[str, Literal["wait", "next", "absent"]] = {}
     for place, name in enumerate(chain):
         if name not in scalable or tiers[name].warm:

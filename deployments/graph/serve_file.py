@@ -106,8 +106,7 @@ def _check_keys(document: Mapping[str, Any]) -> None:
 
 
 def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
-    """Parse the file as Ray Serve will, with its own rules. An import path that leads nowhere is found here too: Serve
-    would go on without that application."""
+    """Parse the file by the rules of Ray Serve, which would go on without an application that it cannot import."""
     try:
         schema = ServeDeploySchema.model_validate({"http_options": {}, **document})
     except ValidationError as error:

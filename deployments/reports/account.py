@@ -110,8 +110,7 @@ class Account:
     _closed: bool = False
 
     def report(self, now_ns: int, prices: Mapping[str, Price]) -> dict[str, Any]:
-        """Return the whole report, JSON-ready, made once, when the outcome is known. No prompt, no answer, no
-        secret."""
+        """Return the whole report, made once, when the outcome is known. No prompt, no answer, no secret."""
         if self._report is None:
             started_ns, total_ns = self.started_ns, now_ns - self.started_ns
             self._report = report_of(

@@ -28,7 +28,7 @@ _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 _UNCHECKED_MAX = 8
 _NOTE_CHARS_MAX = 300
 _NOTES_MAX = 32
-REPORT_BYTES_MAX = 131_072
+_REPORT_BYTES_MAX = 131_072
 _NAME_CHARS_MAX = 80
 # A conversation that begins has nothing to lose: no note.
 _ANEW = (PrefixChange.NEW_CONVERSATION,)
@@ -37,8 +37,7 @@ _LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
-    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the
-    first."""
+    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries`: the calls beyond the first."""
     ran, running = sum(1 for a in run.attempts if a.ran), _is_running(run)
     headers = session_header(run) | {
         # A running attempt isn't in the record yet, so those before it are extra calls.
@@ -135,7 +134,7 @@ def report_of(
         "attempts": attempts,
         "judge": None if advice is None else _describe_judge(advice, judge_attempts),
     }
-    if len(write_json(report)) > REPORT_BYTES_MAX:
+    if len(write_json(report)) > _REPORT_BYTES_MAX:
         _shorten(report)
     return report
 

@@ -126,7 +126,7 @@ class RunFolder:
 def clear_dead(base: Path) -> list[str]:
     """Kill and remove what dead runs have left under `base`; return what was done, a line each."""
     done = []
-    for path in sorted((base / "runs").glob("*-*")) if (base / "runs").is_dir() else []:
+    for path in sorted((base / "runs").glob("*-*")):
         run = RunFolder(path)
         with run.dead() as dead:
             if dead:
@@ -206,7 +206,7 @@ def _in_charge(process: psutil.Process) -> bool:
 
 def _remove_quiet_nodes(base: Path) -> None:
     """Remove HAProxy's folders in which nobody listens any more."""
-    for folder in base.iterdir() if base.is_dir() else ():
+    for folder in base.glob("*"):
         if _NODE.fullmatch(folder.name) and not folder.is_symlink() and (folder / _CONFIG).is_file():
             admin = folder / "admin.sock"
             if admin.is_socket() and not _has_listener(admin):

@@ -35,8 +35,7 @@ class ForeignStateError(PermissionError):
 
 
 def make_own(folder: Path) -> Path:
-    """Return the folder, made where it is missing. Raises ConfigError: it can't be made, or another user could reach it
-    or replace it."""
+    """Return the folder, made where it is missing. Raises ConfigError: another user could reach or replace it."""
     try:
         folder.parent.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):  # looked at below, whoever made it

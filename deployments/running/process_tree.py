@@ -27,8 +27,7 @@ def adopt_orphans() -> None:
 
 
 def members(session: int, *, own: bool = True) -> list[psutil.Process]:
-    """Find the living processes of the session, and all that descend from them, or from this process (`own`), but for
-    this one."""
+    """Find the other processes of the session, and all that descend from them, or from this process (`own`)."""
     everybody: dict[int, psutil.Process] = {}
     children: dict[int, list[int]] = {}
     found = [os.getpid()] if own else []

@@ -253,8 +253,7 @@ def supervise(place: ServerPlace, app: str, folder: RunFolder, environ: Mapping[
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Let signals wait, across an `exec` too, until a supervisor has its handlers, or the block ends: without it a
-    Ctrl-C meets a Python that is still importing."""
+    """Let signals wait, across an `exec` too, until a supervisor has its handlers: Python may still be importing."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

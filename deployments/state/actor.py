@@ -203,8 +203,7 @@ class SessionState(Watchable):
 
     @one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
-        """Return what one session has spent and reserved, and how full its windows are. What its open calls have
-        reported counts as spent."""
+        """Return what one session has spent, as far as it is reported, and reserved, and how full its windows are."""
         now_ns, ledger = self._now_ns(), self._state.budget
         known = ledger.session_of(self._config.budget.bounds, key, session, now_ns)
         full = loads(ledger, self._config.budget, key, session, now_ns)
@@ -333,8 +332,7 @@ class SessionState(Watchable):
 
 
 class _Windows:
-    """The loop windows of all sessions. Over a bound in number or characters the key that holds the most loses its
-    oldest."""
+    """The loop windows of all sessions. Over a bound the key that holds the most loses its oldest."""
 
     def __init__(self, windows_max: int, chars_max: int = _WINDOW_CHARS_MAX) -> None:
         self._max, self._chars_max = windows_max, chars_max

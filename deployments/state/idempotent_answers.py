@@ -256,7 +256,6 @@ def size_of(piece: Piece) -> int:
 
 
 def _can_go_on(pieces: Sequence[Piece]) -> bool:
-    """Return whether it has text to continue from: none where calls or a refusal had left, as they may be
-    incomplete."""
+    """Return whether it has text to continue from: calls or a refusal that had left may be incomplete."""
     ended = any(isinstance(piece, _LAST) for piece in pieces)
     return not ended and any(isinstance(piece, Text) and piece.text.strip() for piece in pieces)

@@ -31,8 +31,7 @@ class SettlementItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnItem:
-    """What was answered, for the session's window. `request`: its name, where it brings no history; `shown`: what it
-    shows of the session."""
+    """What was answered, for the session's window. `request`: its name, where it brings no history."""
 
     key: str
     session: str

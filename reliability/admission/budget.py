@@ -9,7 +9,7 @@ and warns; `escalate` rejects all tiers but the cheap one; `hard_stop` rejects. 
 what was reported of it and its `slack`, or its prompt where nothing was; a later settle adds what is beyond.
 
 Invariants: under `hard_stop`, spent + reserved never exceeds the limit, except by a tier that uses more than was
-reserved for it (`overrun`). The ledger may say too much, never too little. Where all that is remembered (`Bounds`) is
+reserved for it. The ledger may say too much, never too little. Where all that is remembered (`Bounds`) is
 in use, the request is rejected; a forgotten session forgives its session window only.
 """
 
@@ -65,8 +65,7 @@ def output_cap(config: BudgetConfig, named: int | None) -> int:
 def reserve(
     budget: Budget, config: BudgetConfig, name: str, request: AdmissionRequest, now_ns: int, hold_ns: int | None = None
 ) -> tuple[Budget, Grant | Rejection]:
-    """Set tokens aside for one call, under a name that no other has. A rejection changes nothing but what time has
-    closed."""
+    """Set tokens aside for one call, under a name of its own. A rejection changes nothing but what time has closed."""
     budget, _ = expire(budget, now_ns)
     cap = output_cap(config, request.output_tokens)
     tokens = max(0, request.prompt_tokens) + cap

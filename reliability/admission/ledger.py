@@ -169,8 +169,7 @@ class Budget:
         )
 
     def charge_unreserved(self, bounds: Bounds, key: str, session: str, tokens: int, now_ns: int) -> Budget:
-        """Book tokens that nobody had reserved. A name for which there is no room is left out, the server's hour
-        never."""
+        """Book tokens that nobody had reserved, in the server's hour, and where there is room under their names."""
         booked = replace(self, hour=self.hour.charge(0, tokens, now_ns))
         name = session_name(key, session)
         if (sessions := _make_session_room(self.sessions, bounds, name)) is not None:

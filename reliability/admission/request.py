@@ -110,8 +110,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class ClosedGrant:
-    """What closing a grant did, and the tokens that were charged. With `known` False it was not open, and nothing
-    changed."""
+    """What closing a grant did. `tokens`: charged. With `known` False it was not open, and nothing changed."""
 
     id: str
     known: bool

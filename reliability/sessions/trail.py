@@ -6,12 +6,13 @@
 Clients change what they send back (ids, spelling, reasoning, old results, the date), so an answer is seen at several
 strengths, from the id that we gave a call, over what stood before it, down to the bare words.
 
-Invariants: the last `ANSWERS_MAX` answers, `_DEEP` messages before each and `_TEXT_CHARS` at either end of a text are
+Invariants: the last `_ANSWERS_MAX` answers, `_DEEP` messages before each and `_TEXT_CHARS` at either end of a text are
 read. Total: what can't be read is digested as nothing.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -24,7 +25,7 @@ from reliability.loops.transcript import answer_turn
 
 Message = Mapping[str, Any]
 
-ANSWERS_MAX = 6
+_ANSWERS_MAX = 6
 _CONTEXT, _DEEP = 4, 12
 _CALLS_MAX = 4
 _PERSONA_CHARS = 24
@@ -99,24 +100,15 @@ class _Digests:
 
     def __init__(self, said: Sequence[Message]) -> None:
         self._said = said
-        self._answers: dict[int, Answered] = {}
-        self._known: dict[int, bytes] = {}
+        self.read_at = functools.cache(lambda index: _read_answer(said[index]))
+        self.digest_at = functools.cache(self._digest_at)
 
     def _is_answer(self, index: int) -> bool:
         return self._said[index].get("role") == "assistant"
 
-    def read_at(self, index: int) -> Answered:
-        """Read the answer at a place."""
-        if index not in self._answers:
-            self._answers[index] = _read_answer(self._said[index])
-        return self._answers[index]
-
-    def digest_at(self, index: int) -> bytes:
-        """Return the digest of a message, an answer by its words."""
-        if index not in self._known:
-            answer = self._is_answer(index)
-            self._known[index] = self.read_at(index).words if answer else _digest_message(self._said[index])
-        return self._known[index]
+    def _digest_at(self, index: int) -> bytes:
+        """Digest a message, an answer by its words."""
+        return self.read_at(index).words if self._is_answer(index) else _digest_message(self._said[index])
 
     def place_at(self, index: int) -> Before:
         """Return the digests of what stands before a message: the newest one, a few, and more to the letter."""
@@ -144,7 +136,7 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         size=len(said),
         place=digests.place_at(len(said)),
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
-        seen=tuple((digests.place_at(index), digests.read_at(index)) for index in answers[:ANSWERS_MAX]),
+        seen=tuple((digests.place_at(index), digests.read_at(index)) for index in answers[:_ANSWERS_MAX]),
         opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= _OPENING_MAX else b"",
         folded=summary is not None,
         quotes=() if summary is None else _digest_quotes(said[summary:]),

@@ -76,7 +76,8 @@ def test_a_file_is_checked_whole(tmp_path, text, line):
     ],
 )
 def test_a_wrong_line_isnt_quoted(tmp_path, text, said):
-    """Law: what is printed goes into logs and questions to others; a key in the line stays out of it."""
+    """Law: what is printed goes into logs and questions to others; a key in the line stays out of it. A wrong path, and
+    bytes that aren't UTF-8, are no stack trace either."""
     path = tmp_path / "serve_config.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -84,15 +85,11 @@ def test_a_wrong_line_isnt_quoted(tmp_path, text, said):
 
     assert "SECRET" not in str(caught.value)
     assert f"is not YAML: {said}" in str(caught.value)
-
-
-def test_a_file_that_cant_be_read_is_said_so(tmp_path):
-    """A wrong path, and bytes that aren't UTF-8, are no stack trace."""
-    path = tmp_path / "serve_config.yaml"
-    with pytest.raises(ConfigError, match="can't be read"):
-        read_file(path)
     path.write_bytes(b"applications: [\xff]")
     with pytest.raises(ConfigError, match="is not UTF-8"):
+        read_file(path)
+    path.unlink()
+    with pytest.raises(ConfigError, match="can't be read"):
         read_file(path)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from deployments.reports.report import (
     _NOTE_CHARS_MAX,
-    REPORT_BYTES_MAX,
+    _REPORT_BYTES_MAX,
     describe_running,
     prefill_json,
     report_of,
@@ -176,7 +176,7 @@ def test_a_report_is_bounded_whatever_a_request_holds(long: str, count: int) -> 
     run = running(attempts=attempts, notes=(long,) * 1_000)
     report = report_of(run)
 
-    assert len(orjson.dumps(report)) <= REPORT_BYTES_MAX
+    assert len(orjson.dumps(report)) <= _REPORT_BYTES_MAX
     assert max(map(len, report["notes"])) <= _NOTE_CHARS_MAX
     assert len(report["notes"]) <= 33
     assert len(report["attempts"]) == count

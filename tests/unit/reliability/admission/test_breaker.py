@@ -257,17 +257,11 @@ def test_retry_after_is_honoured(asked_ns: int, span_ns: int | None) -> None:
     if span_ns is None:
         assert (breaker.phase, change) == (Phase.CLOSED, None)
         return
-    assert breaker.until_ns == 10 + span_ns
-    assert breaker.openings == 0
+    assert (breaker.until_ns, breaker.openings) == (10 + span_ns, 0)
     assert change is not None
     assert change.cause is Cause.RETRY_AFTER
-
-
-def test_retry_after_can_be_off() -> None:
-    """With a bound of 0 the tier's Retry-After is not honoured."""
-    config = replace(CONFIG, retry_after_max_ns=0)
-    breaker, permit = permit_of(Breaker(), config, 0)
-    assert settle(breaker, config, permit, Verdict.FAILURE, 0, 50)[0].phase is Phase.CLOSED
+    breaker, permit = permit_of(Breaker(), off := replace(CONFIG, retry_after_max_ns=0), 0)
+    assert settle(breaker, off, permit, Verdict.FAILURE, 0, asked_ns)[0].phase is Phase.CLOSED
 
 
 def test_retry_after_lengthens_an_opening() -> None:

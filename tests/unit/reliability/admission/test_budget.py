@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from reliability.admission.budget import Limit, charge, expire, output_cap, reserve, settle
 from reliability.admission.ledger import Bounds, Budget, session_name
-from reliability.admission.request import BudgetWindow, Grant, Policy, RejectedBy, Rejection
-from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
+from reliability.admission.request import BudgetWindow, Grant, Policy, RejectedBy
+from tests.support.budgets import BOUNDS, CONFIG, FREE, S, admitted, ask, refused, spent
 
 
 def test_a_charge_closes_the_door() -> None:
@@ -17,10 +17,9 @@ def test_a_charge_closes_the_door() -> None:
     budget = charge(Budget(), CONFIG, "k", "s", 1001, 0)
     assert budget.open.count == 0
     assert budget.wake_ns is None
-    answer = reserve(budget, CONFIG, "r", ask(0, 1), 0)[1]
-    assert isinstance(answer, Rejection)
+    answer = refused(budget, CONFIG, ask(0, 1))
     assert [load.window for load in answer.windows] == [BudgetWindow.SESSION]
-    assert isinstance(reserve(budget, CONFIG, "r", ask(0, 1, session="t"), 0)[1], Grant)
+    assert admitted(budget, CONFIG, ask(0, 1, session="t"))
 
 
 def test_a_charge_makes_room_only_of_the_idle() -> None:
@@ -64,47 +63,42 @@ def test_output_is_capped(named: int | None, cap: int) -> None:
     assert output_cap(CONFIG, named) == cap
     assert output_cap(replace(CONFIG, output_tokens_max=20), None) == 20
     assert output_cap(replace(CONFIG, output_tokens_max=None), 10**6) == 10**6
-    _, answer = reserve(Budget(), CONFIG, "r", ask(0, named), 0)
-    assert isinstance(answer, Grant)
+    answer = admitted(Budget(), CONFIG, ask(0, named))
     assert answer.capped is (named == 201)
 
 
 def test_none_counts_and_zero_refuses() -> None:
     """A limit of None refuses nothing but counts; a limit of 0 refuses everything and is full."""
     budget = spent(Budget(), FREE, 10**9, 0)
-    assert isinstance(reserve(budget, FREE, "r", ask(10**9), 0)[1], Grant)
+    assert admitted(budget, FREE, ask(10**9))
     nothing = replace(FREE, key_hours={"k": Limit(tokens_max=0)})
-    _, answer = reserve(Budget(), nothing, "r", ask(0, 1), 0)
-    assert isinstance(answer, Rejection)
+    answer = refused(Budget(), nothing, ask(0, 1))
     assert [(load.window, load.percent) for load in answer.windows] == [(BudgetWindow.KEY_HOUR, 100)]
     assert answer.retry_after_s is None
     later = replace(FREE, hour=Limit(tokens_max=10**9))
-    assert isinstance(reserve(budget, later, "r", ask(), 0)[1], Rejection)
+    assert refused(budget, later, ask())
 
 
 def test_keys_have_their_own_hour() -> None:
     """Each key has its own limit, or none, and one key's tokens don't count for another."""
     config = replace(FREE, key_hours={"poor": Limit(tokens_max=100), "rich": Limit(tokens_max=500)})
     budget = spent(Budget(), config, 100, 0, key="poor")
-    assert isinstance(reserve(budget, config, "r", ask(key="poor"), 0)[1], Rejection)
-    assert isinstance(reserve(budget, config, "r", ask(key="other"), 0)[1], Grant)
-    assert isinstance(reserve(budget, config, "r", ask(400, key="rich"), 0)[1], Grant)
+    assert refused(budget, config, ask(key="poor"))
+    assert admitted(budget, config, ask(key="other"))
+    assert admitted(budget, config, ask(400, key="rich"))
 
 
 def test_warnings_start_at_eighty_percent() -> None:
     """From 80 % on each full window is named with its percent, counting what is reserved."""
     budget = spent(Budget(), replace(CONFIG, hour=Limit(), key_hours={}), 699, 0)
     config = replace(CONFIG, hour=Limit(), key_hours={"k": Limit(tokens_max=10_000)})
-    _, below = reserve(budget, config, "r", ask(50, 50), 0)
-    _, above = reserve(budget, config, "r", ask(51, 50), 0)
-    assert isinstance(below, Grant)
-    assert isinstance(above, Grant)
-    assert below.warnings == ()
+    assert admitted(budget, config, ask(50, 50)).warnings == ()
+    above = admitted(budget, config, ask(51, 50))
     assert [(load.window, load.percent) for load in above.warnings] == [(BudgetWindow.SESSION, 80)]
 
 
 @pytest.mark.parametrize(
-    ("policy", "cheap", "admitted"),
+    ("policy", "cheap", "runs"),
     [
         (Policy.WARN_AND_CONTINUE, False, True),
         (Policy.ESCALATE, False, False),
@@ -112,15 +106,13 @@ def test_warnings_start_at_eighty_percent() -> None:
         (Policy.HARD_STOP, True, False),
     ],
 )
-def test_policies(policy: Policy, cheap: bool, admitted: bool) -> None:
+def test_policies(policy: Policy, cheap: bool, runs: bool) -> None:
     """Beyond the limit warnings go on, escalation leaves only the cheap tier, a hard stop leaves nothing."""
     config = replace(FREE, session=Limit(tokens_max=100, policy=policy))
-    _, answer = reserve(Budget(), config, "r", ask(100, cheap=cheap), 0)
-    if admitted:
-        assert isinstance(answer, Grant)
-        assert [load.percent for load in answer.warnings] == [150]
+    if runs:
+        assert [load.percent for load in admitted(Budget(), config, ask(100, cheap=cheap)).warnings] == [150]
     else:
-        assert isinstance(answer, Rejection)
+        answer = refused(Budget(), config, ask(100, cheap=cheap))
         assert (answer.rejected_by, answer.policy) == (RejectedBy.BUDGET, policy)
 
 
@@ -129,8 +121,7 @@ def test_the_hardest_policy_decides() -> None:
     config = replace(
         FREE, session=Limit(tokens_max=10, policy=Policy.ESCALATE), hour=Limit(tokens_max=10, policy=Policy.HARD_STOP)
     )
-    _, answer = reserve(Budget(), config, "r", ask(cheap=True), 0)
-    assert isinstance(answer, Rejection)
+    answer = refused(Budget(), config, ask(cheap=True))
     assert answer.policy is Policy.HARD_STOP
     assert [load.window for load in answer.windows] == [BudgetWindow.HOUR]
 
@@ -150,23 +141,18 @@ def test_retry_after_is_exact(calls: list[tuple[int, int]], prompt: int) -> None
     assert answer.retry_after_s is not None
     assert 1 <= answer.retry_after_s <= 61 * 60
     there_ns = now_ns + answer.retry_after_s * S
-    assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns)[1], Grant)
+    assert admitted(budget, config, ask(prompt), there_ns)
     if answer.retry_after_s > 1:
-        assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns - S)[1], Rejection)
+        assert refused(budget, config, ask(prompt), there_ns - S)
 
 
 def test_retry_after_knows_reservations_and_never() -> None:
     """Behind open reservations the wait is short; what is larger than the limit, or a session, never fits."""
     config = replace(FREE, key_hours={"k": Limit(tokens_max=1000)})
     budget, _ = reserve(Budget(), config, "a", ask(900), 0)
-    behind = reserve(budget, config, "b", ask(500), 0)[1]
-    never = reserve(budget, config, "b", ask(2000), 0)[1]
-    assert isinstance(behind, Rejection)
-    assert isinstance(never, Rejection)
-    assert (behind.retry_after_s, never.retry_after_s) == (5, None)
+    assert [refused(budget, config, ask(tokens)).retry_after_s for tokens in (500, 2000)] == [5, None]
     session = spent(Budget(), CONFIG, 1000, 0)
-    answer = reserve(session, CONFIG, "b", ask(), 0)[1]
-    assert isinstance(answer, Rejection)
+    answer = refused(session, CONFIG, ask())
     assert answer.retry_after_s is None
 
 
@@ -175,8 +161,7 @@ def test_retry_after_waits_for_the_hour_too() -> None:
     config = replace(FREE, hour=Limit(tokens_max=1000))
     budget = spent(Budget(), config, 600, 0)
     budget, _ = reserve(budget, config, "a", ask(250), 10 * S)
-    answer = reserve(budget, config, "b", ask(750), 10 * S)[1]
-    assert isinstance(answer, Rejection)
+    answer = refused(budget, config, ask(750), 10 * S)
     assert answer.retry_after_s == 3600 + 60 - 10
 
 
@@ -231,7 +216,7 @@ def test_an_overrun_is_charged() -> None:
     budget, closed = settle(budget, CONFIG, "r", 1100, 0)
     assert closed is not None
     assert closed.tokens == 1100
-    assert isinstance(reserve(budget, CONFIG, "q", ask(0, 1), 0)[1], Rejection)
+    assert refused(budget, CONFIG, ask(0, 1))
 
 
 def test_negative_usage_is_none() -> None:
