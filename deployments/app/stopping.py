@@ -42,8 +42,7 @@ class _Running:
 
 
 class Stopping:
-    """The running requests of one Router replica. It belongs to the replica's event loop. `awake` hears when the first
-    one begins, and when none is left."""
+    """The running requests of one Router replica. `awake` hears when the first one begins, and when none is left."""
 
     def __init__(self, awake: KeepAwake | None = None) -> None:
         self.begun = False

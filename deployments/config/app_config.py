@@ -1,7 +1,7 @@
 """The whole typed configuration: the `args` of `serve_config.yaml`, and the relations between its keys.
 
-`load(raw)` turns every mistake into one `ConfigError` whose one line names the key. What a key means stands in the
-docstring below it, once: docs/configuration.md and docs/serve_config.schema.json are written from here (`make docs`).
+What a key means stands in the docstring below it, once: docs/configuration.md and docs/serve_config.schema.json are
+written from here (`make docs`).
 The `user_config` of a deployment is a patch to its part of these args, applied live: `patch` merges and checks it.
 """
 
@@ -22,9 +22,7 @@ _TIER_NAME = r"^[a-z][a-z0-9_-]{0,31}$"
 _ORIGIN = re.compile(
     r"[a-z][a-z0-9+.-]*://[a-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9a-f:.]+\](:[0-9]{1,5})?"
 )
-# The name of the ingress deployment.
-ROUTER = "Router"
-_RESERVED_NAMES = frozenset({"auto"})
+ROUTER = "Router"  # the name of the ingress deployment
 
 
 class StateConfig(Section):
@@ -151,9 +149,8 @@ class AppConfig(RouterConfig):
 def check_names(config: RouterConfig, tiers: tuple[str, ...]) -> None:
     """Raise ValueError where the chain or an alias names a tier that doesn't exist."""
     known = ", ".join(tiers)
-    for name in tiers:
-        if name in _RESERVED_NAMES:
-            raise ValueError(f"tiers.{name}: the name is taken by the server; choose another")
+    if "auto" in tiers:
+        raise ValueError("tiers.auto: the name is taken by the server; choose another")
     for name in config.reliability.escalation.chain:
         if name not in tiers:
             raise ValueError(f"reliability.escalation.chain: there is no tier {name!r}; tiers: {known}")
@@ -172,16 +169,14 @@ _SectionT = TypeVar("_SectionT", bound=BaseModel)
 
 
 def load(raw: object) -> AppConfig:
-    """Check the raw `args` and return the typed configuration. Raises ConfigError: one line that names the key, and the
-    allowed ones for an unknown key."""
+    """Check the raw `args` and return the typed configuration. Raises ConfigError: one line that names the key."""
     if not isinstance(raw, Mapping):
         raise ConfigError("args: a mapping with the keys tiers, reliability, state, server is needed")
     return _validate(AppConfig, raw)
 
 
 def patch(config: _SectionT, change: Mapping[str, Any]) -> _SectionT:
-    """Return `config` with `change` merged in (mappings by key, other values replaced), checked anew. Raises
-    ConfigError: as `load`."""
+    """Return `config` with `change` merged in by key, checked anew. Raises ConfigError: as `load`."""
     merged = _merge(config.model_dump(mode="json", exclude_unset=True), change)
     return _validate(type(config), merged)
 

@@ -32,8 +32,7 @@ def announce_config(given: Path | None) -> Path:
 
 def announce_flags() -> Path:
     """Name the file with the flags of Ray Serve's processes, and say on standard error where it is the working
-    directory's: they set the environment of every process of the server. In a checkout of this project the two are one
-    file."""
+    directory's: they set the environment of every process of the server."""
     found = _own_or_built_in(_FLAGS)
     if found.resolve() != (BUILT_IN / _FLAGS).resolve():
         print(f"using {_FLAGS} of the working directory: {found.absolute()}", file=sys.stderr, flush=True)  # noqa: T201
@@ -46,8 +45,7 @@ def _own_or_built_in(name: str) -> Path:
 
 
 def state_folder(app: str) -> Path:
-    """Name the folder of an app's journal where the configuration names none: in the user's state directory, as the
-    platform has it."""
+    """Name the folder of an app's journal where the configuration names none: in the user's state directory."""
     if os.environ.get("XDG_STATE_HOME"):
         root = Path(os.environ["XDG_STATE_HOME"])
     elif sys.platform == "darwin":

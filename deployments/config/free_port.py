@@ -25,8 +25,7 @@ _PORTS = range(20_000, 30_000)
 
 
 def find_listener(host: str, port: int) -> str | None:
-    """Name the process that listens, in words; None where nobody does. Where the process may not be
-    seen, "another process"."""
+    """Name the process that listens, or "another process" where it may not be seen; None where nobody does."""
     try:
         with socket.create_connection((host, port), timeout=_CONNECT_S):
             pass
@@ -48,8 +47,7 @@ def _find_process(port: int) -> str | None:
 
 
 def find_owners(host: str, port: int) -> set[int]:
-    """Find the users whose processes a connection to this address of loopback may reach. Linux alone tells; elsewhere,
-    and where nobody listens, none."""
+    """Find the users whose processes a connection to this address of loopback may reach. Linux alone tells."""
     found: dict[bool, set[int]] = {True: set(), False: set()}
     for row in _list_sockets():
         address = row.local.address
@@ -60,8 +58,7 @@ def find_owners(host: str, port: int) -> set[int]:
 
 
 def find_peer_owners(own: tuple[Any, ...], peer: tuple[Any, ...]) -> set[int] | None:
-    """Find the users whose processes hold the other end of a connection of loopback, or may accept it, by the addresses
-    of both ends. None where the system doesn't tell."""
+    """Find the users who hold, or may accept, the other end of a connection of loopback; None: not known."""
     if not any(table.exists() for table in _TABLES):
         return None
     ends = tuple(_Endpoint(_unmap(ipaddress.ip_address(host)), port) for host, port, *_ in (peer, own))
@@ -118,8 +115,8 @@ def _unmap(address: _Address) -> _Address:
 
 
 def free_port() -> int:
-    """Find a port of loopback that nobody listens on. Not one that the system may give to the next who asks for any:
-    Ray's many processes ask for dozens while they start. Raises OSError: none of them is free."""
+    """Find a port of loopback that nobody listens on, and that the system gives to nobody else. Raises OSError: none of
+    them is free."""
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -21,8 +21,7 @@ _CONTAINER_HOSTS = frozenset(
 @functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
 def is_loopback(host: str | None) -> bool:
     """Tell whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and in the brackets of a
-    URL), `localhost`. None (no address is known) is not, and no other name: what a resolver says may change between the
-    question and the call. `localhost.` is such a name: with the dot it is looked up in the DNS, past /etc/hosts."""
+    URL), `localhost`. No other name is: what a resolver says may change. `localhost.` is looked up in the DNS."""
     if host is None:
         return False
     try:
@@ -36,10 +35,9 @@ def is_loopback(host: str | None) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def is_own(named: str) -> bool:
-    """Tell whether a `Host` or `Origin` header names this machine, or nobody (""). So do loopback's addresses and
-    names, and those of `_CONTAINER_HOSTS`. Any other name may be another machine's, or become ours by a DNS answer: one
-    under `.internal` too, which companies and clouds give to their machines. Nor does this machine's own hostname
-    count: in a local network anyone may claim it."""
+    """Tell whether a `Host` or `Origin` header names this machine, or nobody (""): loopback's addresses and names, and
+    `_CONTAINER_HOSTS`. Any other name may be another machine's, or become ours by a DNS answer: one under `.internal`
+    too, and this machine's own hostname, which anyone in a local network may claim."""
     return not named or _is_local(_parse_host(named)) or _parse_host(named) in _CONTAINER_HOSTS
 
 

@@ -18,8 +18,6 @@ from deployments.config.tier_config import HostedTierConfig, ScriptedTierConfig,
 from reliability.config import CloudFallback
 from reliability.types import Usage
 
-_TOKENS_PER_MTOK = 1_000_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
@@ -36,8 +34,7 @@ _KNOWN_PRICES: Mapping[str, Price] = MappingProxyType(
 
 
 def price_of(tier: TierBase, cloud_fallback: CloudFallback) -> Price | None:
-    """Return the configured price, else the known one of a preset's model at the preset's own URL,
-    else None. Tiers that aren't hosted have none."""
+    """Return the configured price, else the known one of a preset's model at the preset's own URL, else None."""
     if not isinstance(tier, HostedTierConfig):
         return None
     prompt, completion = tier.usd_per_mtok_prompt, tier.usd_per_mtok_completion
@@ -54,7 +51,7 @@ def cost_usd(usage: Usage | None, price: Price | None) -> float | None:
         return None
     prompt = usage.prompt_tokens * price.usd_per_mtok_prompt
     completion = usage.completion_tokens * price.usd_per_mtok_completion
-    return (prompt + completion) / _TOKENS_PER_MTOK
+    return (prompt + completion) / 1_000_000
 
 
 def is_cloud(tier: TierBase) -> bool:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file atomically, also against a power cut; nothing is left beside it. Raises OSError: it can't be
-    written."""
+    """Write a file atomically, also against a power cut. Raises OSError: it can't be written."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as new:
@@ -28,8 +27,7 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold a lock on a folder; `how` is one of `fcntl.flock`. Raises OSError: there is no such folder, or the lock is
-    another process's and `how` doesn't wait."""
+    """Hold a lock on a folder; `how` is one of `fcntl.flock`. Raises OSError: there is none, or it is held."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, how)

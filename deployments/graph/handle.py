@@ -1,8 +1,8 @@
 """A tier as the Router sees it: a Ray Serve handle behind the `Tier` protocol, or what stands in for one.
 
-Every way in which a call over a handle can break becomes a `Failed` event. A question would start a replica of a tier
-that is scaled to zero, or keep its last one awake: such a tier is asked only while it has a replica, until it reports
-that it is ready. The facts of Ray Serve behind this: docs/decisions/082.
+Every way in which a call over a handle can break becomes a `Failed` event. A tier that is scaled to zero is asked only
+while it has a replica, until it reports that it is ready: a question would start one, or keep it awake. The facts of
+Ray Serve behind this: docs/decisions/082.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ def note_replicas(app: str, deployment: str, count: int) -> None:
 
 
 class HandleTier:
-    """Implements `deployments.request.interfaces.Tier` by calling the replicas of one deployment. `cold_status` looks
-    up the status of a tier that may scale to zero while it has no replica; None: it never does. `known`: the last
-    status of such a tier."""
+    """A `deployments.request.interfaces.Tier` of one deployment. `cold_status` looks up the status of a tier that may
+    scale to zero while it has no replica; None: it never does. `known`: the last status of such a tier."""
 
     def __init__(
         self, name: str, handle: DeploymentHandle, cold_status: Callable[[], TierStatus] | None = None
@@ -80,8 +79,7 @@ class HandleTier:
                 _stop(response)
 
     async def status(self) -> TierStatus:
-        """Ask for the status as the protocol says, but it waits for a replica: give it a timeout.
-        Raises what the handle raises. It starts no replica."""
+        """Ask for the status. It waits for a replica, and starts none. Raises what the handle raises."""
         if self.known is None or self._cold_status is None:
             return await self._status.remote()  # type: ignore[no-any-return]
         if not self.warm:
@@ -93,8 +91,7 @@ class HandleTier:
         return self.known
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Count the tokens of the request's prompt; None where the tier can't now. Raises what the
-        handle raises. It starts no replica."""
+        """Count the tokens of the request's prompt; None where the tier can't now. Raises and waits as `status`."""
         if not self.warm:
             return None
         call = self._count if request.body_bytes <= _GRPC_BODY_BYTES_MAX else self._count_large
@@ -113,7 +110,7 @@ class HandleTier:
         return known if known and not self.warm and known.state in (TierState.LOADING, TierState.UNAVAILABLE) else None
 
     def start_replica(self) -> None:
-        """Make Serve start a replica. Returns at once; must run on an event loop."""
+        """Make Serve start a replica. Returns at once."""
         if self._cold_start is None or self._cold_start.done():
             self._cold_start = asyncio.get_running_loop().create_task(self._await_replica())
 
@@ -169,8 +166,7 @@ _RETRY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class UnavailableTier:
-    """A `deployments.request.interfaces.Tier` with a fixed status: unavailable, loading, or asleep. `wake` starts a
-    replica for one that is asleep; else none is started."""
+    """A `Tier` with a fixed status: unavailable, loading, or asleep. `wake` starts a replica for one that is asleep."""
 
     known: TierStatus
     wake: Callable[[], None] | None = None

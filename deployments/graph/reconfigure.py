@@ -32,8 +32,7 @@ _SERVERS_AT_START = ("router_replicas", "max_ongoing_requests", "keep_awake")
 def apply_change(
     merge: Callable[[Mapping[str, Any]], C], change: Mapping[str, Any] | None, current: C, *, first: bool, at: str
 ) -> tuple[C, str | None]:
-    """Return the configuration to go on with, and why a change was refused. Raises ConfigError: at the start of a
-    replica (`first`)."""
+    """Return the configuration to go on with, and why a change was refused. Raises ConfigError: it is the `first`."""
     try:
         return merge(change or {}), None
     except ValueError as error:
@@ -44,8 +43,8 @@ def apply_change(
 
 
 def patch_router(base: RouterConfig, change: Mapping[str, Any], tiers: Collection[str]) -> RouterConfig:
-    """Return `base` with the Router's `user_config` merged in. Raises ValueError: as
-    `deployments.config.app_config.patch`; a name that doesn't exist; a key that needs a restart."""
+    """Return `base` with the Router's `user_config` merged in. Raises ValueError: as `patch`; an unknown name; a key
+    that needs a restart."""
     config = patch(base, change)
     check_names(config, tuple(tiers))
     _check_monitors(base.reliability.memory_pressure, config.reliability.memory_pressure)
@@ -67,18 +66,16 @@ def _check_monitors(base: MemoryPressureConfig, changed: MemoryPressureConfig) -
 
 
 def patch_tier(base: TierBase, change: Mapping[str, Any]) -> TierBase:
-    """Return `base` with a tier's `user_config` merged in. Raises ConfigError: as
-    `deployments.config.app_config.patch`; a key that needs a restart; a change that moves the tier on or off this
-    machine."""
+    """Return `base` with a tier's `user_config` merged in. Raises ConfigError: as `patch`; a key that needs a restart;
+    a change that moves the tier on or off this machine."""
     config = patch(base, change)
     for name in _TIERS_AT_START:
         _refuse_difference(name, getattr(base, name, None), getattr(config, name, None))
     before, after = is_cloud(base), is_cloud(config)
     if before != after:
         words = {True: "a cloud tier", False: "a tier on this machine"}
-        raise ConfigError(
-            f"would turn {words[before]} into {words[after]} while the server runs: change args and start it again"
-        )
+        turned = f"would turn {words[before]} into {words[after]} while the server runs"
+        raise ConfigError(f"{turned}: change args and start it again")
     return config
 
 

@@ -7,9 +7,10 @@ tier's status reports it. Before anything is loaded the replica waits for its le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -39,11 +40,13 @@ _ALL = "[::]:"
 
 
 def make_tier(name: str, config: TierBase, cloud: CloudFallback, room: Room | None = None) -> Tier:
-    """Make the tier that `config` describes. Cheap; raises nothing that a user's machine can cause. `room`: on a Mac,
-    what it may use of it."""
+    """Make the tier that `config` describes. Cheap; raises nothing. `room`: on a Mac, what it may use of it."""
     match config:
         case MlxTierConfig():
-            return _make_mlx(name, config, room)
+            from deployments.tiers.mlx.mlx_tier import MlxTier
+
+            keys = {*MlxTierConfig.__annotations__, "context_tokens"} - {"kind"}  # each is an argument of this name
+            return MlxTier(name=name, room=room, **config.model_dump(include=keys))
         case HostedTierConfig():
             return make_hosted(name, config, cloud)
         case ScriptedTierConfig():
@@ -53,29 +56,8 @@ def make_tier(name: str, config: TierBase, cloud: CloudFallback, room: Room | No
     raise AssertionError(f"no tier kind for {type(config).__name__}")
 
 
-def _make_mlx(name: str, config: MlxTierConfig, room: Room | None) -> Tier:
-    from deployments.tiers.mlx.mlx_tier import MlxTier
-
-    return MlxTier(
-        name=name,
-        model=config.model,
-        context_tokens=config.context_tokens,
-        max_running=config.max_running,
-        max_waiting=config.max_waiting,
-        temperature=config.temperature,
-        memory_bytes=config.memory_bytes,
-        prompt_cache_bytes=config.prompt_cache_bytes,
-        prompt_cache_disk_bytes=config.prompt_cache_disk_bytes,
-        prompt_cache_shared=config.prompt_cache_shared,
-        max_reasoning_tokens=config.max_reasoning_tokens,
-        blas_threads=config.blas_threads,
-        adapter=config.adapter,
-        room=room,
-    )
-
-
 def make_hosted(name: str, config: HostedTierConfig, cloud: CloudFallback) -> HostedTier:
-    """Make a hosted tier. It opens nothing until it is asked."""
+    """Make a hosted tier."""
     from deployments.tiers.hosted.hosted_tier import OPENROUTER_HEADERS, OPENROUTER_URL, HostedTier
 
     # A preset is the cloud fallback's provider: what the tier doesn't say itself comes from there.
@@ -110,9 +92,11 @@ class TierReplica:
         self._configured = False
         self._refused_patch: str | None = None
         self._memory = memory
-        self._lease = (
-            _lease(name, memory, self._observe_level) if memory and not isinstance(config, HostedTierConfig) else None
-        )
+        self._lease: ReplicaLease | None = None
+        if memory and not isinstance(config, HostedTierConfig):
+            context = serve.get_replica_context()
+            at = (context.app_name, name, context.replica_id.unique_id)
+            self._lease = ReplicaLease(memory, *at, self._observe_level)
         self._tier = await self._make(config)
         wait_for_load = getattr(self._tier, "wait_for_load", None)
         if wait_for_load is not None and config.min_replicas == 0:
@@ -121,8 +105,7 @@ class TierReplica:
             collect_less()  # where a model runs, a forgotten cycle may hold a prompt's cache: it goes early there
 
     def _observe_level(self, level: Level) -> None:
-        """Take the node's level, with each renewal of the lease. At critical nothing is kept that
-        could be computed anew."""
+        """Keep nothing that could be computed anew where the node's level is critical."""
         trim = getattr(getattr(self, "_tier", None), "trim", None)
         if level is Level.CRITICAL and trim is not None:
             trim()
@@ -137,30 +120,22 @@ class TierReplica:
                     wanted_bytes = max(wanted_bytes, room.share_bytes())
             refused = await self._lease.hold(wanted_bytes)
             if refused:
-                kind, reason = getattr(config, "kind", ""), f"memory: {refused}"
-                return UnavailableTier(
-                    TierStatus(name=self.name, kind=kind, state=TierState.UNAVAILABLE, reason=reason)
-                )
+                kind, why = getattr(config, "kind", ""), f"memory: {refused}"
+                status = TierStatus(name=self.name, kind=kind, state=TierState.UNAVAILABLE, reason=why)
+                return UnavailableTier(status)
         return make_tier(self.name, config, self._cloud, room)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Apply a changed `user_config`; see `deployments.graph.reconfigure`. The old tier is freed before the new one
-        is made: two models at once may not fit."""
-        config, self._refused_patch = apply_change(
-            lambda change: patch_tier(self._base, change),
-            user_config,
-            self._config,
-            first=not self._configured,
-            at=self.name,
-        )
+        """Apply a changed `user_config`. The old tier is freed before the new one is made: two models may not fit."""
+        merge, first = partial(patch_tier, self._base), not self._configured
+        config, self._refused_patch = apply_change(merge, user_config, self._config, first=first, at=self.name)
         self._configured = True
         if config != self._config:
             await self._tier.close()
             self._tier, self._config = await self._make(config), config
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer as `deployments.request.interfaces.Tier`. A bug inside the tier is this request's fault event,
-        and a line in the log."""
+        """Answer as a `Tier`. A bug inside the tier is this request's fault event, and a line in the log."""
         if request.route and not isinstance(self._config, HostedTierConfig):
             yield [Failed(fault=Fault.UNSUPPORTED, message=f"tier {self.name} has no {request.route}", param="model")]
             return
@@ -187,7 +162,7 @@ class TierReplica:
         return counted
 
     async def check_health(self) -> None:
-        """Raise where this replica must be replaced. Only an engine that hangs is: what is missing stays missing."""
+        """Raise where this replica must be replaced: its engine hangs."""
         healthy = getattr(self._tier, "healthy", None)
         if healthy is not None and not healthy():
             raise RuntimeError(f"tier {self.name}: work is queued and no step was made")
@@ -201,22 +176,17 @@ class TierReplica:
             await lease.close()
 
 
-def _lease(tier: str, memory: MemoryPlan, on_level: Callable[[Level], None]) -> ReplicaLease:
-    context = serve.get_replica_context()
-    return ReplicaLease(memory, context.app_name, tier, context.replica_id.unique_id, on_level)
-
-
 def bind_to_node() -> None:
     """Let this process's replica listen for calls on its node's address alone (docs/decisions/081). Call it in the
-    replica's `__init__`: Serve (`ray/serve/_private/replica.py`) binds the port to all interfaces, without an option,
-    once its class is made. Raises RuntimeError: a later Ray binds it in another way."""
+    replica's `__init__`: Serve binds the port to all interfaces once its class is made. Raises RuntimeError: another
+    Ray binds it in another way."""
     host = ray.util.get_node_ip_address()
     own = f"[{host}]:" if ":" in host else f"{host}:"
 
     def add_own_port(server: Any, address: str) -> Any:
-        return add_port_to_grpc_server(
-            server, own + address.removeprefix(_ALL) if address.startswith(_ALL) else address
-        )
+        if address.startswith(_ALL):
+            address = own + address.removeprefix(_ALL)
+        return add_port_to_grpc_server(server, address)
 
     if not hasattr(serve_replica, "add_port_to_grpc_server"):
         raise RuntimeError("this Ray binds a replica's port in another way: a Ray of 2.60 is needed")

@@ -1,9 +1,8 @@
 """Tiers that scale to zero: what happens to the request that finds one without a replica.
 
-Serve starts a replica for any call that waits. `tiers.NAME.asleep` says what the request does meanwhile: it waits, up
-to `wake_s`, or goes on along the chain; unset, it goes on where a local tier that is warm and well follows. No replica
-is started for a model that isn't here. Invariant: a status, a health check or `/ready` neither starts one nor keeps it
-up.
+`tiers.NAME.asleep` says what it does: wait for a replica, up to `wake_s`, or go on along the chain; unset, it goes on
+where a local tier that is warm and well follows. Invariants: no replica is started for a model that isn't here; a
+status, a health check or `/ready` neither starts one nor keeps it up.
 """
 
 from __future__ import annotations
@@ -22,15 +21,14 @@ from deployments.models.presence import look
 from reliability.types import TierState, TierStatus
 
 _ColdTiers = Mapping[str, Literal["wait", "next", "absent"]]
-# A core reads some 75 tokens a second for the 0.5B of `auto`, and 24 for the 1.5B: a prompt that needs their context
-# takes minutes until the first word.
+# A core reads 24 to 75 tokens a second: a prompt that needs the context of these models takes minutes.
 _PATIENT = Timeouts(first_token_s=600.0, total_s=900.0)
 
 
 def let_auto_sleep(config: AppConfig) -> AppConfig:
-    """Return the configuration with `min_replicas: 0` for each tier that needs no replica at the start, unless the tier
-    says otherwise: a local one whose `auto` model isn't fetched then, which also gets time for a long prompt where
-    nobody has set timeouts, and a hosted one that can send no request, as without its key."""
+    """Return the configuration with `min_replicas: 0` for each tier that needs no replica at the start, unless it says
+    otherwise: a local one whose `auto` model comes later, which also gets time for a long prompt where no timeouts are
+    set, and a hosted one that can send no request."""
     patience = {} if "timeouts" in config.server.model_fields_set else {"timeouts": _PATIENT}
     changed: dict[str, TierBase] = {}
     for name, tier in config.tiers.items():
@@ -53,8 +51,7 @@ def _find_powerless(name: str, config: AppConfig) -> Callable[[], TierStatus] | 
 
 
 def make_cold_status(name: str, config: AppConfig) -> Callable[[], TierStatus] | None:
-    """Make what looks up the status of a tier that may scale to zero, while it has no replica; None for one that
-    never does."""
+    """Make what looks up the status of a tier that may scale to zero; None for one that never does."""
     tier = config.tiers[name]
     if tier.min_replicas:
         return None
@@ -87,15 +84,14 @@ def find_cold(
     tiers: Mapping[str, HandleTier],
     stands_in: Callable[[str], bool],
 ) -> _ColdTiers:
-    """Find the tiers of a request's chain that are cold now, and what the request does about each.
-    `stands_in`: whether a tier is local, warm and well."""
+    """Find what a request does about the cold tiers of its chain. `stands_in`: a tier is local, warm and well."""
     found: dict[str, Literal["wait", "next", "absent"]] = {}
     for place, name in enumerate(chain):
-        if name in scalable and not tiers[name].warm and tiers[name].absent is not None:
+        if name not in scalable or tiers[name].warm:
+            continue
+        found[name] = scalable[name].asleep or ("next" if any(map(stands_in, chain[place + 1 :])) else "wait")
+        if tiers[name].absent is not None:
             found[name] = "absent"
-        elif name in scalable and not tiers[name].warm:
-            unset: Literal["wait", "next"] = "next" if any(map(stands_in, chain[place + 1 :])) else "wait"
-            found[name] = scalable[name].asleep or unset
     return found
 
 
@@ -112,10 +108,6 @@ def bypass_cold(cold: _ColdTiers, tiers: Mapping[str, HandleTier]) -> dict[str, 
 def extend_timeouts(
     cold: _ColdTiers, scalable: Mapping[str, TierBase], timeouts: Mapping[str, Timeouts]
 ) -> dict[str, Timeouts]:
-    """Extend the timeouts of the tiers that are waited for: until a replica takes the request, a
-    cold start may take `wake_s`."""
-    return {
-        name: timeouts[name].model_copy(update={"connect_s": scalable[name].wake_s})
-        for name, way in cold.items()
-        if way == "wait"
-    }
+    """Extend the timeouts of the tiers that are waited for: a cold start may take `wake_s`."""
+    waited = [name for name, way in cold.items() if way == "wait"]
+    return {name: timeouts[name].model_copy(update={"connect_s": scalable[name].wake_s}) for name in waited}

@@ -1,11 +1,11 @@
 """`serve_config.yaml` as a file: read, and held against the graph that it describes.
 
-Ray Serve accepts a misspelt key without a word, and finds an unknown deployment only after the start. Both are found
-here, before anything is started.
+Ray Serve accepts a misspelt key without a word, and finds an unknown deployment only after the start.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ IMPORT_PATH = "deployments.app:build"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
-    """The file's typed `args`, where the server will listen, and the section `server` as the Router's `user_config`
-    patches it. `app` is the application's name, `prefix` where it is on the server."""
+    """The file's typed `args`, and where the server will listen. `server`: as the Router's `user_config` patches it.
+    `app`: the application's name; `prefix`: its place on the server."""
 
     args: AppConfig
     server: ServerConfig
@@ -37,12 +37,10 @@ class ConfigFile:
 
     @property
     def host(self) -> str:
-        """Where it listens."""
         return str(self.http.host)
 
     @property
     def port(self) -> int:
-        """On which port."""
         return int(self.http.port)
 
     @property
@@ -108,8 +106,7 @@ def _check_keys(document: Mapping[str, Any]) -> None:
 
 
 def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
-    """Parse the file as Ray Serve will, with its own rules: names and routes that are there twice, wrong types. An
-    import path that leads nowhere is found here too: Serve would go on without that application."""
+    """Parse the file by the rules of Ray Serve, which would go on without an application that it cannot import."""
     try:
         schema = ServeDeploySchema.model_validate({"http_options": {}, **document})
     except ValidationError as error:
@@ -118,12 +115,10 @@ def _parse_schema(document: Mapping[str, Any]) -> ServeDeploySchema:
         words = " ".join(first["msg"].removeprefix("Value error, ").split())
         raise ConfigError(": ".join(filter(None, (path, words)))) from None
     for i, app in enumerate(schema.applications):
-        module = app.import_path.partition(":")[0]
-        try:
-            found = importlib.util.find_spec(module) is not None
-        except (ImportError, ValueError):
-            found = False
-        if not found:
+        module, found = app.import_path.partition(":")[0], None
+        with contextlib.suppress(ImportError, ValueError):
+            found = importlib.util.find_spec(module)
+        if found is None:
             raise ConfigError(f"applications.{i}.import_path: there is no module {module!r}")
     return schema
 
@@ -139,8 +134,7 @@ def _refuse_unknown_keys(at: str, section: Any, schema: Any) -> None:
 
 
 def _check_deployments(config: AppConfig, deployments: list[Mapping[str, Any]]) -> ServerConfig:
-    """Check that each override names a deployment of the graph, and that its `user_config` is a
-    patch that fits. Return the patched section `server`."""
+    """Check that each override names a deployment, and that its `user_config` fits. Return the patched `server`."""
     names = (ROUTER, *config.tiers)
     server = config.server
     for i, deployment in enumerate(deployments):

@@ -24,13 +24,9 @@ _REPLICAS_MAX = 64
 
 
 def _rank_by_load(loads: Sequence[int]) -> list[int]:
-    """Rank the places of a session's row in the order in which to try them. `loads`: open requests,
-    in the row's order."""
+    """Rank the places of a session's row in the order in which to try them. `loads`: open requests of each."""
     bound = math.ceil(_SPREAD * (sum(loads) + 1) / max(1, len(loads)))
-    places = range(len(loads))
-    return [p for p in places if loads[p] < bound] + sorted(
-        (p for p in places if loads[p] >= bound), key=loads.__getitem__
-    )
+    return sorted(range(len(loads)), key=lambda place: max(loads[place], bound - 1))  # below the bound in their order
 
 
 def session_routing() -> RequestRouterConfig:
@@ -51,7 +47,7 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc] # Ray has no ty
         self._counting = threading.Lock()  # requests complete on other threads
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
-        """Return the session's row of replicas, one by one, in the order to try them."""
+        """Return the session's row of replicas in the order to try them."""
         row: list[list[Any]] = await super().choose_replicas(candidate_replicas, pending_request)
         if any(len(place) != 1 for place in row):
             return row

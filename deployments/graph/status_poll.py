@@ -47,7 +47,7 @@ class TierWatch:
         return max(self._contexts.values(), default=None) if self._contexts.keys() >= self._tiers.keys() else None
 
     def start(self) -> None:
-        """Begin to poll. Must run on the Router's event loop."""
+        """Begin to poll."""
         if self._task is None:
             self._task = asyncio.create_task(self._poll())
 

@@ -1,8 +1,8 @@
 """The end of a request: its report, its incidents, its numbers, its line in the log.
 
-However a request ended, `close` is called once, when nothing more will be sent. It waits for nothing and raises nothing
-into the request. Metrics appear on Ray's Prometheus endpoint under `ray_mlx_stack_*`, and nothing else counts. Labels
-are values of enums and names of configured tiers, so no client can make a new time series.
+`close` counts once; it waits for nothing and raises nothing into the request. Metrics appear on Ray's Prometheus
+endpoint under `ray_mlx_stack_*`. Labels are values of enums and names of configured tiers, so no client can make a new
+time series.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ class RequestMetrics:
         self._tokens = _counter("tokens", "Tokens of attempts, by kind: prompt or completion.", "tier", "kind")
         self._cost = _counter("cost_usd", "Estimated cost of attempts in US dollars.", "tier")
         self._ttft_ms = _histogram("ttft_ms", "From the call to the first piece of the answer.", _TTFT_MS, "tier")
-        self._inter_token_ms = _histogram(
-            "inter_token_ms", "Time between two tokens, the mean of one attempt.", _INTER_TOKEN_MS, "tier"
-        )
+        words = "Time between two tokens, the mean of one attempt."
+        self._inter_token_ms = _histogram("inter_token_ms", words, _INTER_TOKEN_MS, "tier")
         self._overhead_ms = _histogram("overhead_ms", "A request's time without its attempts' time.", _OVERHEAD_MS)
         self._request_ms = _histogram("request_ms", "A request's whole time.", _REQUEST_MS, "outcome")
 
@@ -100,8 +99,7 @@ def _histogram(name: str, words: str, boundaries: list[float], *labels: str) -> 
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """The account of one request while it runs. `advice`: the auxiliary judge's, where it was asked. `traceparent`: the
-    client's span that it belongs to, as W3C's header names it."""
+    """The account of one request while it runs. `advice`: the auxiliary judge's. `traceparent`: W3C's header."""
 
     run: Run
     state: RequestState
@@ -112,15 +110,11 @@ class Account:
     _closed: bool = False
 
     def report(self, now_ns: int, prices: Mapping[str, Price]) -> dict[str, Any]:
-        """Return the whole report, JSON-ready, made once, when the outcome is known. No prompt, no answer, no
-        secret."""
+        """Return the whole report, made once, when the outcome is known. No prompt, no answer, no secret."""
         if self._report is None:
+            started_ns, total_ns = self.started_ns, now_ns - self.started_ns
             self._report = report_of(
-                self.run,
-                advice=self.advice,
-                started_ns=self.started_ns,
-                total_ns=now_ns - self.started_ns,
-                prices=prices,
+                self.run, advice=self.advice, started_ns=started_ns, total_ns=total_ns, prices=prices
             )
         return self._report
 
@@ -153,22 +147,14 @@ class Account:
     def _record_advice(self) -> list[dict[str, Any]]:
         if self.advice is None:
             return []
-        case, request = self.advice.case, self.run.request
+        case, request, judge = self.advice.case, self.run.request, self.advice.run
+        reason, tier = f"judge_{case.trouble.value}", judge.tier if judge else None
+        who = {"request_id": request.request_id, "session": request.session_id, "key": self.run.key, "tier": tier}
         evidence = {"count": case.count, "by": self.advice.by, "injected": self.advice.words is not None}
-        made = record(
-            IncidentKind.LOOP,
-            at_s=time.time(),
-            reason=f"judge_{case.trouble.value}",
-            request_id=request.request_id,
-            session=request.session_id,
-            key=self.run.key,
-            tier=self.advice.run.tier if self.advice.run else None,
-            evidence=evidence,
-        )
-        return [made]
+        return [record(IncidentKind.LOOP, at_s=time.time(), reason=reason, evidence=evidence, **who)]
 
     def _describe_answer(self) -> Answered | None:
-        """Describe what left, by what a later request shows of it; None where it didn't leave, or not all of it."""
+        """Describe what left, by what a later request shows of it; None where not all of it left."""
         judged = self.run.judged
         if self.run.finish is None or judged is None:
             return None
@@ -180,10 +166,5 @@ class Account:
         run, expected = self.run, self.run.expected
         if expected.shown is None or run.finish is None or run.judged is None or run.judged.turn is None:
             return None
-        return TurnItem(
-            key=run.key,
-            session=run.request.session_id,
-            turn=run.judged.turn,
-            request=expected.asked,
-            shown=expected.shown,
-        )
+        session, turn = run.request.session_id, run.judged.turn
+        return TurnItem(key=run.key, session=session, turn=turn, request=expected.asked, shown=expected.shown)

@@ -1,8 +1,8 @@
 """Incidents: what went wrong, or was repaired, in a request, or became of memory, as bounded records.
 
 For each attempt in order: its failure, a count of tokens that can't be, its repairs, the escalation; then a loop that
-no attempt was refused for, and warnings of the budget. `attempt` counts from 0. A record costs 40 µs. Each Router notes
-all of memory; the id in place of a request's names what happened, and the journal keeps one record of an id.
+no attempt was refused for, and warnings of the budget. `attempt` counts from 0. Each Router notes all of memory; the id
+in place of a request's names what happened, and the journal keeps one record of an id.
 Invariants: without `keep_text` a record has no word of the conversation; records and their number are bounded; nothing
 is raised, since half an incident is better than none.
 """
@@ -43,9 +43,8 @@ _TOOL_CHOICES = ("none", "auto", "required", "function", "allowed_tools")
 
 
 def incidents_of(run: Run, *, at_s: float, statuses: Mapping[str, TierStatus], keep_text: bool) -> list[dict[str, Any]]:
-    """Write the records of one finished request, at most `_RECORDS_MAX` of `RECORD_BYTES_MAX` bytes of JSON each. Where
-    there are more, the first ones and the last one are kept, and the last one's evidence says how many were left out.
-    `statuses`: of the tiers, by name, as far as they are known."""
+    """Write the records of one finished request. Over `_RECORDS_MAX` the first ones and the last one are kept, and the
+    last one's evidence says how many were left out. `statuses`: of the tiers, as far as they are known."""
     writer = _Writer(run, at_s, statuses, Shown(run.expected.toolbox, keep_text))
     found = list(writer.write_all())
     if len(found) > _RECORDS_MAX:
@@ -118,10 +117,8 @@ class _Writer:
         return {} if after is None or after.seam is None else {"continued_by": after.tier, "at_char": after.seam}
 
     def _write_usage(self, number: int, attempt: Attempt) -> Iterator[dict[str, Any]]:
-        usage = attempt.reported
-        if usage is not None:
-            prompt, completion = usage.prompt_tokens, usage.completion_tokens
-            tokens = {"reported_prompt_tokens": prompt, "reported_completion_tokens": completion}
+        if (usage := attempt.reported) is not None:
+            tokens = {f"reported_{name}": getattr(usage, name) for name in ("prompt_tokens", "completion_tokens")}
             yield self._record(IncidentKind.USAGE, "not_believed", number, **tokens)
 
     def _write_repairs(self, number: int) -> Iterator[dict[str, Any]]:
@@ -211,13 +208,8 @@ def _repeats(attempt: Attempt) -> bool:
 
 
 def _describe_fault(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "status": attempt.status,
-        "retry_after_s": attempt.retry_after_s,
-        "ran": attempt.ran,
-        "text_out": attempt.text_out or None,
-        "hard_stop": attempt.hard_stop or None,
-    }
+    told = {name: getattr(attempt, name) for name in ("status", "retry_after_s", "ran")}
+    return told | {name: getattr(attempt, name) or None for name in ("text_out", "hard_stop")}
 
 
 def _measure(attempt: Attempt) -> dict[str, Any]:
@@ -244,15 +236,8 @@ def _describe_generation(request: ChatRequest) -> dict[str, Any]:
     choice = request.tool_choice
     kind = choice.get("type") if isinstance(choice, Mapping) else choice
     named = None if kind is None else next((known for known in _TOOL_CHOICES if known == kind), "other")
-    return {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "seed": request.seed,
-        "max_tokens": request.max_tokens,
-        "stops": len(request.stop),
-        "tools": len(request.tools),
-        "tool_choice": named,
-    }
+    told = {name: getattr(request, name) for name in ("temperature", "top_p", "seed", "max_tokens")}
+    return told | {"stops": len(request.stop), "tools": len(request.tools), "tool_choice": named}
 
 
 _NOTE_EVERY_S = 1.0
@@ -294,21 +279,11 @@ class _ReplicaNotes:
 
 
 def _write_change(one: _Holder, what: str, at_s: float) -> dict[str, Any]:
-    return record(
-        IncidentKind.SCALING,
-        at_s=at_s,
-        reason=what,
-        request_id=f"replica-{one['replica']}-{what}",
-        tier=one["tier"],
-        evidence={"node": one["node"], "replica": one["replica"], "bytes": one["bytes"]},
-    )
+    name, evidence = f"replica-{one['replica']}-{what}", {key: one[key] for key in ("node", "replica", "bytes")}
+    return record(IncidentKind.SCALING, at_s=at_s, reason=what, request_id=name, tier=one["tier"], evidence=evidence)
 
 
 def _write_transition(transition: Transition, now_s: float) -> dict[str, Any]:
-    return record(
-        IncidentKind.MEMORY,
-        at_s=now_s - transition.age_s,
-        reason=f"{transition.before.value} -> {transition.after.value}",
-        request_id=f"memory-{transition.id}",
-        evidence=transition.snapshot(),
-    )
+    reason, name = f"{transition.before.value} -> {transition.after.value}", f"memory-{transition.id}"
+    at_s, evidence = now_s - transition.age_s, transition.snapshot()
+    return record(IncidentKind.MEMORY, at_s=at_s, reason=reason, request_id=name, evidence=evidence)

@@ -1,13 +1,13 @@
 """What a request's journey looks like to others: headers before the body, the report after it, and how it stands now.
 
-The headers go out before the outcome of a stream is known, so the last chunk of a stream carries the whole report as
-the extension field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves it later. `describe_running` is for a
-page that is looked at: the request itself does nothing for it. None of them has a word of the conversation.
+The headers go out before the outcome of a stream is known, so its last chunk carries the whole report as the extension
+field `mlx_stack`, and `GET /v1/reliability/requests/{id}` serves it later. None has a word of the conversation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from deployments.config.tier_cost import Price, cost_usd
 from deployments.request.judge import Advice
 from deployments.request.run_record import Run
 from deployments.work.json_text import write_json
-from reliability.admission.budget import BudgetConfig
+from reliability.admission.budget import WARN_PERCENT
 from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import figure
@@ -28,10 +28,8 @@ _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 _UNCHECKED_MAX = 8
 _NOTE_CHARS_MAX = 300
 _NOTES_MAX = 32
-REPORT_BYTES_MAX = 131_072
+_REPORT_BYTES_MAX = 131_072
 _NAME_CHARS_MAX = 80
-# The header names the threshold that is passed; how full each window is stands in the report.
-_WARN_PERCENT = BudgetConfig().warn_percent
 # A conversation that begins has nothing to lose: no note.
 _ANEW = (PrefixChange.NEW_CONVERSATION,)
 _SEAM_WORDS = "went on with the text that stood before the client, at character"
@@ -39,8 +37,7 @@ _LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
-    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries` counts every call beyond the
-    first."""
+    """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries`: the calls beyond the first."""
     ran, running = sum(1 for a in run.attempts if a.ran), _is_running(run)
     headers = session_header(run) | {
         # A running attempt isn't in the record yet, so those before it are extra calls.
@@ -61,16 +58,15 @@ def report_headers(run: Run) -> dict[str, str]:
     if run.shortened:
         headers["X-MLX-Stack-Shortened"] = str(run.shortened)
     if run.warnings:
-        headers["X-MLX-Stack-Budget-Warning"] = f"{_WARN_PERCENT}%"
+        headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"  # how full each window is stands in the report
     if run.level in _LEVEL_WORDS:
         headers["X-MLX-Stack-Memory-Pressure"] = _LEVEL_WORDS[run.level]
     return headers
 
 
 def _loop_mark(run: Run) -> str:
-    """Return what was done about a loop: `broken`, `nudged` or `detected`. `broken`: the circuit broke, or an answer
-    that repeated itself was stopped. `nudged`: the model was shown a nudge. `detected`: it was too late for either,
-    since the text had left."""
+    """Return what was done about a loop. `broken`: the circuit broke, or an answer that repeated itself was stopped.
+    `nudged`: the model was shown a nudge. `detected`: too late for either, the text had left."""
     if any(reason_of(a) is Reason.LOOP_DETECTED and a.flaw is not Flaw.LOOP for a in run.attempts):
         return "broken"
     if _is_running(run):
@@ -104,8 +100,7 @@ def report_of(
     prices: Mapping[str, Price] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call.
-    `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms` is what this server took
-    next to its attempts on tiers: parsing, admission, waits between attempts."""
+    `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms`: without its attempts."""
     left, reason = run.escalation or (None, None)
     outcome = "client_left" if run.finish is None else "answered"
     if run.refusal is not None:
@@ -139,13 +134,13 @@ def report_of(
         "attempts": attempts,
         "judge": None if advice is None else _describe_judge(advice, judge_attempts),
     }
-    if len(write_json(report)) > REPORT_BYTES_MAX:
+    if len(write_json(report)) > _REPORT_BYTES_MAX:
         _shorten(report)
     return report
 
 
 def _shorten(report: dict[str, Any]) -> None:
-    """Leave out of a report that is too long what may quote others. What stays is bounded by the number of attempts."""
+    """Leave out of a report that is too long what may quote others."""
     report["notes"] = ["this report was too long: its notes and details are left out"]
     for attempt in (*report["attempts"], *(report["judge"] or {"attempts": ()})["attempts"]):
         attempt |= {"detail": None, "cache_lost": None}
@@ -254,12 +249,7 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 def prefill_json(prefill: Prefilled) -> dict[str, Any]:
     """Build the object that says how far a prompt is read."""
-    return {
-        "tokens": prefill.tokens,
-        "of_tokens": prefill.of_tokens,
-        "left_s": round(prefill.left_s, 1),
-        "waits_behind": prefill.waits_behind,
-    }
+    return asdict(prefill) | {"left_s": round(prefill.left_s, 1)}
 
 
 def write_prefill(prefill: Mapping[str, Any]) -> str:
@@ -272,7 +262,7 @@ def write_prefill(prefill: Mapping[str, Any]) -> str:
 
 def describe_running(run: Run, *, now_ns: int, now_s: float) -> dict[str, Any]:
     """Describe one running request; `now_ns` is of its deadline's clock. `writing`: the first token is there. `tokens`:
-    the tier's count of its answer so far, or an estimate where it counts at the end."""
+    of its answer so far, or an estimate."""
     last = run.attempts[-1] if run.attempts else None
     met = (last.fault or last.flaw) if last is not None else None
     current = run.current

@@ -2,9 +2,9 @@
 
     chat ─▶ chat MODEL (an attempt, or a call to the judge) ─▶ check_tool_calls
 
-A request costs one `put` into a bounded queue; a thread makes the spans. The standard `OTEL_*` variables hold; a
-client's `traceparent` is continued. Invariants: no request, and no end of this process, waits for a collector; a span
-has no words of a prompt, an answer or arguments, and of a session's name only the digest.
+A thread makes the spans. The standard `OTEL_*` variables hold; a client's `traceparent` is continued. Invariants: no
+request, and no end of this process, waits for a collector; a span has no words of a prompt, an answer or arguments, and
+of a session's name only the digest.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ _NS_PER_MS = 1_000_000
 _QUEUE_MAX = 2048
 _CLOSE_S = 2.0
 _SERVICE = "mlx-stack-serve"
-_MISSING = (
-    "telemetry.traces: the packages for it are not installed: pip install 'mlx-stack-serve[otel]', or set it to false"
-)
-
+_MISSING = "the packages for it are not installed: pip install 'mlx-stack-serve[otel]', or set it to false"
 _WELL = ("answered", "client_left")
 
 _Value = str | int | float | bool | tuple[str, ...]
@@ -43,8 +40,7 @@ _Value = str | int | float | bool | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FinishedRequest:
-    """A request whose spans are to be made. `ended_ns`: since 1970. `checked`: it declared tools, so each answer was
-    checked."""
+    """A request whose spans are to be made. `ended_ns`: since 1970. `checked`: it declared tools."""
 
     report: Mapping[str, Any]
     ended_ns: int
@@ -69,8 +65,7 @@ class Traces:
     def add(
         self, report: Mapping[str, Any], *, statuses: Mapping[str, TierStatus], checked: bool, traceparent: str | None
     ) -> None:
-        """Take a request that is over. Never waits: where the thread can't keep up, it is dropped, and the log says so
-        once."""
+        """Take a request that is over. Never waits: where the thread can't keep up, it is dropped, with one line."""
         if self._thread is None:
             return
         finished = _FinishedRequest(
@@ -113,7 +108,7 @@ def check_packages() -> None:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
         import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
-        raise ConfigError(_MISSING) from None
+        raise ConfigError(f"telemetry.traces: {_MISSING}") from None
 
 
 def _make_provider() -> TracerProvider:

@@ -15,14 +15,12 @@ NAMESPACE = "mlx-stack-serve"
 
 
 def call_actor(remote: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `handle.method.remote` or a class's `remote` outside of any request, and return what it returns. Who awaits
-    the reference may be canceled; the call goes on."""
+    """Call `handle.method.remote` or a class's `remote` outside of any request, and return what it returns."""
     return contextvars.Context().run(remote, *args, **kwargs)
 
 
 def start_actor(kind: type, name: str, options: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-    """Return the handle of the detached actor of this name, which is made, and made anew where it dies. `options`: more
-    of Ray's."""
+    """Return the handle of the detached actor of this name, made where there is none. `options`: more of Ray's."""
     made = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
     maker = _make_ray_class(kind).options(**made, max_restarts=-1, num_cpus=0, **options)
     return call_actor(maker.remote, *args, **kwargs)

@@ -9,13 +9,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-# As the hub's client understands its variable.
-_YES = ("1", "ON", "YES", "TRUE")
-
 
 def is_offline(environ: Mapping[str, str]) -> bool:
-    """Tell whether nothing may be fetched that nobody asked for."""
-    return environ.get("HF_HUB_OFFLINE", "").upper() in _YES
+    """Tell whether nothing may be fetched unasked, by the variable of the hub's client and as that reads it."""
+    return environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 class BackgroundFetch:

@@ -2,11 +2,10 @@
 
     python -m deployments.running.driver NEWS CONFIG APP     # an open file, by number; the session leader starts it
 
-Ray starts without the processes that only watch it: dashboard, log monitor, autoscaler monitor (docs/decisions/002).
-`ray.init` has no option for them, so the methods that start them are replaced meanwhile; a later Ray without these
-methods starts more processes, and the server works all the same.
-Another thread asks Serve and the Router until every tier has settled; when standard input is closed, it drains the
-Routers and interrupts the main thread. Once a tier can answer, a process fetches what `auto` leaves for later.
+Ray starts without the processes that only watch it (docs/decisions/002). `ray.init` has no option for that, so the
+methods that start them are replaced meanwhile. Another thread asks Serve and the Router until every tier has settled;
+when standard input is closed, it drains the Routers and interrupts the main thread. Once a tier can answer, a process
+fetches what `auto` leaves for later.
 Invariant: every question to Ray has a timeout, so the end never waits for Ray.
 """
 
@@ -46,7 +45,7 @@ def _start_ray(**options: Any) -> Any:
     """Start Ray on this machine; return its context. `options` are `ray.init`'s."""
     replaced = {name: getattr(Node, name) for name in _LEFT_OUT if hasattr(Node, name)}
     for name in replaced:
-        setattr(Node, name, _note_address if name == "start_api_server" else _start_nothing)
+        setattr(Node, name, _note_address if name == "start_api_server" else lambda *_, **__: None)
     try:
         return ray.init(**options)
     finally:
@@ -56,19 +55,12 @@ def _start_ray(**options: Any) -> Any:
 
 def _describe_ray(context: Any) -> dict[str, str]:
     """Describe the Ray that runs here, as another process needs it to be its dashboard."""
-    known = context.address_info
-    names = ("gcs_address", "node_ip_address", "session_dir")
-    return {name: str(known[name]) for name in names} | {
-        "cluster_id": ray._private.worker._global_node.cluster_id.hex()
-    }
-
-
-def _start_nothing(_: Node, **__: Any) -> None:
-    """Start nothing."""
+    known = {name: str(context.address_info[name]) for name in ("gcs_address", "node_ip_address", "session_dir")}
+    return known | {"cluster_id": ray._private.worker._global_node.cluster_id.hex()}
 
 
 def _note_address(node: Node, **_: Any) -> None:
-    """Note where the dashboard would be. Ray's agent asks for it every second, and logs a stack, until it is told."""
+    """Note where the dashboard would be: Ray's agent logs a stack every second until it is told."""
     with contextlib.suppress(Exception):
         node.get_gcs_client().internal_kv_put(
             ray_constants.DASHBOARD_ADDRESS.encode(),
@@ -86,11 +78,8 @@ _REACH_S = 1.5
 
 
 class _OwnPaths(JobConfig):  # type: ignore[misc]
-    """Keep the working directory out of the workers' `sys.path`.
-
-    Ray puts it first there, unless the job has a working directory of its own. A file of that folder, such as
-    `json.py`, would be imported in place of Python's own. The workers still run in that folder: relative paths of the
-    configuration stay right."""
+    """Keep the working directory out of the workers' `sys.path`: a `json.py` there would take the place of Python's.
+    Ray puts it first, unless the job has a working directory of its own. The workers still run in that folder."""
 
     def _runtime_env_has_working_dir(self) -> bool:
         return True

@@ -30,6 +30,7 @@ from typing import Any
 import psutil
 
 from deployments.config.config_errors import ConfigError
+from deployments.config.whole_file import write_whole
 from deployments.running.own_folder import make_own
 from deployments.running.process_tree import kill_all, members
 
@@ -38,10 +39,10 @@ _RECORD = "run.json"
 _CLEAR_S = 5.0
 _ENTRIES_MAX = 20_000
 _SESSIONS_KEPT = 3  # ended ones, for their logs
-# /ray/session_2026-11-25_20-21-54_123456_4194304/sockets/plasma_store; a socket's path has 103 bytes on macOS.
-_SESSION_CHARS, _SOCKET_CHARS_MAX = 68, 103
-# /56 characters/metrics.sock; HAProxy takes 97, since it makes a socket under a longer name first.
-_NODE_CHARS, _HAPROXY_CHARS_MAX = 70, 97
+# A socket's path has 103 bytes on macOS: BASE/ray/session_2026-11-25_20-21-54_123456_4194304/sockets/plasma_store.
+_RAY_CHARS_MAX = 103 - 68
+# HAProxy takes 97, since it makes a socket under a longer name first: BASE/56 characters/metrics.sock.
+_HAPROXY_CHARS_MAX = 97 - 70
 # HAProxy's folder: Ray names it after the node.
 _NODE = re.compile(r"[0-9a-f]{56}")
 _CONFIG = "haproxy.cfg"
@@ -49,8 +50,7 @@ _IN_CHARGE = ("/raylet/raylet", "deployments.running.session_leader", "deploymen
 
 
 def base_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of all files of all runs, which only this user can reach; made where it is missing. Raises
-    ConfigError: there can be none, or another user could reach it."""
+    """Return the folder of all runs, made where it is missing. Raises ConfigError: as `make_own`."""
     name = f"ms-{os.geteuid()}"
     given = Path(environ.get("RAY_TMPDIR") or "/tmp")
     # A process of the server has the folder itself in its RAY_TMPDIR: Ray gets it there.
@@ -58,14 +58,11 @@ def base_folder(environ: Mapping[str, str]) -> Path:
 
 
 def refuse_long(base: Path, haproxy: bool) -> None:
-    """Return where the sockets under `base` have paths that the system takes. Raises ConfigError: their paths are too
-    long. Ray adds `_SESSION_CHARS` to it, HAProxy `_NODE_CHARS`."""
-    longest = max(_SOCKET_CHARS_MAX - _SESSION_CHARS, 0) if not haproxy else _HAPROXY_CHARS_MAX - _NODE_CHARS
-    if len(os.fsencode(base)) > longest:
-        raise ConfigError(
-            f"{base} has {len(os.fsencode(base))} characters, and sockets below it need a path of at most {longest}: "
-            "set RAY_TMPDIR to a shorter folder"
-        )
+    """Raise ConfigError where the paths of the sockets of Ray or HAProxy under `base` would be too long."""
+    longest, size = _HAPROXY_CHARS_MAX if haproxy else _RAY_CHARS_MAX, len(os.fsencode(base))
+    if size > longest:
+        need = f"{base} has {size} characters, and sockets below it need a path of at most {longest}"
+        raise ConfigError(f"{need}: set RAY_TMPDIR to a shorter folder")
 
 
 @dataclass(frozen=True)
@@ -81,17 +78,13 @@ class RunFolder:
         return cls(path)
 
     def hold(self) -> int:
-        """Hold the lock that says that the run lives, for as long as this process does; return the open file. Never
-        waits."""
+        """Hold the lock that says that the run lives, for as long as this process does; return the open file."""
         file = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return file
 
     def note(self, **known: Any) -> None:
-        path = self.path / _RECORD
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(self.record() | known), encoding="utf-8")
-        new.replace(path)
+        write_whole(self.path / _RECORD, json.dumps(self.record() | known))
 
     def record(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError):
@@ -116,8 +109,7 @@ class RunFolder:
             os.close(file)
 
     def refresh(self) -> None:
-        """Touch all that lies there (`_ENTRIES_MAX` at most), for systems that remove what is old: a socket, a lock and
-        a record are written once and needed for weeks."""
+        """Touch all that lies there (`_ENTRIES_MAX` at most), for systems that remove what is old."""
         base = self.path.parent.parent
         for path in itertools.chain([base], itertools.islice(base.rglob("*"), _ENTRIES_MAX)):
             with contextlib.suppress(OSError):
@@ -134,7 +126,7 @@ class RunFolder:
 def clear_dead(base: Path) -> list[str]:
     """Kill and remove what dead runs have left under `base`; return what was done, a line each."""
     done = []
-    for path in sorted((base / "runs").glob("*-*")) if (base / "runs").is_dir() else []:
+    for path in sorted((base / "runs").glob("*-*")):
         run = RunFolder(path)
         with run.dead() as dead:
             if dead:
@@ -151,8 +143,7 @@ def clear_dead(base: Path) -> list[str]:
 
 
 def _remove_ended_sessions(base: Path) -> None:
-    """Remove the folders of Ray's sessions in which no process listens any more. Of the newest `_SESSIONS_KEPT` the
-    logs stay, and only the sockets go."""
+    """Remove the folders of Ray's sessions in which no process listens; of the newest `_SESSIONS_KEPT` the sockets."""
     sessions = [path for path in (base / "ray").glob("session_*") if path.is_dir() and not path.is_symlink()]
     # A session's name begins with its time.
     ended = [path for path in sorted(sessions) if not any(map(_has_listener, (path / "sockets").glob("*")))]
@@ -183,7 +174,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def _find_orphaned_haproxy(base: Path) -> list[psutil.Process]:
-    """Find the HAProxy processes of this user that run by a configuration under `base`, and whose server is gone."""
+    """Find this user's HAProxy processes with a configuration under `base`, and whose server is gone."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -201,12 +192,9 @@ def _is_haproxy_of(base: Path, command: list[str]) -> bool:
 
 
 def _is_orphan(process: psutil.Process) -> bool:
-    """Return whether the server that it belonged to is gone: what starts it is dead, and its session holds nobody who
-    could still be in charge of it."""
-    parent = process.parent()
-    if parent is not None and _in_charge(parent):
-        return False
-    return not any(map(_in_charge, members(os.getsid(process.pid), own=False)))
+    """Return whether the server that it belonged to is gone: neither its parent nor its session is in charge of it."""
+    known = [process.parent(), *members(os.getsid(process.pid), own=False)]
+    return not any(_in_charge(each) for each in known if each is not None)
 
 
 def _in_charge(process: psutil.Process) -> bool:
@@ -218,7 +206,7 @@ def _in_charge(process: psutil.Process) -> bool:
 
 def _remove_quiet_nodes(base: Path) -> None:
     """Remove HAProxy's folders in which nobody listens any more."""
-    for folder in base.iterdir() if base.is_dir() else ():
+    for folder in base.glob("*"):
         if _NODE.fullmatch(folder.name) and not folder.is_symlink() and (folder / _CONFIG).is_file():
             admin = folder / "admin.sock"
             if admin.is_socket() and not _has_listener(admin):

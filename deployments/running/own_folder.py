@@ -4,9 +4,8 @@
 followed, belongs to this user or the system, and has the sticky bit where others may write: else another user could
 replace a socket in it, or the folder.
 `refuse_strangers` asks less, for caches that others may read: no stranger could have made or changed them.
-`make_private_folder`, `make_private_file`, for the ledger: what is made has mode 0700 and 0600, what belongs to another
-user, or may be written by others, is refused. The mode of a folder that holds other things, as a home directory does,
-never changes: the log says that others can read it.
+`make_private_folder`, `make_private_file`, for the ledger: what belongs to another user, or may be written by others,
+is refused. The mode of a folder that holds other things, as a home directory does, never changes.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class ForeignStateError(PermissionError):
 
 
 def make_own(folder: Path) -> Path:
-    """Return the folder, made where it is missing. Raises ConfigError: it can't be made, or another user could reach it
-    or replace it. One line, with what to do."""
+    """Return the folder, made where it is missing. Raises ConfigError: another user could reach or replace it."""
     try:
         folder.parent.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):  # looked at below, whoever made it
@@ -51,8 +49,7 @@ def make_own(folder: Path) -> Path:
 
 
 def refuse_strangers(folder: Path) -> None:
-    """Return where no stranger could have made the folder or what is in it. It need not exist. Raises OSError: one
-    could. The message says where."""
+    """Raise OSError where a stranger could have made the folder, which need not exist, or what is in it."""
     if fault := _find_strangers(folder.absolute() / "anything"):
         raise OSError(errno.EPERM, f"{folder} isn't used: {fault}; mend that, or take a folder of your own")
 
@@ -80,8 +77,7 @@ def _find_strangers(path: Path, links: int = 0) -> str:
 
 
 def list_trusted() -> set[int]:
-    """List the users whose folders count as the system's own: root and this one; in a container that maps users,
-    whoever root is there."""
+    """List the users whose folders count as the system's own: this one, and root, also as a container maps it."""
     return {0, os.geteuid(), Path("/").stat().st_uid}
 
 
@@ -115,8 +111,7 @@ def _find_fault_above(folder: Path, links: int = 0) -> str:
 
 def make_private_folder(folder: Path) -> None:
     """Make the folder where there is none, and close it to others where it holds nothing but the ledger. Raises
-    ForeignStateError: it is another user's, or others could write into it. The message says what to do. OSError: it
-    can't be made."""
+    ForeignStateError: it is another user's, or others could write into it. OSError: it can't be made."""
     folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER)
     _refuse_stranger(folder)
     if not (before := folder.stat().st_mode) & _OTHERS:
@@ -133,15 +128,13 @@ def make_private_folder(folder: Path) -> None:
 
 
 def refuse_strangers_file(path: Path) -> None:
-    """Return where the file, or a link in its place, is this user's or the system's, or isn't there. Raises OSError
-    where it is another user's."""
+    """Raise OSError where the file, or a link in its place, is another user's."""
     with contextlib.suppress(FileNotFoundError):
         _refuse_stranger(path)
 
 
 def make_private_file(path: Path) -> None:
-    """Make the file where there is none, and close it to others. Raises OSError where it can't be made, or is another
-    user's."""
+    """Make the file where there is none, and close it to others. Raises OSError: as `refuse_strangers_file`."""
     refuse_strangers_file(path)
     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _FILE))
     if path.stat().st_mode & _OTHERS:

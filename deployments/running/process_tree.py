@@ -27,8 +27,7 @@ def adopt_orphans() -> None:
 
 
 def members(session: int, *, own: bool = True) -> list[psutil.Process]:
-    """Find all processes in the session leader's session, and all that descend from them, or from this process (`own`);
-    neither this process nor a corpse that waits for its parent."""
+    """Find the other processes of the session, and all that descend from them, or from this process (`own`)."""
     everybody: dict[int, psutil.Process] = {}
     children: dict[int, list[int]] = {}
     found = [os.getpid()] if own else []
@@ -49,10 +48,7 @@ def members(session: int, *, own: bool = True) -> list[psutil.Process]:
 
 
 def kill_all(session: int, until_s: float, *, own: bool = True) -> list[psutil.Process]:
-    """Kill them, again and again until none is left, or until that moment (`time.monotonic`); return what is left.
-
-    A process that is born meanwhile is found in the next round: its parent is dead by then, and so it is bounded.
-    """
+    """Kill them, again and again until none is left, or until that moment (`time.monotonic`); return what is left."""
     while left := members(session, own=own):
         for process in left:
             with contextlib.suppress(psutil.Error):

@@ -1,9 +1,8 @@
 """A worker process of Ray that sleeps while nothing happens (figures: docs/decisions/002-idle-costs.md).
 
 The main thread of each worker wakes every 10 ms to look for signals. What the loop calls, `sys.is_finalizing`, is
-replaced by a function that rests `_NAP_S` first, while the process is idle; a call through Ray waits for that at most,
-then the process is busy for `_BUSY_CHECKS`. HTTP, gRPC and the state actor's socket have threads of their own. Busy is
-who has computed more since its last look than a look costs.
+replaced by a function that rests `_NAP_S` first, while the process is idle; a call through Ray waits for that at most.
+Busy, for `_BUSY_CHECKS` looks, is who has computed more since its last look than a look costs.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from collections.abc import Callable
 
 _NAP_S = 0.15
 _BUSY_CHECKS = 5
-# A look costs 45 to 130 µs (2 × AMD EPYC), and one call of an actor's method 140 µs more; the cheapest look of late is
-# the measure, so that it holds on slower machines.
+# One call of an actor's method costs three looks; the cheapest look of late is the measure, for slower machines.
 _FACTOR = 3
 _MARGIN_NS = 25_000
 _RECENT = 64

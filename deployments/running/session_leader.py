@@ -90,13 +90,9 @@ def tail(path: Path) -> str:
         return ""
 
 
-_BYTES = 4096
-
-
 @contextlib.contextmanager
 def wake_on_signals(waiting: selectors.BaseSelector) -> Iterator[socket.socket]:
-    """Let each signal that has a handler, and each child's end, wake this selector; yield what to `drain` then. In the
-    main thread only."""
+    """Let each signal that has a handler, and each child's end, wake this selector; yield what to `drain` then."""
     here, there = socket.socketpair()
     with here, there:
         here.setblocking(False)
@@ -115,12 +111,11 @@ def wake_on_signals(waiting: selectors.BaseSelector) -> Iterator[socket.socket]:
 def drain(woken: socket.socket) -> None:
     """Forget the signals that came."""
     with contextlib.suppress(BlockingIOError):
-        while woken.recv(_BYTES):
+        while woken.recv(4096):
             pass
 
 
-# From the moment of the stop. Requests that run may end by themselves in the first DRAIN_S, the driver in _ORDERLY_S;
-# then everything is killed, and STOP_S is what is promised. Measured figures are in loadtests/README.md.
+# From the moment of the stop: requests may end by themselves in DRAIN_S, the driver in _ORDERLY_S; then all is killed.
 DRAIN_S = 4.0
 _ORDERLY_S = 5.5
 STOP_S = 10.0
@@ -172,9 +167,9 @@ class _SessionLeader:
 
     def _start(self, config: str, app: str) -> None:
         command = [sys.executable, "-P", "-m", "deployments.running.driver", str(self._news), config, app]
-        # A run's own TMPDIR: what the processes forget there goes with the run. Ray's folder lies beside the runs.
-        base = self._folder.path.parent.parent
-        env = os.environ | {"TMPDIR": str(self._folder.path), "RAY_TMPDIR": str(base)}
+        folder = self._folder.path
+        # What the processes forget in the run's own TMPDIR goes with the run. Ray's folder lies beside the runs.
+        env = os.environ | {"TMPDIR": str(folder), "RAY_TMPDIR": str(folder.parent.parent)}
         self._driver = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
             pass_fds=(self._news,),
@@ -187,7 +182,7 @@ class _SessionLeader:
         return self._driver.stdout.fileno()
 
     def stop(self, *, now: bool = False) -> None:
-        """Begin to end, or, with `now`, stop waiting for it. When its pipe is closed, the driver drains, and ends."""
+        """Begin to end, by closing the driver's pipe, or, with `now`, stop waiting for it."""
         at_s = time.monotonic()
         if self._stop_at_s is None:
             self._stop_at_s, self._ends_by_s = at_s + _ORDERLY_S, at_s + STOP_S

@@ -52,11 +52,8 @@ class RunStatus:
 
 
 def can_answer(states: Iterable[str]) -> bool:
-    """Tell whether a request would be answered soon, by the states of the tiers that it may go to, in their order.
-
-    One that sleeps is woken by a request, so it counts; but not behind one that is still loading: that one is there
-    sooner than another could be woken.
-    """
+    """Tell whether a request would be answered soon, by the states of the tiers in its chain. One that sleeps is woken
+    by a request, so it counts; but not behind one that is loading, which is there sooner."""
     coming = False
     for state in states:
         if state == "ready" or (state == "asleep" and not coming):
@@ -94,7 +91,7 @@ def _tier_line(name: str, tier: Mapping[str, Any]) -> str:
 
 
 def ready_lines(place: ServerPlace, status: RunStatus, seconds: float) -> list[str]:
-    """Build the lines that whoever has started the server wants to see once it can answer."""
+    """Build the lines of a server that can answer."""
     key = "KEY   # one of the server's API keys" if place.keyed else "unused"
     return [
         f"ready after {seconds:.0f} s: {place.url}",
@@ -109,7 +106,7 @@ def ready_lines(place: ServerPlace, status: RunStatus, seconds: float) -> list[s
 
 
 def failure(messages: Iterable[str]) -> str:
-    """Find the one line that says why a start has failed in Serve's messages, which hold whole stacks."""
+    """Find the line that says why a start has failed in Serve's messages, which hold whole stacks."""
     lines = [_COLOURS.sub("", line).strip() for message in messages for line in (message or "").splitlines()]
     lines = [line for line in lines if line]
     ours = [_OURS.split(line, maxsplit=1)[1] for line in lines if _OURS.search(line)]

@@ -139,14 +139,12 @@ class _Supervisor:
         return bool(got)
 
     def _look(self) -> None:
-        """Report once that the server can answer (some tier can, and its port is open), and once what a
-        stop waits for."""
+        """Report once that the server can answer, and once what a stop waits for."""
         if self._stop_orders:
             self._report_stopping()
+        elif self._ready:
             return
-        if self._ready:
-            return
-        if self._status.answers and is_open(self._place.url):
+        elif self._status.answers and is_open(self._place.url):
             self._ready = True
             self.say(*ready_lines(self._place, self._status, time.monotonic() - self._began_s))
         else:
@@ -255,8 +253,7 @@ def supervise(place: ServerPlace, app: str, folder: RunFolder, environ: Mapping[
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Let signals wait, across an `exec` too, until a supervisor has its handlers; until the block ends where there
-    is none. Without it a Ctrl-C meets a Python that is still importing, and that prints a stack."""
+    """Let signals wait, across an `exec` too, until a supervisor has its handlers: Python may still be importing."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

@@ -45,7 +45,6 @@ from reliability.admission.admit import AdmissionConfig
 from reliability.admission.breaker import Phase
 from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
-from reliability.admission.ledger import session_name
 from reliability.admission.request import Grant
 from reliability.key_shares import KeyShares
 from reliability.loops import LoopConfig, Window, keep_answer, observe
@@ -61,8 +60,7 @@ _WINDOW_CHARS_MAX = 32_000_000
 
 
 class SessionState(Watchable):
-    """The actor. `folder` holds the journal; `clock_ns` stands in for the machine's monotonic clock. With `idle_exit_s`
-    None it stays."""
+    """The actor. `folder` holds the journal; `clock_ns`: a monotonic clock. It stays without `idle_exit_s`."""
 
     def __init__(
         self,
@@ -82,8 +80,7 @@ class SessionState(Watchable):
         self._conversations = Conversations(bounds.sessions_max, int(bounds.session_ttl_s * _NS_PER_S))
         self._journal, restored = open_journal(Path(folder) / JOURNAL, self._incarnation, bounds)
         self._digest, self._config, self._loops = "", restored.config, LoopConfig()
-        # Wall time where this incarnation began, monotonic time from there on; never before the journal's last
-        # moment. Where the machine sleeps, monotonic time stands still and wall time doesn't (`_now_ns`).
+        # Wall time where this incarnation began, monotonic time from there on; never before the journal's last moment.
         self._sleeps = clock_ns is None
         self._start_ns = max(time.time_ns(), restored.at_ns) - self._clock_ns()
         self._state = restored.state
@@ -100,7 +97,7 @@ class SessionState(Watchable):
 
     @one_at_a_time
     def configure(self, limits: StateLimits) -> None:
-        """Take these limits. They are written down with the state that they begin at."""
+        """Take these limits, and write them down with the state that they begin at."""
         self._write_snapshot(limits.digest, limits.admission)
         self._digest, self._config, self._loops = limits.digest, limits.admission, limits.loops
 
@@ -158,7 +155,7 @@ class SessionState(Watchable):
         return transaction
 
     def _find_session(self, request: StepRequest) -> StepRequest:
-        """Find the session of a request that names none. A step that comes again finds the same one."""
+        """Find the session of a request that names none; a step that comes again finds the same one."""
         if request.trail is None:
             return request
         asked = request.admission
@@ -206,8 +203,7 @@ class SessionState(Watchable):
 
     @one_at_a_time
     def budget(self, key: str, session: str) -> dict[str, Any]:
-        """Return what one session has spent and reserved, and how full its windows are. What its open calls have
-        reported as used counts as spent, also where their Router has died."""
+        """Return what one session has spent, as far as it is reported, and reserved, and how full its windows are."""
         now_ns, ledger = self._now_ns(), self._state.budget
         known = ledger.session_of(self._config.budget.bounds, key, session, now_ns)
         full = loads(ledger, self._config.budget, key, session, now_ns)
@@ -327,10 +323,7 @@ class SessionState(Watchable):
 
     def _leave_when_idle(self, idle_exit_s: float) -> None:
         """End the actor when no Router has spoken for so long. Runs on a thread that reads one number."""
-        while True:
-            idle_s = time.monotonic() - self._last_call_s
-            if idle_s >= idle_exit_s:
-                break
+        while (idle_s := time.monotonic() - self._last_call_s) < idle_exit_s:
             time.sleep(idle_exit_s - idle_s + 0.01)
         import ray
 
@@ -339,12 +332,11 @@ class SessionState(Watchable):
 
 
 class _Windows:
-    """The loop windows of all sessions, bounded in number and in characters: over a bound the key that holds the most
-    loses the one that it used longest ago."""
+    """The loop windows of all sessions. Over a bound the key that holds the most loses its oldest."""
 
     def __init__(self, windows_max: int, chars_max: int = _WINDOW_CHARS_MAX) -> None:
         self._max, self._chars_max = windows_max, chars_max
-        self._windows: dict[str, tuple[Window, int]] = {}
+        self._windows: dict[tuple[str, str], tuple[Window, int]] = {}
         self._shares: KeyShares[tuple[str, str]] = KeyShares()
         self._held: Counter[str] = Counter()  # characters by key
         self.chars = 0  # kept in all of them
@@ -355,33 +347,30 @@ class _Windows:
     def find(self, key: str, session: str, complete: int = 0) -> Window:
         """Return a session's window; without the kept answers where they are no more than the `complete` ones that the
         request shows."""
-        window, _ = self._windows.get(session_name(key, session), (Window(), 0))
+        window, _ = self._windows.get((key, session), (Window(), 0))
         answers = sum(not each.turn.continued for each in window.kept)
         return replace(window, kept=()) if window.kept and answers <= complete else window
 
     def take(self, item: TurnItem, config: LoopConfig) -> None:
         """Add an answer to its session's window."""
-        window = self._drop(item.key, item.session)
+        window = self.forget(item.key, item.session)
         if item.request:
             window, _ = observe(window, item.turn, config, item.request)
         if item.shown is not None and config.enabled:
             kept = keep_answer(window.kept, item.shown, item.turn, config)
             window = replace(window, kept=kept, tools=window.tools or item.shown.tools)
         chars = count_kept_chars(window.kept)
-        self._windows[session_name(item.key, item.session)] = window, chars
+        self._windows[item.key, item.session] = window, chars
         self._shares.put(item.key, (item.key, item.session))
         self._count(item.key, chars)
         while len(self._windows) > self._max:
-            self._drop(*self._shares.find_oldest())
+            self.forget(*self._shares.find_oldest())
         while self.chars > self._chars_max:
-            self._drop(*self._shares.find_oldest(self._held))
+            self.forget(*self._shares.find_oldest(self._held))
 
-    def forget(self, key: str, session: str) -> None:
-        """Forget a session's window."""
-        self._drop(key, session)
-
-    def _drop(self, key: str, session: str) -> Window:
-        window, chars = self._windows.pop(session_name(key, session), (Window(), 0))
+    def forget(self, key: str, session: str) -> Window:
+        """Forget a session's window; return it."""
+        window, chars = self._windows.pop((key, session), (Window(), 0))
         self._shares.drop(key, (key, session))
         self._count(key, -chars)
         return window

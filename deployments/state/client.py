@@ -118,10 +118,8 @@ class State(Link):
 
 @dataclass(slots=True, eq=False)
 class RequestState:
-    """The `deployments.request.interfaces.Admission` of one request. `wants_window`: bring the session's loop window
-    with the first grant, with the kept answers only where there are more than the `complete` ones that the request
-    shows itself. `trail`: the session isn't named and is to be found by it. `parent`: the session whose budget this one
-    spends."""
+    """The `deployments.request.interfaces.Admission` of one request. `wants_window`, `complete`, `trail`: as of a
+    `StepRequest`. `parent`: the session whose budget this one spends."""
 
     link: Link
     key: str
@@ -136,8 +134,7 @@ class RequestState:
     _ticket: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     async def admit(self, request: AdmissionRequest) -> Grant | Rejection:
-        """Admit. Raises `StateUnavailable` at once where the actor is away and the tier is local, or where it has been
-        away for long."""
+        """Admit. Raises `StateUnavailable`: the actor is away, and the tier is local or it has been so for long."""
         if self.link.down_s > _PATIENCE_S:
             raise StateUnavailable(self.link.condition)
         answer = await self.link.admit(
@@ -161,7 +158,7 @@ class RequestState:
         return self.link.trouble
 
     def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
-        """Settle as the protocol says. A failure is sent at once, since other requests should know; the rest waits."""
+        """Settle as the protocol says. A failure is sent at once: other requests should know."""
         # In this order `max` also makes nothing of what is no number.
         wait_s = min(max(0.0, retry_after_s or 0.0), _RETRY_AFTER_S_MAX)
         settlement = Settlement(grant.id, verdict, usage, retry_after_ns=int(wait_s * _NS_PER_S))
@@ -173,7 +170,7 @@ class RequestState:
         self.link.progress(Progress(grant.id, usage.total_tokens))
 
     def adopt(self, session: str) -> None:
-        """Take the session of an earlier request, which is replayed: its conversation has been noted already."""
+        """Take the session of an earlier request, which is replayed."""
         self.session, self.trail = session, None
 
     def charge(self, usage: Usage) -> None:
@@ -187,8 +184,7 @@ class RequestState:
         turn: TurnItem | None,
         answered: Answered | None = None,
     ) -> None:
-        """Hand over what an ended request leaves: report, incidents, its turn for the window, its answer for the
-        trail."""
+        """Hand over what an ended request leaves."""
         if self.trail is not None:
             who = {"key": self.key, "session": self.session, "ticket": self._ticket}
             left = AnswerItem(answered=answered, trail=None if self._searched else self.trail, **who)
@@ -222,8 +218,7 @@ def _actor_name(app: str) -> str:
 
 
 def ray_finder(app: str, config: StateConfig) -> Callable[[], Awaitable[Actor]]:
-    """Return the function that finds or makes the actor, on a thread, since Ray waits for its answer there. Raises
-    ConfigError: the folder can't hold the state."""
+    """Return the function that finds or makes the actor, on a thread: Ray blocks. Raises ConfigError: no folder."""
     folder = folder_of(app, config)
 
     def find_or_make() -> Actor:

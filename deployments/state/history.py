@@ -35,7 +35,6 @@ CREATE TRIGGER IF NOT EXISTS reports_gone AFTER DELETE ON reports
     BEGIN DELETE FROM report_facts WHERE id = old.id; END;
 CREATE INDEX IF NOT EXISTS incidents_by_kind ON incidents (kind, at_s);
 """
-_Facts = tuple[Any, ...]
 # Fields of a report that mark it where they say something.
 _MARKS = {"escalated_from": "escalated", "retries": "retried", "repairs": "mended", "loop": "loop"}
 _SESSION_FIELDS = ("key", "session", "requests", *_TOKENS, "cost_usd", "last_request_id", "used_s")
@@ -65,8 +64,8 @@ class RequestQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """Which sessions, the last used first. `before_s`: the moment to continue from. Those that were used at one moment
-    come together, so a page may have more than `limit`."""
+    """Which sessions, the last used first. `before_s`: the moment to continue from; sessions of one moment come
+    together, so a page may have more than `limit`."""
 
     key: str | None = None
     before_s: float | None = None
@@ -75,8 +74,7 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """From when to when, in seconds since the epoch, in pieces of so many seconds. For counts of incidents each further
-    field that is set must match."""
+    """From when to when, in seconds since the epoch, in pieces. For counts of incidents each further field counts."""
 
     since_s: float
     until_s: float
@@ -97,7 +95,6 @@ class History:
         )
 
     def close(self) -> None:
-        """Close the file."""
         self._db.close()
 
     def ask(self, question: RequestQuery | Query | SessionQuery) -> list[dict[str, Any]]:
@@ -179,7 +176,7 @@ class History:
 
 
 def describe_session(row: Sequence[Any]) -> dict[str, Any]:
-    """Describe a row of `SELECT_SESSIONS`. `parent`: the session that it helps, None where it is no agent's helper."""
+    """Describe a row of `SELECT_SESSIONS`. `parent`: the session that it helps, or None."""
     *values, report = row
     parent = None if report is None else orjson.loads(report).get("parent")
     return dict(zip(_SESSION_FIELDS, values, strict=True)) | {"parent": parent}
@@ -198,7 +195,7 @@ def _write_terms(query: RequestQuery | Query, names: Sequence[str], prefix: str 
     return terms, values
 
 
-def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> _Facts:
+def build_facts(key: str, report: Mapping[str, Any], at_s: float) -> tuple[Any, ...]:
     """Build the row of a report, but for its id. Raises KeyError or TypeError where it is no report."""
     attempts = [*report["attempts"], *((report.get("judge") or {}).get("attempts", ()))]
     usages = [attempt["usage"] for attempt in attempts if attempt["usage"]]

@@ -9,13 +9,14 @@ call of an incomplete answer is delivered.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
+from reliability.key_shares import KeyShares
 from reliability.types import CallDelta, Finish, Reasoning, Refusal, Text
 
 _NS_PER_S = 1_000_000_000
@@ -115,20 +116,16 @@ class KeptReply:
 
 @dataclass(slots=True, kw_only=True)
 class _Record:
-    """One answer. Its first ticket is its story's name."""
+    """One answer. Its first ticket is its story's name; `last` is what a Router has reported of it last."""
 
     digest: str
     ticket: str
     story: str
     client: str
     changed_ns: int
+    last: KeptItem
     pieces: list[Piece] = field(default_factory=list)
-    size: int = 0
-    tier: str = ""
-    session: str = ""
-    written: int = 0
-    standing: Standing = Standing.RUNNING
-    end: KeptEnd | None = None
+    size: int = _PIECE_BYTES
 
 
 class KeptAnswers:
@@ -137,7 +134,7 @@ class KeptAnswers:
     def __init__(self, records_max: int = _RECORDS_MAX, bytes_max: int = _BYTES_MAX) -> None:
         self._records_max, self._bytes_max = records_max, bytes_max
         self._records: dict[KeptName, _Record] = {}
-        self._order: dict[str, OrderedDict[KeptName, None]] = {}  # by API key, the one that changed longest ago first
+        self._shares: KeyShares[KeptName] = KeyShares()
         self._heard: dict[str, int] = {}
         self._bytes: Counter[str] = Counter()  # by API key
         self._tidied_ns = 0
@@ -170,9 +167,12 @@ class KeptAnswers:
         if item.standing is Standing.DROPPED or item.at > len(record.pieces):
             self._drop(item.name)  # what has a gap can't be told again
             return
-        self._extend(item.name, record, item.pieces[len(record.pieces) - item.at :])
-        record.standing, record.end = item.standing, item.end
-        record.tier, record.session, record.written = item.tier, item.session, item.written
+        pieces = item.pieces[len(record.pieces) - item.at :]
+        more = sum(map(size_of, pieces))
+        record.pieces += pieces
+        record.size += more
+        record.last = item
+        self._bytes[item.name.key] += more
         self._touch(item.name, record, now_ns)
 
     def ask(self, question: KeptQuestion, now_ns: int) -> KeptReply:
@@ -186,17 +186,18 @@ class KeptAnswers:
             return KeptReply(found=RepeatKind.LOST)
         if record is not None and record.digest != question.digest:
             return KeptReply(found=RepeatKind.OTHER_BODY)
-        if record is not None and record.standing is Standing.FINISHED:
+        if record is not None and record.last.standing is Standing.FINISHED:
             return self._tell(RepeatKind.REPLAY, record, record.pieces[question.at :])
         silent_ns = 0 if record is None else now_ns - self._read_heard_ns(record)
-        alive = record is not None and record.standing is Standing.RUNNING and silent_ns < _ALIVE_S * _NS_PER_S
+        alive = record is not None and record.last.standing is Standing.RUNNING and silent_ns < _ALIVE_S * _NS_PER_S
         if record is not None and alive and not question.anew:
             before_calls = list(takewhile(lambda piece: not isinstance(piece, _LAST), record.pieces))
             return self._tell(RepeatKind.FOLLOW, record, before_calls[question.at :])
         if record is None or alive or not (question.continues and _can_go_on(record.pieces)):
             self._begin(question.name, question.digest, question.ticket, question.client, now_ns)
             return KeptReply(found=RepeatKind.ANEW)
-        record.ticket, record.client, record.standing = question.ticket, question.client, Standing.RUNNING
+        record.ticket, record.client = question.ticket, question.client
+        record.last = replace(record.last, standing=Standing.RUNNING)
         self._touch(question.name, record, now_ns)
         return self._tell(RepeatKind.CONTINUE, record, record.pieces[question.at :])
 
@@ -205,53 +206,45 @@ class KeptAnswers:
             found=found,
             story=record.story,
             pieces=tuple(pieces),
-            tier=record.tier,
-            session=record.session,
-            written=record.written,
+            tier=record.last.tier,
+            session=record.last.session,
+            written=record.last.written,
             heard_ns=self._read_heard_ns(record),
-            end=record.end,
+            end=record.last.end,
         )
 
     def _begin(self, name: KeptName, digest: str, ticket: str, client: str, now_ns: int) -> _Record:
         self._drop(name)
-        record = _Record(digest=digest, ticket=ticket, story=ticket, client=client, changed_ns=now_ns)
+        last = KeptItem(name=name, ticket=ticket)
+        record = _Record(digest=digest, ticket=ticket, story=ticket, client=client, changed_ns=now_ns, last=last)
         self._records[name] = record
-        self._order.setdefault(name.key, OrderedDict())[name] = None
-        self._extend(name, record, ())
+        self._bytes[name.key] += record.size
         self._touch(name, record, now_ns)
         return record
-
-    def _extend(self, name: KeptName, record: _Record, pieces: Sequence[Piece]) -> None:
-        more = sum(map(size_of, pieces)) + (0 if record.size else _PIECE_BYTES)
-        record.pieces += pieces
-        record.size += more
-        self._bytes[name.key] += more
 
     def _touch(self, name: KeptName, record: _Record, now_ns: int) -> None:
         """Note a change: it is the last one to go now. A large one makes room for itself."""
         record.changed_ns = now_ns
-        self._order[name.key].move_to_end(name)
+        self._shares.put(name.key, name)
         while self.size > self._bytes_max:
-            largest = max(self._order, key=self._bytes.__getitem__)
-            self._drop(next(iter(self._order[largest])))
+            self._drop(self._shares.find_oldest(self._bytes))
         while len(self._records) > self._records_max:
-            fullest = max(self._order, key=lambda key: len(self._order[key]))
-            self._drop(next(iter(self._order[fullest])))
+            self._drop(self._shares.find_oldest())
 
     def _drop(self, name: KeptName) -> None:
         record = self._records.pop(name, None)
         if record is None:
             return
         self._bytes[name.key] -= record.size
-        del self._order[name.key][name]
-        if not self._order[name.key]:
-            del self._order[name.key], self._bytes[name.key]
+        if not self._bytes[name.key]:
+            del self._bytes[name.key]
+        self._shares.drop(name.key, name)
 
     def _read_heard_ns(self, record: _Record) -> int:
         return max(record.changed_ns, self._heard.get(record.client, 0))
 
     def _is_old(self, record: _Record, now_ns: int) -> bool:
-        last_ns = self._read_heard_ns(record) if record.standing is Standing.RUNNING else record.changed_ns
+        last_ns = self._read_heard_ns(record) if record.last.standing is Standing.RUNNING else record.changed_ns
         return now_ns - last_ns >= _KEPT_S * _NS_PER_S
 
 
@@ -263,7 +256,6 @@ def size_of(piece: Piece) -> int:
 
 
 def _can_go_on(pieces: Sequence[Piece]) -> bool:
-    """Return whether it has text to continue from: none where calls or a refusal had left, as they may be
-    incomplete."""
+    """Return whether it has text to continue from: calls or a refusal that had left may be incomplete."""
     ended = any(isinstance(piece, _LAST) for piece in pieces)
     return not ended and any(isinstance(piece, Text) and piece.text.strip() for piece in pieces)

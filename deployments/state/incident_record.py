@@ -1,9 +1,8 @@
 """The record of an incident: one flat, bounded JSON object of one shape; None where a field doesn't apply.
 
-The texts that explain a failure are full of the conversation, so nothing is cut out of texts: texts are left out, and
-what stays are closed sets: enum values, numbers, digests, and names that the client declared in its tools. The rest of
-a path becomes `*`, and of an undeclared name only the length is shown. Sizes are bytes of JSON; a record is cut, with a
-mark, and never refused.
+Texts are left out, since they are full of the conversation. What stays are closed sets: enum values, numbers, digests,
+and names that the client declared in its tools; the rest of a path becomes `*`, and of an undeclared name only the
+length is shown. Sizes are bytes of JSON; a record is cut, with a mark, and never refused.
 """
 
 from __future__ import annotations
@@ -29,12 +28,10 @@ _INTEGER_MAX = 2**63 - 1
 _PATH_BYTES_MAX = 200
 _PATH_PARTS_MAX = 12
 _NAME_BYTES_MAX = 128
-# The longest digits that can be a place in a list; longer ones may be a number that the model wrote as a key.
-_INDEX_CHARS_MAX = 4
+_INDEX_CHARS_MAX = 4  # longer digits may be a number that the model wrote as a key
 _SCHEMA_NODES_MAX = 20_000
 _MARK = "…"
-# The parts of a path that this server writes itself.
-_OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"})
+_OWN_PARTS = frozenset({"arguments", "name", "tool_choice", "parallel_tool_calls"})  # what this server writes itself
 
 
 def cut(text: str, bytes_max: int) -> str:
@@ -71,16 +68,14 @@ def _to_plain_json(value: Any, depth: int = _DEPTH_MAX) -> Any:
 
 
 def fit_evidence(evidence: Mapping[str, Any], bytes_max: int = _EVIDENCE_BYTES_MAX) -> dict[str, Any]:
-    """Return `evidence` as bounded JSON. Entries that don't fit are left out, and `cut` is set; None is left out
-    silently."""
+    """Return `evidence` as bounded JSON. Entries that don't fit are left out, and `cut` is set."""
     out: dict[str, Any] = {}
     room = bytes_max - len(b'{"cut":true}')
     for name, value in evidence.items():
-        entry = {cut(name, _NAME_BYTES_MAX): _to_plain_json(value)}
-        size = len(orjson.dumps(entry))
         if value is None:
             continue
-        if size > room:
+        entry = {cut(name, _NAME_BYTES_MAX): _to_plain_json(value)}
+        if (size := len(orjson.dumps(entry))) > room:
             out["cut"] = True
         else:
             room -= size
@@ -179,11 +174,9 @@ def record(
     evidence: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> dict[str, Any]:
-    """Build one record, bounded and JSON-ready. `evidence` is cut here; the caller decides whether it may be shown at
-    all. `at_s`: seconds since the epoch. `key`: the name of the API key, never the key. `facts`: more of the fields
-    that `incidents_of` fills (`model`, `attempt`, `ttft_ms`, ...). Raises TypeError for a fact that no record has."""
-    unknown = facts.keys() - _FACTS.keys()
-    if unknown:
+    """Build one record, bounded and JSON-ready. `at_s`: seconds since the epoch. `key`: the name of the API key, never
+    the key. `facts`: more of the fields of a record (`_FACTS`). Raises TypeError for a fact that no record has."""
+    if unknown := facts.keys() - _FACTS.keys():
         raise TypeError(f"a record has no {', '.join(sorted(unknown))}")
     head = {
         "at": _to_plain_json(float(at_s)),

@@ -36,9 +36,8 @@ _SIGN_OUTS_MAX = 1_000
 
 
 class _SignOuts:
-    """Cookies of the control room that were ended before their time: they are sealed, so only a list can end them.
-    Over `_SIGN_OUTS_MAX` the rows that expire first go early; the row without a nonce then ends every cookie that
-    expires no later. `add` runs inside of a step of the journal."""
+    """Cookies of the control room that were ended before their time. Over `_SIGN_OUTS_MAX` the rows that expire first
+    go early; the row without a nonce then ends every cookie that expires no later. `add` runs inside of a step."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -53,18 +52,13 @@ class _SignOuts:
             (_SIGN_OUTS_MAX,),
         ).fetchall()
         if early:
-            self._db.execute(
-                "INSERT INTO signed_out VALUES ('', ?1)"
-                " ON CONFLICT (nonce) DO UPDATE SET expires_s = max(expires_s, ?1)",
-                (max(early)[0],),
-            )
+            keep = "ON CONFLICT (nonce) DO UPDATE SET expires_s = max(expires_s, ?1)"
+            self._db.execute(f"INSERT INTO signed_out VALUES ('', ?1) {keep}", max(early))
 
     def has(self, nonce: str, expires_s: int) -> bool:
         """Return whether a cookie was ended."""
-        row = self._db.execute(
-            "SELECT 1 FROM signed_out WHERE nonce = ?1 OR (nonce = '' AND expires_s >= ?2) LIMIT 1", (nonce, expires_s)
-        ).fetchone()
-        return row is not None
+        sql = "SELECT 1 FROM signed_out WHERE nonce = ?1 OR (nonce = '' AND expires_s >= ?2) LIMIT 1"
+        return self._db.execute(sql, (nonce, expires_s)).fetchone() is not None
 
 
 LOG = logging.getLogger("ray.serve")
@@ -78,15 +72,8 @@ _PAGES_FREED = 2_000
 _TRIM_SHARE = 16  # of the reports and incidents, where the file is over its bound: 0.15 s for 100,000
 
 # What a record can be that the journal can't take. Anything else is the disk's.
-UNWRITABLE = (
-    TypeError,
-    KeyError,
-    ValueError,
-    OverflowError,
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-)
+_BAD_VALUES = (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+UNWRITABLE = (TypeError, KeyError, ValueError, OverflowError, *_BAD_VALUES)
 
 # Bounded in rows each, and in bytes together.
 _COUNTED = (
@@ -136,8 +123,8 @@ class Superseded(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Restored:
-    """What a journal holds: the state, and what it was decided by. `events`: how many were replayed on the snapshot.
-    `at_ns`: the latest moment that is written. `put_aside`: the name of an unreadable journal that was in its place."""
+    """What a journal holds. `config`: what its state was decided by. `events`: how many were replayed on the snapshot.
+    `at_ns`: the latest moment. `put_aside`: the name of an unreadable journal that was in its place."""
 
     config: AdmissionConfig = field(default_factory=AdmissionConfig)
     state: AdmissionState = field(default_factory=AdmissionState)
@@ -152,7 +139,7 @@ def _read_journal(db: sqlite3.Connection) -> _Restored:
     rows = db.execute("SELECT at_ns, event FROM events WHERE seq > ? ORDER BY seq", (row[0] if row else 0,))
     events = [(at_ns, replay.event_from_plain(orjson.loads(event))) for at_ns, event in rows]
     _, snapshot_ns, config, state = row or (0, 0, b"{}", None)
-    limits = _CONFIG.validate_python(orjson.loads(config))
+    limits = _CONFIG.validate_json(config)
     snapshot = AdmissionState() if state is None else replay.from_plain(orjson.loads(state))
     return _Restored(
         config=limits,
@@ -177,8 +164,8 @@ class Journal:
         self.shelf = ResponseShelf(self._db, bytes_max=bounds.responses_bytes_max, ttl_s=bounds.responses_ttl_s)
 
     def begin(self) -> _Restored:
-        """Become the owner; return what the file holds. Raises sqlite3.OperationalError: the file can't be used now;
-        it may be undamaged. sqlite3.DatabaseError, ValueError: this version didn't write the file."""
+        """Become the owner; return what the file holds. Raises sqlite3.OperationalError: the file can't be used now.
+        sqlite3.DatabaseError, ValueError: this version didn't write it."""
         self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
@@ -197,7 +184,6 @@ class Journal:
         return _read_journal(self._db)
 
     def close(self) -> None:
-        """Close the file. Safe to call twice."""
         self._db.close()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -223,7 +209,7 @@ class Journal:
         return None if row is None else describe_session(row)
 
     def read_page_secret(self) -> str:
-        """Read the secret that seals the control room's cookies; make it, the first time. Raises as `step`."""
+        """Read the secret that seals the control room's cookies; made the first time. Raises as `step`."""
         with self.step():
             found = self._meta("page_secret")
             if found is None:
@@ -249,13 +235,12 @@ class Journal:
 
     def write_snapshot(self, at_ns: int, digest: str, config: AdmissionConfig, state: AdmissionState) -> None:
         """Inside of a step: write the complete state, which makes the events before it needless."""
-        seq = self._row("SELECT coalesce(max(seq), 0) FROM events") or (0,)
-        last = self._row("SELECT seq FROM snapshot WHERE id = 1") or (0,)
-        limits = orjson.dumps(_CONFIG.dump_python(config, mode="json"))
-        snapshot = (max(seq[0], last[0]), at_ns, digest, limits, orjson.dumps(replay.to_plain(state)))
+        numbers = "SELECT seq FROM events UNION ALL SELECT seq FROM snapshot"
+        (seq,) = self._row(f"SELECT coalesce(max(seq), 0) FROM ({numbers})")
+        snapshot = (seq, at_ns, digest, _CONFIG.dump_json(config), orjson.dumps(replay.to_plain(state)))
         self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?, ?, ?)", snapshot)
         # The last event stays, so that numbers never start again below the snapshot's.
-        self._db.execute("DELETE FROM events WHERE seq < ?", (snapshot[0],))
+        self._db.execute("DELETE FROM events WHERE seq < ?", (seq,))
 
     def write_step(self, client: str, number: int, attempt: int, grants: Sequence[str], at_s: float) -> None:
         """Inside of a step: note that it was done."""
@@ -308,10 +293,9 @@ class Journal:
             for table, days in (("incidents", bounds.incidents_days), ("reports", bounds.incidents_days), ("steps", 1)):
                 self._db.execute(f"DELETE FROM {table} WHERE at_s < ?", (now_s - days * _DAY_S,))
             self.shelf.trim(now_s)
-            for kind, most in zip(
-                _COUNTED, (bounds.reports_max, bounds.incidents_max, bounds.sessions_max), strict=True
-            ):
-                if (self._row(f"SELECT count(*) FROM {kind.table}") or (0,))[0] > most:
+            mosts = (bounds.reports_max, bounds.incidents_max, bounds.sessions_max)
+            for kind, most in zip(_COUNTED, mosts, strict=True):
+                if self._row(f"SELECT count(*) FROM {kind.table}")[0] > most:
                     drop_oldest(self._db, (kind,), count_held(self._db, (kind,)), most)
             while self.used_bytes > bounds.journal_bytes_max and self._drop_oldest():
                 pass
@@ -321,9 +305,7 @@ class Journal:
     @property
     def used_bytes(self) -> int:
         """The bytes of the file that hold something."""
-        pages, free, size = (
-            (self._row(f"PRAGMA {name}") or (0,))[0] for name in ("page_count", "freelist_count", "page_size")
-        )
+        pages, free, size = (self._row(f"PRAGMA {name}")[0] for name in ("page_count", "freelist_count", "page_size"))
         return int((pages - free) * size)
 
     def _drop_oldest(self) -> bool:

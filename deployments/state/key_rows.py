@@ -18,8 +18,7 @@ from reliability.key_shares import find_level
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """A table with a column `key`. `name`: what tells the rows of one key apart; `age`: the smallest is the oldest;
-    `weight`: what of a row counts."""
+    """A table with a column `key`; the columns of a row that name it, say its age, and what it weighs."""
 
     table: str
     name: str

@@ -66,7 +66,7 @@ class Actor(Protocol):
 
 class _WaitingItems:
     """What waits for the actor, in the order in which it came. Each kind has a queue of numbers of its own, so that no
-    search is needed for what gives way, however long the actor is away."""
+    search is needed for what gives way."""
 
     def __init__(self, most: int = _ITEMS_MAX) -> None:
         self._most = most
@@ -182,8 +182,7 @@ class Link:
         self._wake.set()
 
     async def admit(self, request: StepRequest) -> StepAnswer:
-        """Have one call admitted. Raises StateUnavailable: the actor is away and the tier is local, or the link is
-        closed."""
+        """Have one call admitted. Raises StateUnavailable: the actor is away and the tier local, or the link closed."""
         if self._closed or (not self.up and request.admission.local):
             raise StateUnavailable(_AWAY)
         future: asyncio.Future[StepAnswer] = asyncio.get_running_loop().create_future()
@@ -308,7 +307,7 @@ class Link:
                 self._requests.appendleft((request, future))
 
     def _note_lost(self, item: Item) -> None:
-        """Count it, and log the first of many: a line for each would fill the disk that the actor may wait for."""
+        """Count it, and log the first of many: a line for each would fill the disk."""
         if self._lost % _LOST_PER_LINE == 0:
             too_many = StateUnavailable(f"over {_ITEMS_MAX} items wait")
             log_error("state_item_lost", too_many, item=type(item).__name__, lost_before=self._lost)

@@ -31,8 +31,7 @@ class SettlementItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnItem:
-    """What was answered, for the session's window. `request` names what it was answered to where that brings no
-    history, `shown` what it shows of the session."""
+    """What was answered, for the session's window. `request`: its name, where it brings no history."""
 
     key: str
     session: str
@@ -43,8 +42,8 @@ class TurnItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerItem:
-    """What became of a request that names no session: what left, or None. `ticket` names this sending, as in its
-    `StepRequest`; `trail` comes where its session wasn't searched yet."""
+    """What left for a request that names no session, or None. `ticket`: as in its `StepRequest`; `trail`: where its
+    session wasn't searched yet."""
 
     key: str
     session: str
@@ -99,7 +98,7 @@ class StepAnswer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateStep:
     """Items and requests of the Router `client`. `config`: the digest of their limits. `attempt`: how often it was sent
-    before under this number without an answer; each of those may have been done."""
+    under this number before; each of those may have been done."""
 
     client: str
     number: int
@@ -130,8 +129,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer a request, in their order; `health` of the tiers that were ever asked for. `watched`: a page is open
-    on what goes on."""
+    """One answer a request, in order, and the health of tiers. `watched`: a page is open on what goes on."""
 
     answers: tuple[StepAnswer, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)

@@ -37,8 +37,8 @@ _TOKENS_MAX = 10**12  # of one call: beyond it a tier's count is nonsense, and S
 
 
 class Transaction:
-    """The transition of one step. `turns` collects what goes into the windows of sessions, which aren't journalled.
-    `now_ns`: of the clock that budgets and breakers follow; `now_s`: of the wall clock, for records."""
+    """The transition of one step. `turns`: what goes into the windows of sessions, in memory. `now_ns`: of the clock of
+    budgets and breakers; `now_s`: of the wall clock, for records."""
 
     def __init__(
         self, state: AdmissionState, config: AdmissionConfig, journal: Journal, now_ns: int, now_s: float
@@ -107,8 +107,7 @@ class Transaction:
         for closed in self.apply(replay.Tick("expire")):
             lost = held.get(closed.id)
             whose = {} if lost is None else {"session": lost.session, "key": lost.key}
-            reason = "the grant was never settled"
-            tokens = {"tokens": closed.tokens}
+            reason, tokens = "the grant was never settled", {"tokens": closed.tokens}
             self.note(IncidentKind.GRANT_EXPIRED, closed.tier, reason=reason, evidence=tokens, **whose)
 
     def _write(self, event: Event) -> None:

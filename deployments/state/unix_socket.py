@@ -2,7 +2,7 @@
 
 A frame is its length in four bytes, and a `_Question` or a `_SocketReply` (`work/wire.py`). A step that can't be
 encoded goes through Ray. The socket has mode 0600 in a folder of mode 0700, and each end first asks the kernel for the
-other's user: SO_PEERCRED (unix(7): `struct ucred`), on macOS LOCAL_PEERCRED (<sys/ucred.h>: `struct xucred`).
+other's user: SO_PEERCRED (unix(7)), on macOS LOCAL_PEERCRED (<sys/ucred.h>).
 Invariants: only the dataclasses of a step are built from a frame; a frame has at most `_FRAME_BYTES_MAX` bytes; no
 bytes that come through the socket end the actor.
 """
@@ -61,8 +61,7 @@ _QUESTION, _ANSWER = codec_of(_Question), codec_of(_SocketReply)
 
 
 def find_socket_folder(environ: Mapping[str, str]) -> Path:
-    """Return a folder that only this user can reach: the run's, or without a supervisor that of all runs. Raises
-    ConfigError."""
+    """Return a folder that only this user can reach: the run's, or that of all runs. Raises ConfigError."""
     return make_own(Path(environ[_RUN])) if environ.get(_RUN) else base_folder(environ)
 
 
@@ -125,8 +124,8 @@ class SocketActor:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call as the protocol says. Raises StateUnavailable: the step failed; the message says by what. OSError,
-        EOFError: the actor is gone, or another user's process is in its place."""
+        """Call as the protocol says. Raises StateUnavailable: the step failed. OSError, EOFError: the actor is gone, or
+        another user's process is in its place."""
         if method != "step":
             return await self._ray_actor.call(method, *args)
         try:
@@ -153,9 +152,8 @@ class SocketActor:
             if fresh:
                 _refuse_foreigner(writer.get_extra_info("socket"))
             writer.write(frame)
-            answer: _SocketReply = _ANSWER.decode(
-                await reader.readexactly(_length(await reader.readexactly(_LENGTH.size)))
-            )
+            size = _length(await reader.readexactly(_LENGTH.size))
+            answer: _SocketReply = _ANSWER.decode(await reader.readexactly(size))
         except BaseException:
             writer.close()
             raise

@@ -87,8 +87,7 @@ class Watchable:
 
     @one_at_a_time
     def find_keys(self, kind: Literal["request", "session"], name: str) -> list[str]:
-        """Return the API keys that have a "request" or a "session" of this name. A session whose requests are all
-        running is in the ledger alone."""
+        """Return the API keys that have a "request" or a "session" of this name, also one whose requests still run."""
         found = self._journal.find_keys(kind, name)
         return sorted(found | self._state.budget.owners_of(name) if kind == "session" else found)
 

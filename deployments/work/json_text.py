@@ -1,8 +1,7 @@
 """Read and write JSON of clients and models exactly, also where `orjson` can't, and count its values unread.
 
-`orjson` refuses half a character and turns an integer beyond 64 bits into a float; only a text that may hold one is
-read again by `json`, at five times the time. Reading a body takes time by its values, so one with more than
-`VALUES_MAX` is refused unread: ten thousand messages with a call and a result each have 120,000. Invariants:
+`orjson` refuses half a character and turns an integer beyond 64 bits into a float; a text that may hold one is read
+again by `json`. A body with more than `VALUES_MAX` values is refused unread. Invariants:
 - An integer keeps every digit, up to Python's limit of 4,300, or the text is refused.
 - Every text can be encoded: a half character becomes U+FFFD, unless the caller joins the halves itself.
 - NaN, infinity and a number beyond a double are refused, unless the caller accepts what some upstreams send.
@@ -30,9 +29,9 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: list[str] | None = None) -> Any:
-    """Read a JSON text. `notes` takes what was changed in it. `halves`: half characters stay as they are, since their
-    other halves may follow; `nan`: NaN and infinity are read too. Raises ValueError: it is no JSON, or holds a number
-    that can't be read; RecursionError: it is nested too deeply."""
+    """Read a JSON text. `notes` takes what was changed in it. `halves`: half characters stay, since their other halves
+    may follow; `nan`: NaN and infinity are read too. Raises ValueError: it is no JSON, or holds a number that can't be
+    read; RecursionError: it is nested too deeply."""
     long = _LONG in raw.translate(_DIGITS) and _INTEGER.search(raw) is not None
     try:
         value = orjson.loads(raw)
@@ -55,8 +54,8 @@ def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: lis
 
 def write_json(value: Any, *, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
     """Write a value as JSON, with integers of any length. Half a character is U+FFFD. `default` and `option` are
-    `orjson`'s; of the options only sorted keys count where `orjson` can't write the value. Raises TypeError: something
-    in it has no JSON; ValueError: something in it has no JSON, or two keys are the same but for half characters."""
+    `orjson`'s; of the options only sorted keys count where `orjson` can't write the value. Raises TypeError,
+    ValueError: something in it has no JSON, or two keys are the same but for half characters."""
     try:
         return orjson.dumps(value, default=default, option=option)
     except TypeError:
@@ -66,8 +65,7 @@ def write_json(value: Any, *, default: Callable[[Any], Any] | None = None, optio
 
 
 def join_arguments(given: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
-    """Return a conversation's messages without half characters in their calls' arguments, which are JSON in a text, and
-    what was changed: a chat template can't write halves, and many servers refuse them."""
+    """Return a conversation's messages without half characters in their calls' arguments, and what was changed."""
     messages, changed = list(given), False
     for at, message in enumerate(messages):
         if not (known := message.get("tool_calls")):
@@ -113,7 +111,7 @@ _DELIMITERS = (b",", b"[", b"{")
 
 
 def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
-    """Tell whether this text has more values than may be. What is no JSON is counted as if it were some."""
+    """Tell whether this text has more values than may be. What is no JSON is counted as if it were."""
     if len(raw) <= values_max or _count_delimiters(raw) <= values_max:
         return False
     found, inside, odd = 0, 0, b""

@@ -25,13 +25,11 @@ T = TypeVar("T")
 class Large(Protocol):
     """Who runs a piece of work of about so many bytes."""
 
-    async def __call__(self, size: int, work: Callable[..., T], *args: Any) -> T:
-        """Return what `work(*args)` returns, or raise what it raises."""
-        ...
+    async def __call__(self, size: int, work: Callable[..., T], *args: Any) -> T: ...
 
 
 async def at_once(size: int, work: Callable[..., T], *args: Any) -> T:
-    """Do everything here and now: for who has the loop to itself, and for virtual time."""
+    """Do everything here and now: for virtual time."""
     return work(*args)
 
 
@@ -45,16 +43,11 @@ async def large(size: int, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:
         if not job.cancel():
-            await _wait_for_end(waiting)
+            while not waiting.done():  # whatever comes
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({waiting})
+            waiting.exception()  # nobody wants it any more
         raise
-
-
-async def _wait_for_end(waiting: asyncio.Future[Any]) -> None:
-    """Wait for the end, whatever comes."""
-    while not waiting.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({waiting})
-    waiting.exception()  # nobody wants it any more
 
 
 @functools.cache

@@ -20,7 +20,7 @@ _WAIT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who wants a job done: the name of an API key. `judges`: the job judges an answer that exists."""
+    """Who wants a job done: an API key. `judges`: the job judges an answer that exists."""
 
     key: str = ""
     judges: bool = False
@@ -45,8 +45,7 @@ class Turns:
         self._lines: dict[Asker, _Line] = {}  # the one that was served longest ago comes first
 
     async def take(self, asker: Asker) -> bool:
-        """Wait for a turn, which `pass_on` ends. Return False where none came: too many jobs wait, or this one has
-        waited for `_WAIT_S`."""
+        """Wait for a turn, which `pass_on` ends; False: too many jobs wait, or this one has waited for `_WAIT_S`."""
         line = self._lines.setdefault(asker, _Line())
         if sum(each.running for each in self._lines.values()) < self._count:
             self._serve(asker)

@@ -1,8 +1,8 @@
 """Encode values of this program for a socket, by their types: MessagePack, and never a pickle.
 
 msgspec handles dataclasses, enums, tuples and plain values; this module adds unions of dataclasses (tagged), `Named`
-(any dataclass of this program), headers as pairs, and `Steps`, `Memo` and pydantic models by their fields. What doesn't
-fit MessagePack goes as JSON, and the first byte says so (docs/decisions/083). Invariants: decoding builds dataclasses,
+(any dataclass of this program), headers as pairs, and `Steps`, `Memo` and pydantic models. What doesn't fit MessagePack
+goes as JSON, and the first byte says so (docs/decisions/083). Invariants: decoding builds dataclasses,
 enums and plain values, and calls nothing that the bytes name; every value arrives equal to what was sent, apart from
 lists in place of tuples where the type is `Any`.
 """

@@ -1,12 +1,10 @@
 """Processes for work that is too large for the event loop: `await workers.run(function, *args)`.
 
-Work that has used up its steps on the loop is repeated by one of `_WORKERS_MAX` low-priority processes; a call and its
-outcome are carried by the types that a module's function declares (`deployments/work/wire.py`). The worker imports the
+Work that has used up its steps on the loop is repeated by one of `_WORKERS_MAX` low-priority processes, which inherit
+no key; a call and its outcome are carried by the types that a function declares (`wire.py`). The worker imports the
 function that its parent names. The parent imports nothing that a worker names: an error is of a known class of this
-program, or a RuntimeError with its words. A job that computes for `_JOB_S` is ended by the kernel
-(`JobTooLong`: the same on a busy machine); a job that gets no turn (`turns.py`), or no result within `_DONE_S`, is
-`Busy`; a job whose worker dies is repeated once, then `_Lost`. A worker inherits its socket, the search path and the
-locale only (no key).
+program, or a RuntimeError with its words. A job that computes for `_JOB_S` is ended by the kernel (`JobTooLong`); a job
+that gets no turn (`turns.py`), or no result within `_DONE_S`, is `Busy`; one whose worker dies is repeated, then lost.
 
 Invariants: no job without an end, no worker without a Router, no job on the loop instead.
 """
@@ -75,8 +73,8 @@ class Workers:
         self._closed = False
 
     async def run(self, function: Callable[..., _Result], *args: Any, asker: Asker = NOBODY, **named: Any) -> _Result:
-        """Have a worker call `function(*args, **named)` when it is the asker's turn; return what it returns, or raise
-        what it raises. Raises Undone: it was not done, or not to its end."""
+        """Have a worker call `function(*args, **named)` when it is the asker's turn. Raises what it raises; Undone: it
+        was not done, or not to its end."""
         if not await self._turns.take(asker):
             raise Busy("this server is busy with other large requests")
         try:
@@ -153,8 +151,7 @@ class _Worker:
         return worker
 
     async def run_job(self, message: bytes, job_s: float) -> bytes:
-        """Send a message, and return the answer to it. Raises TimeoutError: none came within `_DONE_S`; OSError,
-        IncompleteReadError: the worker is gone."""
+        """Return the answer to a message. Raises TimeoutError: none came; OSError, IncompleteReadError: it is gone."""
         async with asyncio.timeout(_DONE_S):
             self._writer.write(HEAD.pack(job_s, len(message)))
             self._writer.write(message)
@@ -244,8 +241,8 @@ def _types_of(function: Callable[..., Any]) -> _Types:
 
 
 def _write_job(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, bytes]:
-    """Write a call; return the function itself, without its partial arguments, and the message. Raises TypeError,
-    ValueError: an argument isn't of the type that the function declares."""
+    """Write a call; return the function without its partial arguments, and the message. Raises TypeError, ValueError:
+    an argument isn't of the declared type."""
     inner: Any = function
     while isinstance(inner, partial):
         inner, args, named = inner.func, (*inner.args, *args), {**inner.keywords, **named}
@@ -279,8 +276,8 @@ def _write_error(error: Exception) -> bytes:
 
 
 def _read_outcome(function: Callable[..., Any], message: bytes) -> Any:
-    """Return what the function returned, or raise what it raised. Raises ValueError: the message is no outcome of this
-    function; RuntimeError: it raised an error of a class that isn't this program's."""
+    """Return what the function returned, or raise what it raised, as a RuntimeError where its class isn't ours. Raises
+    ValueError: the message is no outcome of this function."""
     outcome = _OUTCOME.decode(message)
     if isinstance(outcome, bytes):
         return _types_of(function).result.decode(outcome)
@@ -305,8 +302,7 @@ async def make_judgement(
     question: _Question, here: _Here, elsewhere: Elsewhere | None, left_s: float, owner: str = ""
 ) -> Judged:
     """Make the judgement for the API key `owner`, within `left_s` seconds where it is made elsewhere. Without
-    `elsewhere` it is made `here`, in as many steps as it takes. Raises Busy and TimeoutError: they say nothing of the
-    answer."""
+    `elsewhere` it takes as many steps as it takes. Raises Busy, TimeoutError: they say nothing of the answer."""
     if elsewhere is None:
         return await here(question)
     try:

@@ -33,15 +33,12 @@ from reliability.admission.retry_budget import RetryBudget, RetryBudgetLimits, t
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
 
-TIERS_MAX = 64  # tiers come from the configuration; this only bounds a mistake
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionConfig:
-    """All limits. `breakers` holds the tiers whose breaker differs from `breaker`."""
+    """All limits."""
 
     breaker: BreakerConfig = field(default_factory=BreakerConfig)
-    breakers: Mapping[str, BreakerConfig] = field(default_factory=dict)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     retries: RetryBudgetLimits = field(default_factory=RetryBudgetLimits)
     memory: MemoryRules = field(default_factory=MemoryRules)
@@ -76,15 +73,8 @@ def admit(
     state, _ = expire(state, config, now_ns)
     if rule := memory_rule(config.memory, request):
         return state, Rejection(request.tier, RejectedBy.MEMORY_PRESSURE, rule, config.memory.retry_after_s)
-    if not _has_room(state, request.tier):
-        return state, Rejection(request.tier, RejectedBy.FULL, f"more than {TIERS_MAX} tiers", None)
-    breaker, permit = breakers.admit(
-        state.breakers.get(request.tier, Breaker()),
-        _breaker_config(config, request.tier),
-        now_ns,
-        request.hold_ns,
-        request.key,
-    )
+    known = state.breakers.get(request.tier, Breaker())
+    breaker, permit = breakers.admit(known, config.breaker, now_ns, request.hold_ns, request.key)
     if isinstance(permit, breakers.BreakerRejection):
         rejected_by, wait_ns = RejectedBy(permit.cause.value), permit.retry_after_ns
         wait_s = None if wait_ns is None else wait_ns / SECOND_NS
@@ -130,12 +120,6 @@ def settle(
     return _release_permit(after, config, closed, verdict, retry_after_ns)
 
 
-def progress(state: AdmissionState, grant_id: str, tokens: int) -> AdmissionState:
-    """Note what an open grant's call has used so far, prompt included. The same state where that is nothing new."""
-    budget = state.budget.note_progress(grant_id, max(0, tokens))
-    return state if budget is state.budget else replace(state, budget=budget)
-
-
 def charge(
     state: AdmissionState, config: AdmissionConfig, key: str, session: str, tokens: int, now_ns: int
 ) -> AdmissionState:
@@ -151,7 +135,7 @@ def expire(
 ) -> tuple[AdmissionState, tuple[ClosedGrant, ...]]:
     """Close the grants that were never settled. Costs nothing where nothing is due."""
     now_ns = max(now_ns, state.now_ns)
-    budget, closed = budgets.expire(state.budget, config.budget, now_ns)
+    budget, closed = budgets.expire(state.budget, now_ns)
     if budget is state.budget:
         return state, ()
     state = replace(state, budget=budget, now_ns=now_ns)
@@ -165,27 +149,15 @@ def expire(
 def obey(
     state: AdmissionState, tier: str, order: Literal["isolate", "restore", "close"], now_ns: int
 ) -> AdmissionState:
-    """Obey an operator: keep all calls off a tier, lift that hold (the breaker beneath is as it was), or close the
-    tier's breaker (a hold stays)."""
+    """Obey an operator: keep all calls off a tier, lift that hold, or close the tier's breaker (a hold stays)."""
     known = state.breakers.get(tier)
-    if order == "isolate" and _has_room(state, tier):
+    if order == "isolate":
         return _with_breaker(state, tier, replace(known or Breaker(), isolated=True))
-    if order == "isolate" or known is None:
+    if known is None:
         return state
     if order == "restore":
         return _with_breaker(state, tier, replace(known, isolated=False))
     return _with_breaker(state, tier, breakers.close(known, max(now_ns, state.now_ns)))
-
-
-def reset_session(state: AdmissionState, key: str, session: str) -> AdmissionState:
-    """Forget by hand what a session has spent."""
-    return replace(state, budget=budgets.reset_session(state.budget, key, session))
-
-
-def sweep(state: AdmissionState, config: AdmissionConfig, now_ns: int) -> AdmissionState:
-    """Let every idle session go: for the owner's timer. The same state where there is none."""
-    budget = state.budget.sweep_sessions(config.budget.bounds, max(now_ns, state.now_ns))
-    return state if budget is state.budget else replace(state, budget=budget)
 
 
 def phase_of(state: AdmissionState, tier: str, now_ns: int) -> Phase:
@@ -200,25 +172,12 @@ def _release_permit(
     held = state.grants.get(closed.id)
     if held is None:
         return state, ClosedGrant(closed.id, known=False)
-    breaker, change = breakers.settle(
-        state.breakers.get(held.tier, Breaker()),
-        _breaker_config(config, held.tier),
-        held.permit,
-        Verdict.IGNORED if closed.expired else verdict,
-        state.now_ns,
-        retry_after_ns,
-    )
+    known = state.breakers.get(held.tier, Breaker())
+    verdict = Verdict.IGNORED if closed.expired else verdict
+    breaker, change = breakers.settle(known, config.breaker, held.permit, verdict, state.now_ns, retry_after_ns)
     after = replace(_with_breaker(state, held.tier, breaker), grants=state.grants.drop(closed.id))
     return after, replace(closed, tier=held.tier, change=change)
 
 
 def _with_breaker(state: AdmissionState, tier: str, breaker: Breaker) -> AdmissionState:
     return replace(state, breakers={**state.breakers, tier: breaker})
-
-
-def _has_room(state: AdmissionState, tier: str) -> bool:
-    return tier in state.breakers or len(state.breakers) < TIERS_MAX
-
-
-def _breaker_config(config: AdmissionConfig, tier: str) -> BreakerConfig:
-    return config.breakers.get(tier, config.breaker)

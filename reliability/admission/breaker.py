@@ -3,8 +3,8 @@
     CLOSED     requests run. Failures in a row, or a share of failures in a window, open it. A failure with the tier's
                own Retry-After opens it at once, for that bounded time only.
     OPEN       nothing runs until `until_ns`. Only time, or a person (`close`), leaves this state.
-    HALF_OPEN  at most `probes_max` requests run as probes, and one more for each `open_max_ns` in which none of them
-               ends. A failed probe opens again, for longer; `probe_successes` good probes close.
+    HALF_OPEN  one request runs as a probe, and one more for each `open_max_ns` in which none of them ends. A failed
+               probe opens again, for longer; a good one closes.
 
 The failures of one API key in a row open nothing while the newest call of another key succeeded, within the window of
 the rate. The first failure of a second key ends that, so an outage opens as it would with one key.
@@ -15,7 +15,7 @@ returns the permit and changes nothing else: a cancelled call says nothing of th
 
 Open time doubles with every opening in a row, up to `open_max_ns`, counted from the beginning of the failed probe; each
 `calm_ns` spent CLOSED takes one opening back. So a tier that is back runs the first request that comes `open_max_ns`
-after the last probe began, and one that is still away costs at most `probes_max` requests in each `open_max_ns`.
+after the last probe began, and one that is still away costs at most one request in each `open_max_ns`.
 
 Invariants: no success or cancel opens; only a probe's success closes; no probe slot is lost for good.
 """
@@ -30,9 +30,9 @@ from reliability.rolling import EMPTY, SECOND_NS, Rolling, Span
 from reliability.types import Verdict
 
 _OPENINGS_MAX = 32  # doublings remembered; beyond it open_max_ns has long been reached
-PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
+_PERMITS_MAX = 1024  # outstanding permits remembered; beyond it the oldest is forgotten, as if ignored
 _RATE_BUCKETS = 10  # the failure window is this fine
-WELL_MAX = 2  # keys remembered whose newest call succeeded: one of them may be the one that fails
+_WELL_MAX = 2  # keys remembered whose newest call succeeded: one of them may be the one that fails
 _PROBE_WAIT_NS = SECOND_NS  # the wait of a request that finds all probe slots taken
 
 
@@ -59,7 +59,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerConfig:
-    """Limits of one breaker. None turns a rule off; a rule that is on needs at least 1."""
+    """Limits of one breaker, at least 1 each. None turns a rule off."""
 
     failures_max: int | None = 5
     rate_percent: int | None = 50
@@ -69,16 +69,7 @@ class BreakerConfig:
     open_max_ns: int = 10 * SECOND_NS
     calm_ns: int = 60 * SECOND_NS
     retry_after_max_ns: int = 600 * SECOND_NS  # 0: a tier's Retry-After is not honoured
-    probes_max: int = 1
-    probe_successes: int = 1
     permit_ns: int = 900 * SECOND_NS
-
-    def __post_init__(self) -> None:
-        positive = ("rate_calls_min", "open_ns", "calm_ns", "probes_max", "probe_successes", "permit_ns")
-        bad = [name for name in positive if getattr(self, name) < 1]
-        bad += [name for name in ("failures_max", "rate_percent") if getattr(self, name) in (0,)]
-        if bad or self.open_max_ns < self.open_ns or self.rate_window_ns < _RATE_BUCKETS:
-            raise ValueError(f"breaker: out of range: {', '.join(bad) or 'open_max_ns or rate_window_ns'}")
 
     @property
     def span(self) -> Span:
@@ -88,9 +79,9 @@ class BreakerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The state of one tier's breaker. `permits` maps the number of an outstanding permit to its expiry; `probed_ns` is
-    when the last probe began. `failing`: the keys of the failures in a row, two at most; `well`: the last keys whose
-    newest call succeeded, each with its time."""
+    """The state of one tier's breaker. `permits`: the outstanding ones by number, with their expiry. `probed_ns`: when
+    the last probe began. `failing`: the keys of the failures in a row, two at most; `well`: the last keys whose newest
+    call succeeded, each with its time."""
 
     phase: Phase = Phase.CLOSED
     generation: int = 0
@@ -100,7 +91,6 @@ class Breaker:
     consecutive: int = 0
     failing: tuple[str, ...] = ()
     well: tuple[tuple[str, int], ...] = ()
-    successes: int = 0
     calls: Rolling = EMPTY
     failures: Rolling = EMPTY
     issued: int = 0
@@ -156,24 +146,19 @@ def admit(
     ready = breaker if phase is breaker.phase else _enter_phase(breaker, phase, now_ns)
     live = _find_live_permits(ready, now_ns)
     beside_ns = ready.probed_ns + config.open_max_ns - now_ns  # until a probe may run beside those that hang
-    if phase is Phase.HALF_OPEN and len(live) >= config.probes_max and beside_ns > 0:
+    if phase is Phase.HALF_OPEN and live and beside_ns > 0:
         return breaker, BreakerRejection(Cause.PROBING, min(_PROBE_WAIT_NS, beside_ns, min(live.values()) - now_ns))
     hold = config.permit_ns if hold_ns is None else min(max(hold_ns, 0), config.permit_ns)
     permit = Permit(ready.generation, ready.issued, phase is Phase.HALF_OPEN, now_ns + hold, key)
     live[permit.number] = permit.expires_ns
-    if len(live) > PERMITS_MAX:
+    if len(live) > _PERMITS_MAX:
         del live[next(iter(live))]
     probed_ns = now_ns if permit.probe else ready.probed_ns
     return replace(ready, issued=ready.issued + 1, permits=live, probed_ns=probed_ns), permit
 
 
 def settle(
-    breaker: Breaker,
-    config: BreakerConfig,
-    permit: Permit,
-    verdict: Verdict,
-    now_ns: int,
-    retry_after_ns: int = 0,
+    breaker: Breaker, config: BreakerConfig, permit: Permit, verdict: Verdict, now_ns: int, retry_after_ns: int = 0
 ) -> tuple[Breaker, Change | None]:
     """Give a permit back with what its call says about the tier."""
     expires_ns = breaker.permits.get(permit.number)
@@ -197,12 +182,10 @@ def close(breaker: Breaker, now_ns: int) -> Breaker:
 
 
 def _record_success(breaker: Breaker, config: BreakerConfig, key: str, now_ns: int) -> tuple[Breaker, Change | None]:
-    well = (*_find_well(breaker, key)[1 - WELL_MAX :], (key, now_ns))
+    well = (*_find_well(breaker, key)[1 - _WELL_MAX :], (key, now_ns))
     if breaker.phase is Phase.CLOSED:
         calls = breaker.calls.add(config.span, 1, now_ns)
         return replace(breaker, consecutive=0, failing=(), well=well, calls=calls), None
-    if breaker.successes + 1 < config.probe_successes:
-        return replace(breaker, successes=breaker.successes + 1), None
     closed = replace(_enter_phase(breaker, Phase.CLOSED, now_ns), well=well)
     return closed, Change(breaker.phase, Phase.CLOSED, Cause.PROBE_SUCCEEDED)
 
@@ -256,13 +239,8 @@ def _find_trip_cause(breaker: Breaker, config: BreakerConfig) -> Cause | None:
 
 def _enter_phase(breaker: Breaker, phase: Phase, now_ns: int) -> Breaker:
     """Build a new state and generation: all older permits are void, all counts start again."""
-    return Breaker(
-        phase=phase,
-        generation=breaker.generation + 1,
-        since_ns=now_ns,
-        openings=breaker.openings,
-        isolated=breaker.isolated,
-    )
+    generation, openings, isolated = breaker.generation + 1, breaker.openings, breaker.isolated
+    return Breaker(phase=phase, generation=generation, since_ns=now_ns, openings=openings, isolated=isolated)
 
 
 def _find_live_permits(breaker: Breaker, now_ns: int) -> dict[int, int]:

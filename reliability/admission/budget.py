@@ -9,7 +9,7 @@ and warns; `escalate` rejects all tiers but the cheap one; `hard_stop` rejects. 
 what was reported of it and its `slack`, or its prompt where nothing was; a later settle adds what is beyond.
 
 Invariants: under `hard_stop`, spent + reserved never exceeds the limit, except by a tier that uses more than was
-reserved for it (`overrun`). The ledger may say too much, never too little. Where all that is remembered (`Bounds`) is
+reserved for it. The ledger may say too much, never too little. Where all that is remembered (`Bounds`) is
 in use, the request is rejected; a forgotten session forgives its session window only.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reliability.admission.ledger import HOUR, PROGRESS_TOKENS, Bounds, Budget, Reservation, session_name
+from reliability.admission.ledger import HOUR, PROGRESS_TOKENS, Bounds, Budget, Reservation
 from reliability.admission.request import (
     AdmissionRequest,
     BudgetWindow,
@@ -31,6 +31,7 @@ from reliability.admission.request import (
 )
 from reliability.rolling import SECOND_NS
 
+WARN_PERCENT = 80
 _IN_FLIGHT_RETRY_S = 5  # where open reservations stand in the way: they end sooner than the hour
 
 
@@ -44,23 +45,15 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetConfig:
-    """All limits. `key_hours` holds the keys whose hour differs from `key_hour`."""
+    """All limits. `key_hours` holds the API keys whose hour has one."""
 
     session: Limit = Limit()
     hour: Limit = Limit()
-    key_hour: Limit = Limit()
     key_hours: Mapping[str, Limit] = field(default_factory=dict)
     output_tokens_max: int | None = None
     output_tokens_default: int = 2048
-    warn_percent: int = 80
     reservation_ns: int = 900 * SECOND_NS
     bounds: Bounds = field(default_factory=Bounds)
-
-    def __post_init__(self) -> None:
-        if self.output_tokens_default < 1 or self.reservation_ns < 1:
-            raise ValueError("budget: output_tokens_default and reservation_ns must be at least 1")
-        if self.output_tokens_max is not None and self.output_tokens_max < 1:
-            raise ValueError("budget: output_tokens_max must be at least 1, or None for no cap")
 
 
 def output_cap(config: BudgetConfig, named: int | None) -> int:
@@ -72,9 +65,8 @@ def output_cap(config: BudgetConfig, named: int | None) -> int:
 def reserve(
     budget: Budget, config: BudgetConfig, name: str, request: AdmissionRequest, now_ns: int, hold_ns: int | None = None
 ) -> tuple[Budget, Grant | Rejection]:
-    """Set tokens aside for one call, under a name that no other has. A rejection changes nothing but what time has
-    closed."""
-    budget, _ = expire(budget, config, now_ns)
+    """Set tokens aside for one call, under a name of its own. A rejection changes nothing but what time has closed."""
+    budget, _ = expire(budget, now_ns)
     cap = output_cap(config, request.output_tokens)
     tokens = max(0, request.prompt_tokens) + cap
     full = loads(budget, config, request.key, request.payer, now_ns, tokens)
@@ -87,8 +79,8 @@ def reserve(
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
     capped = request.output_tokens is not None and cap < request.output_tokens
     slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
-    taken = Reservation(request.key, request.payer, tokens, cap, capped, now_ns + hold, slack=slack)
-    warnings = _find_warnings(full, config)
+    taken = Reservation(request.key, request.payer, tokens, cap, now_ns + hold, slack=slack)
+    warnings = tuple(load for load in full if load.percent >= WARN_PERCENT)
     grant = Grant(name, request.tier, False, tokens, cap, capped, taken.expires_ns, warnings)
     return roomy.open_reservation(config.bounds, name, taken, now_ns), grant
 
@@ -108,48 +100,28 @@ def settle(
     charged = held.tokens if tokens is None else max(0, tokens)
     if expired:  # the same ledger, whoever notices the time first
         charged = max(held.estimate, tokens or 0)
-    return _charge_and_close(budget, config, name, held, charged, now_ns, expired=expired)
-
-
-def _charge_and_close(
-    budget: Budget, config: BudgetConfig, name: str, held: Reservation, charged: int, now_ns: int, *, expired: bool
-) -> tuple[Budget, ClosedGrant]:
     after = budget.close_reservation(name, held, charged, now_ns)
-    warnings = _find_warnings(loads(after, config, held.key, held.session, now_ns), config)
-    overrun = max(0, charged - held.tokens)
-    return after, ClosedGrant(name, True, expired=expired, tokens=charged, overrun=overrun, warnings=warnings)
+    return after, ClosedGrant(name, True, expired=expired, tokens=charged)
 
 
 def charge(budget: Budget, config: BudgetConfig, key: str, session: str, tokens: int, now_ns: int) -> Budget:
     """Spend tokens that nobody has reserved: those of a call that ran while the owner of the ledger was away. The
-    ledger takes them whatever the limits are: it has happened. At its bounds a session or key for which no idle one can
-    go is left out, as if it had been forgotten; the hour of the server has every token."""
-    budget, _ = expire(budget, config, now_ns)
+    ledger takes them whatever the limits are: it has happened."""
+    budget, _ = expire(budget, now_ns)
     return budget.charge_unreserved(config.bounds, key, session, max(0, tokens), now_ns)
 
 
-def expire(budget: Budget, config: BudgetConfig, now_ns: int) -> tuple[Budget, tuple[ClosedGrant, ...]]:
+def expire(budget: Budget, now_ns: int) -> tuple[Budget, tuple[ClosedGrant, ...]]:
     """Close what was never settled, at what it is known to have used. Costs nothing where nothing is due."""
     if budget.wake_ns is None or now_ns < budget.wake_ns:
         return budget, ()
     closed: list[ClosedGrant] = []
     due = [(name, held) for name, held in budget.open.items() if now_ns >= held.expires_ns]
     for name, held in due:
-        charged = held.estimate
-        budget, answer = _charge_and_close(budget, config, name, held, charged, now_ns, expired=True)
-        budget = budget.remember_expired(name, held, charged)
-        closed.append(answer)
+        budget = budget.close_reservation(name, held, held.estimate, now_ns).remember_expired(name, held)
+        closed.append(ClosedGrant(name, True, expired=True, tokens=held.estimate))
     wake_ns = min((held.expires_ns for _, held in budget.open.items()), default=None)
     return replace(budget, wake_ns=wake_ns), tuple(closed)
-
-
-def reset_session(budget: Budget, key: str, session: str) -> Budget:
-    """Forget by hand what a session has spent. What it has reserved stays."""
-    name = session_name(key, session)
-    known = budget.sessions.get(name)
-    if known is None:
-        return budget
-    return replace(budget, sessions=budget.sessions.put(name, replace(known, spent=0)))
 
 
 def loads(budget: Budget, config: BudgetConfig, key: str, session: str, now_ns: int, more: int = 0) -> tuple[Load, ...]:
@@ -208,8 +180,4 @@ def _wait_s(budget: Budget, load: Load, key: str, tokens: int, now_ns: int) -> i
 def _find_limit(config: BudgetConfig, window: BudgetWindow, key: str) -> Limit:
     if window is BudgetWindow.SESSION:
         return config.session
-    return config.hour if window is BudgetWindow.HOUR else config.key_hours.get(key, config.key_hour)
-
-
-def _find_warnings(full: tuple[Load, ...], config: BudgetConfig) -> tuple[Load, ...]:
-    return tuple(load for load in full if load.percent >= config.warn_percent)
+    return config.hour if window is BudgetWindow.HOUR else config.key_hours.get(key, Limit())

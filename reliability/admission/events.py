@@ -1,8 +1,8 @@
 """What the journal writes: the admission state as plain values, and every event that changed it.
 
-`reduce` is the one entrance for events. Every name and time that it uses stands in the state or in the event, so a
-snapshot with the events since gives the very state that was lost, with the same grant ids. After a replay the owner
-writes a `Begin` before it admits anything, since the names of its grants are made of the epoch.
+`reduce` is the one entrance for events. It uses nothing but the state and the event, so a snapshot with the events
+since gives the very state that was lost. After a replay the owner writes a `Begin` before it admits anything, since the
+names of its grants are made of the epoch.
 
 Invariant: each event that changed something is written, also what the owner's timers did (a swept session makes room).
 `from_plain` and `event_from_plain` raise ValueError, with the place, on anything that they did not write.
@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter
 
 from reliability.admission import admit as admission
 from reliability.admission.admit import AdmissionConfig, AdmissionState
-from reliability.admission.request import AdmissionRequest, ClosedGrant, Grant, Rejection
+from reliability.admission.request import AdmissionRequest
 from reliability.types import Usage, Verdict
 
 _VERSION = 1  # of the shape of the state; a snapshot of another version is refused
@@ -98,16 +98,14 @@ class Reset:
 
 
 Event = Begin | Admit | Settlement | Progress | Charge | Tick | Order | Reset
-EventResult = Grant | Rejection | ClosedGrant | tuple[ClosedGrant, ...] | None
 
 _STATE: TypeAdapter[AdmissionState] = TypeAdapter(AdmissionState)
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 
-def reduce(
-    state: AdmissionState, config: AdmissionConfig, event: Event, now_ns: int
-) -> tuple[AdmissionState, EventResult]:
-    """Apply one event."""
+def reduce(state: AdmissionState, config: AdmissionConfig, event: Event, now_ns: int) -> tuple[AdmissionState, Any]:
+    """Apply one event; return the state, the same one where nothing has changed, and what the event is answered."""
+    budget = state.budget
     match event:
         case Begin(epoch):
             return replace(state, epoch=epoch), None  # so grants get names never given before
@@ -116,17 +114,18 @@ def reduce(
         case Settlement(grant_id, verdict, usage, retry_after_ns):
             return admission.settle(state, config, grant_id, verdict, usage, now_ns, retry_after_ns)
         case Progress(grant_id, tokens):
-            return admission.progress(state, grant_id, tokens), None
+            budget = budget.note_progress(grant_id, max(0, tokens))
         case Charge(key, session, tokens):
             return admission.charge(state, config, key, session, tokens, now_ns), None
         case Tick("expire"):
             return admission.expire(state, config, now_ns)
         case Tick():
-            return admission.sweep(state, config, now_ns), None
+            budget = budget.sweep_sessions(config.budget.bounds, max(now_ns, state.now_ns))
         case Order(tier, order):
             return admission.obey(state, tier, order, now_ns), None
         case Reset(key, session):
-            return admission.reset_session(state, key, session), None
+            budget = budget.reset_session(key, session)
+    return state if budget is state.budget else replace(state, budget=budget), None
 
 
 def replay(state: AdmissionState, config: AdmissionConfig, events: Iterable[tuple[int, Event]]) -> AdmissionState:

@@ -31,11 +31,6 @@ class Bounds:
     keys_max: int = 4096
     reservations_max: int = 4096
 
-    def __post_init__(self) -> None:
-        for name in ("session_ttl_ns", "sessions_max", "keys_max", "reservations_max"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"budget: {name} must be at least 1")
-
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -69,22 +64,19 @@ class _Hour:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Tokens set aside for one call. `used`: what it is known to have used so far; None: not known.
-    `slack`: what it may have used beyond that before anybody could report it."""
+    """Tokens set aside for one call. `used`: what it has reported; `slack`: what it may have used beyond that."""
 
     key: str
     session: str
     tokens: int
     output_cap: int
-    capped: bool
     expires_ns: int
     slack: int = 0
     used: int | None = None
 
     @property
     def estimate(self) -> int:
-        """What the call has cost for all that is known: what it is known to have used, else its prompt, which may have
-        been read; and its slack, as far as it was reserved."""
+        """What the call has cost for all that is known, else its prompt; and its slack, as far as it was reserved."""
         known = self.tokens - self.output_cap if self.used is None else self.used
         return max(known, min(self.tokens, known + self.slack))
 
@@ -100,9 +92,8 @@ class _Expired:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The whole ledger. `wake_ns`: a lower bound of the next expiry. `expired`: what the last reservations that
-    nobody settled were charged, by their names, the oldest first. What changes it returns another one, or the same
-    where there is nothing to change."""
+    """The whole ledger; what changes nothing returns the same one. `wake_ns`: a lower bound of the next expiry.
+    `expired`: the last reservations that nobody settled, by name, the oldest first."""
 
     sessions: Shards[Session] = field(default_factory=Shards)
     hour: _Hour = _Hour()
@@ -136,9 +127,9 @@ class Budget:
             return self
         return replace(self, open=self.open.put(name, replace(held, used=used)))
 
-    def remember_expired(self, name: str, held: Reservation, charged: int) -> Budget:
+    def remember_expired(self, name: str, held: Reservation) -> Budget:
         """Keep in mind what a reservation that nobody settled was charged; the oldest of too many is let go."""
-        expired = {**self.expired, name: _Expired(held.key, held.session, charged)}
+        expired = {**self.expired, name: _Expired(held.key, held.session, held.estimate)}
         while len(expired) > _EXPIRED_MAX:
             del expired[next(iter(expired))]
         return replace(self, expired=expired)
@@ -178,22 +169,22 @@ class Budget:
         )
 
     def charge_unreserved(self, bounds: Bounds, key: str, session: str, tokens: int, now_ns: int) -> Budget:
-        """Book tokens that nobody had reserved. A name for which there is no room is left out, the server's hour
-        never."""
-        sessions = _make_session_room(self.sessions, bounds, session_name(key, session))
-        if sessions is not None:
+        """Book tokens that nobody had reserved, in the server's hour, and where there is room under their names."""
+        booked = replace(self, hour=self.hour.charge(0, tokens, now_ns))
+        name = session_name(key, session)
+        if (sessions := _make_session_room(self.sessions, bounds, name)) is not None:
             known = self.session_of(bounds, key, session, now_ns)
             spent = replace(known, spent=known.spent + tokens, used_ns=now_ns)
-            sessions = sessions.put(session_name(key, session), spent)
-        keys = _make_key_room(self.keys, bounds, key, now_ns)
-        if keys is not None:
-            keys = keys.put(key, self.hour_of(key).charge(0, tokens, now_ns))
-        return replace(
-            self,
-            sessions=self.sessions if sessions is None else sessions,
-            hour=self.hour.charge(0, tokens, now_ns),
-            keys=self.keys if keys is None else keys,
-        )
+            booked = replace(booked, sessions=sessions.put(name, spent))
+        if (keys := _make_key_room(self.keys, bounds, key, now_ns)) is not None:
+            booked = replace(booked, keys=keys.put(key, self.hour_of(key).charge(0, tokens, now_ns)))
+        return booked
+
+    def reset_session(self, key: str, session: str) -> Budget:
+        """Forget what a session has spent. What it has reserved stays."""
+        name = session_name(key, session)
+        known = self.sessions.get(name)
+        return self if known is None else replace(self, sessions=self.sessions.put(name, replace(known, spent=0)))
 
     def sweep_sessions(self, bounds: Bounds, now_ns: int) -> Budget:
         """Let every idle session go."""
@@ -222,8 +213,7 @@ def _key_of(name: str) -> str:
 
 
 def _make_session_room(sessions: Shards[Session], bounds: Bounds, name: str) -> Shards[Session] | None:
-    """Drop an idle session among those of a few shards, from the name's own on: the longest idle one of the key that
-    has the most there."""
+    """Drop the longest idle session of the key that has the most, among those of a few shards from the name's own."""
     if sessions.count < bounds.sessions_max or sessions.get(name) is not None:
         return sessions
     start, found = sessions.place(name), 0

@@ -1,7 +1,6 @@
 """What admission is asked, and what it answers.
 
-`drive` makes the request, a Router replica's link carries it to the state actor, the rules of this package decide by
-it, and the journal keeps it with the grant that it was given: one type on the whole way.
+One type on the whole way: `drive`, the link to the state actor, the rules of this package, the journal.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from reliability.rolling import SECOND_NS
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:
     """One call that wants to run. `prompt_tokens` is an upper estimate; `output_tokens` None: none is named. `extra`:
-    the tier has just failed this request. `fallback`: another call that isn't the request's first. `cheap`: the tier
-    is the one that a session goes on with under `escalate`. `local`: the call stays on the machine and costs no money.
-    `parent`: the session that this one helps."""
+    the tier has just failed this request. `fallback`: another call that isn't the request's first. `cheap`: the tier is
+    the one for sessions under `escalate`. `local`: it costs no money. `parent`: the session that this one helps."""
 
     tier: str
     key: str
@@ -60,8 +58,7 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: how many of the tokens
-    are held by open calls, which may give some of them back."""
+    """How full a limited window is, in tokens and in percent. A limit of 0 is full. `reserved`: held by open calls."""
 
     window: BudgetWindow
     tokens: int
@@ -99,8 +96,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The call may not run. `retry_after_s` None: waiting doesn't help. `policy`, `windows` and
-    `requested_tokens`, those that were to be reserved, only where the token budget rejects."""
+    """The call may not run. `retry_after_s` None: waiting doesn't help. `policy`, `windows`, `requested_tokens`: only
+    where the token budget rejects."""
 
     tier: str
     rejected_by: RejectedBy
@@ -113,16 +110,13 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class ClosedGrant:
-    """What closing a grant did: what was charged, and by how much that is more than was set aside. With `known` False
-    it was not open, and nothing changed."""
+    """What closing a grant did. `tokens`: charged. With `known` False it was not open, and nothing changed."""
 
     id: str
     known: bool
     tier: str = ""
     expired: bool = False
     tokens: int = 0
-    overrun: int = 0
-    warnings: tuple[Load, ...] = ()
     change: Change | None = None
 
 

@@ -26,10 +26,6 @@ class RetryBudgetLimits:
     floor: int = 10
     window_ns: int = 60 * SECOND_NS
 
-    def __post_init__(self) -> None:
-        if self.share_percent < 0 or self.floor < 0 or self.window_ns < _BUCKETS:
-            raise ValueError("retry budget: share_percent, floor or window_ns out of range")
-
     @property
     def span(self) -> Span:
         """The window of both counts."""
@@ -48,8 +44,8 @@ class RetryBudget:
 def take(
     budget: RetryBudget, config: RetryBudgetLimits, extra: bool, now_ns: int, key: str = ""
 ) -> tuple[RetryBudget, int | None]:
-    """Count one call. Too many extra calls: return the same budget, and in how many nanoseconds one of them leaves the
-    window at the latest. Without a `key` nobody else is to be left any."""
+    """Count one call. Too many extra calls: return the same budget, and how long to wait. Without a `key` nothing is
+    left for others."""
     span = config.span
     if not extra:
         return replace(budget, first=budget.first.add(span, 1, now_ns)), None

@@ -2,7 +2,7 @@
 
     request ─▶ find ─┬▶ shows an answer of ours          the conversation that was given it
                      ├▶ shows no answer, but a summary   the conversation that waits, or whose words are quoted
-                     ├▶ begins as one that got no answer that one: a retry (a first request: for `RETRY_NS` only)
+                     ├▶ begins as one that got no answer that one: a retry (a first request: for `_RETRY_NS` only)
                      └▶ else                             a new one
     outcome ─▶ answer: what left, or that nothing did
 
@@ -11,7 +11,7 @@ a conversation stands at that answer and waits. Of runs that are equal to the le
 nobody has gone on from, to which it adds the fewest messages; so each goes on once.
 
 Invariants: one thread; what is asked twice under one ticket is answered the same. At most `conversations_max`,
-`DIGESTS_MAX` over all, `NODES_MAX` answers of each, `_TWINS_MAX` conversations of a digest; over a bound the key that
+`_DIGESTS_MAX` over all, `_NODES_MAX` answers of each, `_TWINS_MAX` conversations of a digest; over a bound the key that
 holds the most loses the one that was idle longest.
 """
 
@@ -25,11 +25,11 @@ from enum import IntEnum
 from reliability.key_shares import KeyShares
 from reliability.sessions.trail import Answered, Before, Trail, digest_parts
 
-NODES_MAX = 8
+_NODES_MAX = 8
 _OPEN_MAX = 16
 _TWINS_MAX = 256
-DIGESTS_MAX = 100_000
-RETRY_NS = 600 * 10**9
+_DIGESTS_MAX = 100_000
+_RETRY_NS = 600 * 10**9
 
 
 class _Way(IntEnum):
@@ -42,9 +42,8 @@ class _Way(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A place in a conversation that a request may go on from: an answer, or the beginning. `gone` is the name of the
-    request that went on from it, `lost` whether that got no answer, `size` the messages of the request that it
-    answers."""
+    """A place that a request may go on from: an answer, or the beginning. `gone`: the name of the request that went on
+    from it; `lost`: that got no answer; `size`: the messages of the request that it answers."""
 
     digests: tuple[bytes, ...] = ()
     gone: bytes = b""
@@ -72,9 +71,8 @@ class _Conversation:
 
 
 _Found = tuple[_Conversation, _Node]
-# How a request would go on, how unlike its system prompt and its beginning are (most, where the system prompt begins
-# otherwise), how many messages it would add, whether another one has begun alike since this one was last at work, its
-# turn among equals.
+# How a request would go on, how unlike its system prompt and its beginning are, how many messages it would add, whether
+# another one has begun alike since this one was last at work, its turn among equals.
 _Rank = tuple[_Way, int, int, bool, int]
 _STRANGE = 6  # all is unlike but the date of the system prompt
 _SHRUNK = 1_000_000  # where a request adds no message: more than any adds
@@ -95,14 +93,8 @@ class Conversations:
     def __len__(self) -> int:
         return len(self._known)
 
-    @property
-    def digests(self) -> int:
-        """How many digests are known."""
-        return len(self._index)
-
     def find(self, key: str, trail: Trail, ticket: str, now_ns: int) -> str:
-        """Name the conversation of a request, and note that it is being answered. `ticket` names this one sending of
-        it; a new conversation is named by it."""
+        """Name the conversation of a request, and note that it is being answered. `ticket` names this one sending."""
         while self._known and self._known[oldest := next(iter(self._known))].used_ns + self._ttl_ns <= now_ns:
             self._forget(oldest)
         name = "c-" + digest_parts(b"name", key.encode("utf-8", "surrogatepass"), ticket.encode()).hex()
@@ -137,12 +129,12 @@ class Conversations:
         known_by = (*_list_strong(scope, place, answered), *_list_weak(scope, place, answered), *quotes)
         conversation.nodes.append(_Node(digests=known_by, size=trail.size))
         self._hold(conversation, known_by)
-        if len(conversation.nodes) > NODES_MAX:
+        if len(conversation.nodes) > _NODES_MAX:
             gone = conversation.nodes.popleft()
             kept = {digest for left in conversation.nodes for digest in left.digests}
             self._let_go(conversation, (digest for digest in gone.digests if digest not in kept))
         self._use(conversation)
-        while len(self._index) > DIGESTS_MAX and len(self._known) > 1:
+        while len(self._index) > _DIGESTS_MAX and len(self._known) > 1:
             self._forget(self._shares.find_oldest(self._held))
 
     # -- the search --------------------------------------------------------------------------------------------
@@ -160,9 +152,9 @@ class Conversations:
         return self._search_lost(scope, trail, now_ns)
 
     def _search_waiting(self, scope: bytes, trail: Trail, place: Before, answer: Answered) -> _Found | None:
-        """Find by a weak proof who waits for a request like this one. Where something speaks against it, other ids or
-        another system prompt and beginning, it counts only for the one that waits. Of several that got no answer to
-        another request nobody knows which it is, unless all that was said is the same."""
+        """Find by a weak proof who waits for a request like this one. Other ids, or another system prompt and
+        beginning, count against it unless one waits alone. Of several that got no answer to another request none is
+        chosen, unless all that was said is the same."""
         exact = list(_list_front(scope, place, answer))
         newest = answer is trail.seen[0][1]
         for digest in _list_weak(scope, place, answer) if newest else exact:
@@ -189,15 +181,14 @@ class Conversations:
         return ways
 
     def _search_summary(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
-        """Find who was folded into a summary: whose words are quoted, else the only one that opened alike, is at work
-        and waits. Of several nobody knows which."""
+        """Find who was folded into a summary: whose words are quoted, else the only one that opened alike and waits."""
         for line in reversed(trail.quotes):
             if waiting := self._collect_waiting(digest_parts(scope, b"quote", line), trail):
                 return waiting[-1]
         if not trail.opening:
             return None
         waiting = self._collect_waiting(digest_parts(scope, b"opening", trail.opening), trail)
-        fresh = [found for found in waiting if found[0].used_ns + RETRY_NS > now_ns]
+        fresh = [found for found in waiting if found[0].used_ns + _RETRY_NS > now_ns]
         return fresh[0] if len(fresh) == 1 else None
 
     def _collect_waiting(self, digest: bytes, trail: Trail) -> list[_Found]:
@@ -208,7 +199,7 @@ class Conversations:
         lost = [
             conversation
             for conversation in self._list_holders(digest_parts(scope, b"whole", trail.whole))
-            if not conversation.nodes and conversation.used_ns + RETRY_NS > now_ns
+            if not conversation.nodes and conversation.used_ns + _RETRY_NS > now_ns
             if conversation.begin.lost and conversation.begin.gone == trail.whole
         ]
         newest = max(lost, key=lambda each: each.used_ns, default=None)

@@ -6,12 +6,13 @@
 Clients change what they send back (ids, spelling, reasoning, old results, the date), so an answer is seen at several
 strengths, from the id that we gave a call, over what stood before it, down to the bare words.
 
-Invariants: the last `ANSWERS_MAX` answers, `_DEEP` messages before each and `_TEXT_CHARS` at either end of a text are
+Invariants: the last `_ANSWERS_MAX` answers, `_DEEP` messages before each and `_TEXT_CHARS` at either end of a text are
 read. Total: what can't be read is digested as nothing.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -24,7 +25,7 @@ from reliability.loops.transcript import answer_turn
 
 Message = Mapping[str, Any]
 
-ANSWERS_MAX = 6
+_ANSWERS_MAX = 6
 _CONTEXT, _DEEP = 4, 12
 _CALLS_MAX = 4
 _PERSONA_CHARS = 24
@@ -44,9 +45,8 @@ _PLAIN = frozenset({"role", "content"})
 
 
 class Before(NamedTuple):
-    """What stands before an answer: `before` is one message, `context` a few, and `deep` so many that runs differ in
-    them which do the same for a while; `front` is how the one message begins, since clients add reminders behind their
-    newest one. All are empty where nothing stands there."""
+    """What stands before an answer: `before` is one message, `context` a few, and `deep` so many that runs differ which
+    do the same for a while; `front` is how the one message begins: clients add reminders behind their newest one."""
 
     before: bytes = b""
     context: bytes = b""
@@ -57,8 +57,8 @@ class Before(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Answered:
     """An answer, as it left or as a request shows it. `calls`: each with its id; `words`: what it says or calls, `weak`
-    where many conversations say the same; `lead`: how it begins; `said`: all of its text, also around a call that is
-    written there. `quotes`: two of its lines that a summary would quote."""
+    where many say the same; `lead`: how it begins; `said`: all of its text, also around a call. `quotes`: two of its
+    lines that a summary would quote."""
 
     calls: tuple[bytes, ...]
     words: bytes
@@ -100,24 +100,15 @@ class _Digests:
 
     def __init__(self, said: Sequence[Message]) -> None:
         self._said = said
-        self._answers: dict[int, Answered] = {}
-        self._known: dict[int, bytes] = {}
+        self.read_at = functools.cache(lambda index: _read_answer(said[index]))
+        self.digest_at = functools.cache(self._digest_at)
 
     def _is_answer(self, index: int) -> bool:
         return self._said[index].get("role") == "assistant"
 
-    def read_at(self, index: int) -> Answered:
-        """Read the answer at a place."""
-        if index not in self._answers:
-            self._answers[index] = _read_answer(self._said[index])
-        return self._answers[index]
-
-    def digest_at(self, index: int) -> bytes:
-        """Return the digest of a message, an answer by its words."""
-        if index not in self._known:
-            answer = self._is_answer(index)
-            self._known[index] = self.read_at(index).words if answer else _digest_message(self._said[index])
-        return self._known[index]
+    def _digest_at(self, index: int) -> bytes:
+        """Digest a message, an answer by its words."""
+        return self.read_at(index).words if self._is_answer(index) else _digest_message(self._said[index])
 
     def place_at(self, index: int) -> Before:
         """Return the digests of what stands before a message: the newest one, a few, and more to the letter."""
@@ -145,7 +136,7 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         size=len(said),
         place=digests.place_at(len(said)),
         owner=digest_parts(owner.encode("utf-8", "surrogatepass")),
-        seen=tuple((digests.place_at(index), digests.read_at(index)) for index in answers[:ANSWERS_MAX]),
+        seen=tuple((digests.place_at(index), digests.read_at(index)) for index in answers[:_ANSWERS_MAX]),
         opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= _OPENING_MAX else b"",
         folded=summary is not None,
         quotes=() if summary is None else _digest_quotes(said[summary:]),
@@ -209,9 +200,8 @@ def _read_answer(message: Message) -> Answered:
 
 def _describe(turn: Turn, ids: Iterable[str] = (), *, native: bool = False) -> Answered:
     """Digest each call with its id, since a weak server gives the same ids again and again; then what the answer calls,
-    else what it says without its reasoning, and how that begins, since clients add their own marks at its end. Where
-    calls are written in the text, all of it counts, too: two that call the same differ in what they say. `native`: its
-    calls don't stand in its text."""
+    else what it says without its reasoning, and how that begins, since clients add marks at its end. Where calls are
+    written in the text, all of it counts, too. `native`: its calls don't stand in its text."""
     encoded = [_cut(call_key(call)) for call in turn.calls]
     named = zip(encoded[:_CALLS_MAX], ids, strict=False)
     calls = tuple(digest_parts(b"id", id.encode("utf-8", "surrogatepass"), call) for call, id in named if id)
@@ -225,8 +215,8 @@ def _describe(turn: Turn, ids: Iterable[str] = (), *, native: bool = False) -> A
 
 
 def _find_summary(said: Sequence[Message]) -> int | None:
-    """Find the message behind the newest answer, if any, that seems to sum up what came before. Words of its client in
-    the assistant's name may stand behind it ("Got it.")."""
+    """Find the message behind the newest answer that seems to sum up what came before. Words of its client in the
+    assistant's name may stand behind it ("Got it.")."""
     end = len(said)
     if said and said[-1].get("role") == "assistant" and not said[-1].get("tool_calls"):
         end -= 1

@@ -21,6 +21,7 @@ from deployments.request.run_record import Run
 from reliability.admission import admit as reducer
 from reliability.admission.admit import AdmissionConfig, AdmissionState
 from reliability.admission.budget import BudgetConfig, Limit
+from reliability.admission.events import Progress, reduce
 from reliability.admission.ledger import PROGRESS_TOKENS
 from reliability.admission.request import AdmissionRequest, Grant, Policy, Rejection
 from reliability.answer.estimate import text_bytes, tokens_min
@@ -86,7 +87,7 @@ class SimAdmission:
             self.spent[grant.id] = settled.tokens
 
     def progress(self, grant: Grant, usage: Usage) -> None:
-        self.state = reducer.progress(self.state, grant.id, usage.total_tokens)
+        self.state, _ = reduce(self.state, self.config, Progress(grant.id, usage.total_tokens), self.clock.now_ns())
 
     def charge(self, usage: Usage) -> None:
         now_ns = self.clock.now_ns()

@@ -6,7 +6,7 @@ from reliability.admission.admit import AdmissionConfig, AdmissionState, admit, 
 from reliability.admission.breaker import BreakerConfig
 from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.ledger import Bounds
-from reliability.admission.request import AdmissionRequest, Grant
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.rolling import SECOND_NS
 from reliability.types import Usage, Verdict
@@ -14,7 +14,6 @@ from reliability.types import Usage, Verdict
 S = SECOND_NS
 CONFIG = AdmissionConfig(
     breaker=BreakerConfig(failures_max=2, rate_percent=None, open_ns=S, open_max_ns=8 * S, permit_ns=60 * S),
-    breakers={"frail": BreakerConfig(failures_max=1, open_ns=S, permit_ns=10 * S)},
     budget=BudgetConfig(
         session=Limit(tokens_max=2000),
         hour=Limit(tokens_max=5000),
@@ -36,6 +35,13 @@ def granted(state: AdmissionState, now_ns: int = 0, **more: Any) -> tuple[Admiss
     state, grant = admit(state, CONFIG, ask(**more), now_ns)
     assert isinstance(grant, Grant)
     return state, grant
+
+
+def barred(state: AdmissionState, now_ns: int = 0, config: AdmissionConfig = CONFIG, **more: Any) -> Rejection:
+    """Ask where it must be rejected."""
+    _, answer = admit(state, config, ask(**more), now_ns)
+    assert isinstance(answer, Rejection)
+    return answer
 
 
 def failed(state: AdmissionState, tier: str, times: int, now_ns: int = 0) -> AdmissionState:

@@ -26,35 +26,36 @@ def flaw_of(path: str, value: Any, call: dict[str, Any], messages: tuple[Any, ..
     return run(config, request=replace(WITH_TOOL, messages=messages)).attempts[0].flaw
 
 
-def switch(path: str, off: Any, call: dict[str, Any]) -> Callable[[], None]:
+def switch(key: str, off: Any, call: dict[str, Any]) -> Callable[[], None]:
     """A check that is on by default finds the call; switched off it doesn't."""
 
     def check() -> None:
         assert flaw_of("server.keepalive_s", 5, call) is Flaw.TOOL_CALL_INVALID
-        assert flaw_of(path, off, call) is None
+        assert flaw_of(f"reliability.tool_validation.{key}", off, call) is None
 
     return check
 
 
-def lapped(laps: int, results: list[str] | None = None) -> tuple[Any, ...]:
-    """A history in which `f` was called `laps` times with the same result."""
+def lapped(calls: list[str], results: list[str] | None = None) -> tuple[Any, ...]:
+    """A history in which `f` was called with these arguments, by default with the same result."""
     out: list[Any] = list(REQUEST.messages)
-    for lap in range(laps):
-        call = {"name": "f", "arguments": '{"a": "x"}'}
-        out.append({"role": "assistant", "tool_calls": [{"id": f"l{lap}", "type": "function", "function": call}]})
+    for lap, arguments in enumerate(calls):
+        call = {"id": f"l{lap}", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        out.append({"role": "assistant", "tool_calls": [call]})
         out.append({"role": "tool", "tool_call_id": f"l{lap}", "content": results[lap] if results else "same"})
     return tuple(out)
 
 
 SAME = {"name": "f", "arguments": {"a": "x"}}
+LAP = '{"a": "x"}'
 
 
 def loop_key(key: str, value: Any, laps: int, before: Flaw | None, after: Flaw | None) -> Callable[[], None]:
     """With `laps` laps in the history the next one is `before` by default, and `after` with the key changed."""
 
     def check() -> None:
-        assert flaw_of("server.keepalive_s", 5, SAME, lapped(laps)) is before
-        assert flaw_of(f"reliability.loop_detection.{key}", value, SAME, lapped(laps)) is after
+        assert flaw_of("server.keepalive_s", 5, SAME, lapped([LAP] * laps)) is before
+        assert flaw_of(f"reliability.loop_detection.{key}", value, SAME, lapped([LAP] * laps)) is after
 
     return check
 
@@ -76,19 +77,15 @@ def text_loop(key: str, value: Any, texts: list[str], before: Flaw | None, after
 
 def near_threshold() -> None:
     results = [f"{words} and then the very same long line follows again" * 12 for words in ("a b", "c d", "e f", "g h")]
-    history = lapped(4, results)
+    history = lapped([LAP] * 4, results)
     assert flaw_of("reliability.loop_detection.near_threshold", 0.5, SAME, history) is Flaw.CIRCUIT_BREAK
     assert flaw_of("reliability.loop_detection.near_threshold", 1.0, SAME, history) is None
 
 
 def max_period() -> None:
-    history = list(REQUEST.messages)
-    for lap in range(4):
-        call = {"name": "f", "arguments": f'{{"a": "{"xy"[lap % 2]}"}}'}
-        history.append({"role": "assistant", "tool_calls": [{"id": f"l{lap}", "type": "function", "function": call}]})
-        history.append({"role": "tool", "tool_call_id": f"l{lap}", "content": "same"})
-    assert flaw_of("reliability.loop_detection.max_period", 2, SAME, tuple(history)) is Flaw.LOOP
-    assert flaw_of("reliability.loop_detection.max_period", 1, SAME, tuple(history)) is None
+    history = lapped(['{"a": "x"}', '{"a": "y"}'] * 2)
+    assert flaw_of("reliability.loop_detection.max_period", 2, SAME, history) is Flaw.LOOP
+    assert flaw_of("reliability.loop_detection.max_period", 1, SAME, history) is None
 
 
 def pollers(key: str, value: Any, laps: int, after: Flaw | None) -> Callable[[], None]:
@@ -96,7 +93,7 @@ def pollers(key: str, value: Any, laps: int, after: Flaw | None) -> Callable[[],
         raw = copy.deepcopy(BASE)
         raw["tiers"]["fast"] = broken({"tool_call": SAME})
         raw["reliability"]["loop_detection"] = {"pollers": ["f"]}
-        request = replace(WITH_TOOL, messages=lapped(laps))
+        request = replace(WITH_TOOL, messages=lapped([LAP] * laps))
         before = run(load(raw), request=request).attempts[0].flaw
         raw["reliability"]["loop_detection"][key] = value
         assert before is None
@@ -106,25 +103,18 @@ def pollers(key: str, value: Any, laps: int, after: Flaw | None) -> Callable[[],
 
 
 def ignored_arguments() -> None:
-    history = list(REQUEST.messages)
-    for lap in range(2):
-        call = {"name": "f", "arguments": f'{{"a": "x", "note": "{lap}"}}'}
-        history.append({"role": "assistant", "tool_calls": [{"id": f"l{lap}", "type": "function", "function": call}]})
-        history.append({"role": "tool", "tool_call_id": f"l{lap}", "content": "same"})
-    call = {"name": "f", "arguments": {"a": "x", "note": "2"}}
-    assert flaw_of("reliability.loop_detection.ignored_arguments", ["note"], call, tuple(history)) is Flaw.LOOP
-    assert flaw_of("reliability.loop_detection.ignored_arguments", [], call, tuple(history)) is None
+    history, call = lapped(['{"a": "x", "note": "0"}', '{"a": "x", "note": "1"}']), {"a": "x", "note": "2"}
+    for ignored, flaw in ((["note"], Flaw.LOOP), ([], None)):
+        path = "reliability.loop_detection.ignored_arguments"
+        assert flaw_of(path, ignored, {"name": "f", "arguments": call}, history) is flaw
 
 
 BAD_CALL = {"tool_call": {"name": "f", "arguments": "{"}}
 
 
-def reasks(path: str, value: Any, expected: int) -> Callable[[], None]:
-    def check() -> None:
-        one = run(with_broken_fast(BAD_CALL, path, value), request=WITH_TOOL)
-        assert sum(a.tier == "fast" for a in one.attempts) == expected
-
-    return check
+def max_retries() -> None:
+    one = run(with_broken_fast(BAD_CALL, "reliability.tool_validation.max_retries", 1), request=WITH_TOOL)
+    assert sum(a.tier == "fast" for a in one.attempts) == 2
 
 
 def corrections(config: AppConfig) -> list[bool]:
@@ -162,6 +152,25 @@ def deferred_tools() -> None:
 
 WORDS = "the quick brown fox jumps over the lazy dog again and again until the day is done and nobody is left to see it"
 ALIKE = [WORDS, WORDS, WORDS.replace("nobody", "somebody")]
-UNKNOWN = {"name": "nobody", "arguments": {}}
 WRONG = {"name": "f", "arguments": {"a": 5}}
-PLACEHOLDER = {"name": "f", "arguments": {"a": "<your_text>"}}
+CHECKS: dict[str, Callable[[], None]] = {
+    "enabled": switch("enabled", False, WRONG),
+    "validate_schema": switch("validate_schema", False, WRONG),
+    "validate_tool_names": switch("validate_tool_names", False, {"name": "nobody", "arguments": {}}),
+    "validate_json": switch("validate_json", False, {"name": "f", "arguments": "{"}),
+    "placeholders": switch("placeholders", [], {"name": "f", "arguments": {"a": "<your_text>"}}),
+    "max_retries": max_retries,
+    "retry_with_correction": retry_with_correction,
+}
+LOOPS: dict[str, Callable[[], None]] = {
+    "enabled": loop_key("enabled", False, 2, Flaw.LOOP, None),
+    "duplicate_threshold": loop_key("duplicate_threshold", 4, 2, Flaw.LOOP, None),
+    "break_threshold": loop_key("break_threshold", 3, 2, Flaw.LOOP, Flaw.CIRCUIT_BREAK),
+    "similarity_threshold": text_loop("similarity_threshold", 1.0, ALIKE, Flaw.LOOP, None),
+    "near_threshold": near_threshold,
+    "max_period": max_period,
+    "pollers": loop_key("pollers", ["f"], 2, Flaw.LOOP, None),
+    "poller_duplicate_threshold": pollers("poller_duplicate_threshold", 3, 2, Flaw.LOOP),
+    "poller_break_threshold": pollers("poller_break_threshold", 3, 2, Flaw.CIRCUIT_BREAK),
+    "ignored_arguments": ignored_arguments,
+}

@@ -2,9 +2,10 @@
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from deployments.app import _share_cores
@@ -12,32 +13,36 @@ from deployments.config.app_config import AppConfig, load
 from deployments.graph.replica import make_tier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.prompt_cache import prompt_cache
-from reliability.types import TierState, TierStatus
+from reliability.types import TierState
 from tests.support import tiny_model as tiny
 from tests.support.small_config import BASE, config_of
 from tests.support.tier_asking import answer, ask, usage_of
 
 PATIENCE_S = 60.0
 BLOCK = 16
+T = TypeVar("T")
 
 
-def on_tiny_model(**keys: Any) -> tuple[TierStatus, int]:
-    """The status of a tier with these keys, and how much of a repeated prompt it reuses."""
+def play_tiny(play: Callable[[MlxTier], Awaitable[T]], **keys: Any) -> T:
+    """What a play with a tier with these keys returns, once the tier has loaded the tiny model."""
+
+    async def go(tier: MlxTier) -> T:
+        await tier.wait_for_load(PATIENCE_S)
+        try:
+            return await play(tier)
+        finally:
+            await tier.close()
+
     with tempfile.TemporaryDirectory() as parent:
         model = f"path:{tiny.write_folder(Path(parent) / 'tiny')}"
-        return asyncio.run(status_and_reuse({"kind": "mlx", "model": model, "prompt_cache_disk_bytes": 0, **keys}))
+        raw = {"kind": "mlx", "model": model, "prompt_cache_disk_bytes": 0, **keys}
+        return asyncio.run(go(made(load({**BASE, "tiers": {**BASE["tiers"], "m": raw}}))))
 
 
-async def status_and_reuse(raw: dict[str, Any]) -> tuple[TierStatus, int]:
-    tier = made(load({**BASE, "tiers": {**BASE["tiers"], "m": raw}}))
-    status = await tier.wait_for_load(PATIENCE_S)
-    try:
-        if status.state is not TierState.READY:
-            return status, 0
-        events = [await answer(tier, ask("Hello, hello.", max_tokens=2)) for _ in range(2)]
-        return status, usage_of(events[1]).cached_tokens
-    finally:
-        await tier.close()
+async def count_reused(tier: MlxTier) -> int:
+    """How much of a repeated prompt it reuses."""
+    events = [await answer(tier, ask("Hello, hello.", max_tokens=2)) for _ in range(2)]
+    return usage_of(events[1]).cached_tokens
 
 
 def made(config: AppConfig) -> MlxTier:
@@ -48,50 +53,39 @@ def made(config: AppConfig) -> MlxTier:
 
 def memory_bytes() -> None:
     """Too little for the model: unavailable, with the numbers; enough for a part of the context: that much context."""
-    starved, _ = on_tiny_model(memory_bytes=1 << 20)
+    starved = play_tiny(MlxTier.status, memory_bytes=1 << 20)
     assert starved.state is TierState.UNAVAILABLE
     assert "too little memory: of a budget of 1 MiB" in starved.reason
-    ample, _ = on_tiny_model(memory_bytes=1 << 30)
+    ample = play_tiny(MlxTier.status, memory_bytes=1 << 30)
     assert (ample.state, ample.context_tokens) == (TierState.READY, tiny.CONTEXT)
 
 
 def prompt_cache_shared() -> None:
     """Off, one API key reuses nothing of another's prompt and all of its own; on, whole blocks of any key's."""
-    other, own = reused_by_keys(shared=False)
-    assert other == 0
-    assert own > 2 * BLOCK
-    assert reused_by_keys(shared=True) == (own // BLOCK * BLOCK, own // BLOCK * BLOCK)
+    with patch.object(prompt_cache, "_BLOCK_TOKENS", BLOCK):
+        other, own = play_tiny(reuse_by_keys)
+        assert other == 0
+        assert own > 2 * BLOCK
+        assert play_tiny(reuse_by_keys, prompt_cache_shared=True) == (own // BLOCK * BLOCK, own // BLOCK * BLOCK)
 
 
-def reused_by_keys(*, shared: bool) -> tuple[int, int]:
+async def reuse_by_keys(tier: MlxTier) -> tuple[int, int]:
     """How many tokens of a prompt another key reuses, and then its own."""
-    with tempfile.TemporaryDirectory() as parent, patch.object(prompt_cache, "_BLOCK_TOKENS", BLOCK):
-        model = f"path:{tiny.write_folder(Path(parent) / 'tiny')}"
-        raw = {"kind": "mlx", "model": model, "prompt_cache_disk_bytes": 0, "prompt_cache_shared": shared}
-        return asyncio.run(ask_by_keys(made(load({**BASE, "tiers": {**BASE["tiers"], "m": raw}}))))
-
-
-async def ask_by_keys(tier: MlxTier) -> tuple[int, int]:
-    await tier.wait_for_load(PATIENCE_S)
     asked = ask("Hello, hello. " * 5, max_tokens=1)
-    try:
-        await answer(tier, replace(asked, key="a"))
-        other = usage_of(await answer(tier, replace(asked, key="b"))).cached_tokens
-        return other, usage_of(await answer(tier, replace(asked, key="a"))).cached_tokens
-    finally:
-        await tier.close()
+    _, other, own = [usage_of(await answer(tier, replace(asked, key=key))).cached_tokens for key in "aba"]
+    return other, own
 
 
 def adapter() -> None:
     """A folder that isn't there: the tier says so. What a real one does is shown in test_artifact.py."""
-    status, _ = on_tiny_model(adapter="nowhere/at-all")
+    status = play_tiny(MlxTier.status, adapter="nowhere/at-all")
     assert (status.state, status.reason) == (TierState.UNAVAILABLE, "adapter at-all: there is no such folder")
 
 
 def prompt_cache_bytes() -> None:
     """Nothing may be kept: nothing is reused."""
-    assert on_tiny_model(prompt_cache_bytes=0)[1] == 0
-    assert on_tiny_model()[1] > 0
+    assert play_tiny(count_reused, prompt_cache_bytes=0) == 0
+    assert play_tiny(count_reused) > 0
 
 
 def prompt_cache_disk_bytes() -> None:

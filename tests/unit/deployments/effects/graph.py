@@ -47,7 +47,7 @@ def start_at() -> None:
     assert chain_of(config_of(), BASE["tiers"], "auto", REQUEST) == ("fast", "standard")
 
 
-def max_retries() -> None:
+def max_retries_before_escalate() -> None:
     for retries in (0, 2):
         one = run(with_broken_fast({"status": 500}, "reliability.escalation.max_retries_before_escalate", retries))
         assert [a.tier for a in one.attempts] == ["fast"] * (retries + 1) + ["standard"]

@@ -14,10 +14,8 @@ from deployments.request.judge import Advice, advise
 from deployments.request.policy import hold_of, state_limits
 from deployments.state.actor import SessionState
 from deployments.state.client import folder_of
-from deployments.state.journal import Journal
-from deployments.state.records import KeptResponse, Query, ReportItem, StateStep, TurnItem
+from deployments.state.records import Query, ReportItem, StateStep, TurnItem
 from reliability.admission.admit import AdmissionConfig
-from reliability.admission.budget import BudgetConfig
 from reliability.answer.judgement import expect
 from reliability.loops import JudgeConfig, SeenCall, StuckCase, Turn, find_case
 from reliability.tools import ToolBox
@@ -29,6 +27,10 @@ from tests.unit.deployments.state.test_journal_bounds import (
     test_ages_are_bounded,
     test_bytes_are_bounded,
     test_numbers_are_bounded,
+)
+from tests.unit.deployments.state.test_response_shelf import (
+    test_what_is_old_is_trimmed,
+    test_what_shall_not_be_kept_never_reaches_the_disk,
 )
 
 NS_PER_S = 1_000_000_000
@@ -45,45 +47,29 @@ def reaches(path: str, value: Any, read: Callable[[AppConfig], Any], expected: A
     return check
 
 
-def admission(config: AppConfig) -> AdmissionConfig:
-    return state_limits(config, config.state, {}).admission
-
-
-def breaker(key: str, value: Any, field: str, expected: Any) -> Callable[[], None]:
+def admission(key: str, value: Any, read: Callable[[AdmissionConfig], Any], expected: Any) -> Callable[[], None]:
     return reaches(
-        f"reliability.tier_health.{key}", value, lambda config: getattr(admission(config).breaker, field), expected
+        f"reliability.{key}", value, lambda config: read(state_limits(config, config.state, {}).admission), expected
     )
 
 
-def retries(key: str, value: Any, field: str, expected: Any) -> Callable[[], None]:
-    return reaches(
-        f"reliability.retry_budget.{key}", value, lambda config: getattr(admission(config).retries, field), expected
-    )
-
-
-def budget(key: str, value: Any, read: Callable[[BudgetConfig], Any], expected: Any) -> Callable[[], None]:
-    path = f"reliability.token_budget.{key}"
-    return reaches(path, value, lambda config: read(admission(config).budget), expected)
-
-
-ADMISSION: dict[str, Callable[[], None]] = {
-    "token_budget.enabled": budget("enabled", False, lambda one: one.session.tokens_max, None),
-    "token_budget.per_session": budget("per_session", 150, lambda one: one.session.tokens_max, 150),
-    "token_budget.per_hour": budget("per_hour", 150, lambda one: one.hour.tokens_max, 150),
-    "token_budget.policy": budget(
-        "policy", "escalate", lambda one: {one.session.policy, one.hour.policy}, {"escalate"}
-    ),
-    "tier_health.failures_max": breaker("failures_max", 2, "failures_max", 2),
-    "tier_health.rate_percent": breaker("rate_percent", 33, "rate_percent", 33),
-    "tier_health.rate_calls_min": breaker("rate_calls_min", 8, "rate_calls_min", 8),
-    "tier_health.rate_window_s": breaker("rate_window_s", 31, "rate_window_ns", 31 * NS_PER_S),
-    "tier_health.open_s": breaker("open_s", 2, "open_ns", 2 * NS_PER_S),
-    "tier_health.open_max_s": breaker("open_max_s", 3_000, "open_max_ns", 3_000 * NS_PER_S),
-    "tier_health.retry_after_max_s": breaker("retry_after_max_s", 0, "retry_after_max_ns", 0),
-    "retry_budget.share_percent": retries("share_percent", 0, "share_percent", 0),
-    "retry_budget.floor": retries("floor", 3, "floor", 3),
-    "retry_budget.window_s": retries("window_s", 5, "window_ns", 5 * NS_PER_S),
-}
+ROWS: list[tuple[str, Any, Callable[[AdmissionConfig], Any], Any]] = [
+    ("token_budget.enabled", False, lambda one: one.budget.session.tokens_max, None),
+    ("token_budget.per_session", 150, lambda one: one.budget.session.tokens_max, 150),
+    ("token_budget.per_hour", 150, lambda one: one.budget.hour.tokens_max, 150),
+    ("token_budget.policy", "escalate", lambda one: {one.budget.session.policy, one.budget.hour.policy}, {"escalate"}),
+    ("tier_health.failures_max", 2, lambda one: one.breaker.failures_max, 2),
+    ("tier_health.rate_percent", 33, lambda one: one.breaker.rate_percent, 33),
+    ("tier_health.rate_calls_min", 8, lambda one: one.breaker.rate_calls_min, 8),
+    ("tier_health.rate_window_s", 31, lambda one: one.breaker.rate_window_ns, 31 * NS_PER_S),
+    ("tier_health.open_s", 2, lambda one: one.breaker.open_ns, 2 * NS_PER_S),
+    ("tier_health.open_max_s", 3_000, lambda one: one.breaker.open_max_ns, 3_000 * NS_PER_S),
+    ("tier_health.retry_after_max_s", 0, lambda one: one.breaker.retry_after_max_ns, 0),
+    ("retry_budget.share_percent", 0, lambda one: one.retries.share_percent, 0),
+    ("retry_budget.floor", 3, lambda one: one.retries.floor, 3),
+    ("retry_budget.window_s", 5, lambda one: one.retries.window_ns, 5 * NS_PER_S),
+]
+ADMISSION: dict[str, Callable[[], None]] = {row[0]: admission(*row) for row in ROWS}
 
 
 def window_size() -> None:
@@ -173,25 +159,10 @@ def journal_bounds() -> None:
 
 
 def response_bounds() -> None:
-    """responses_bytes_max and responses_ttl_s, by writing and trimming."""
-    assert responses_after() == 8
-    assert responses_after(responses_bytes_max=2_500) == 2
-    assert responses_after(responses_bytes_max=0) == 0
-    assert responses_after(later_s=100.0, responses_ttl_s=50) == 0
-
-
-def responses_after(later_s: float = 0.0, **keys: Any) -> int:
-    """Keep eight responses of 1,000 bytes, wait, and count what is there."""
-    with tempfile.TemporaryDirectory() as folder:
-        journal = Journal(Path(folder) / "j.sqlite", "me", config_of("state", keys).state)
-        journal.begin()
-        with journal.step():
-            for number in range(8):
-                journal.shelf.write(KeptResponse("", f"r{number}", "s", None, float(number), 9, b"x" * 1_000))
-        journal.trim(8.0 + later_s)
-        count = sum(journal.shelf.find("", f"r{number}") is not None for number in range(8))
-        journal.close()
-        return count
+    """responses_bytes_max and responses_ttl_s: the shelf's own tests are the proof."""
+    for proof in (test_what_shall_not_be_kept_never_reaches_the_disk, test_what_is_old_is_trimmed):
+        with tempfile.TemporaryDirectory() as folder:
+            proof(Path(folder))
 
 
 def state_path() -> None:

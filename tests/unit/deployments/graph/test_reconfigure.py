@@ -55,9 +55,9 @@ def test_what_others_read_of_a_tier_needs_a_restart(key):
     """The Router's timeouts, prices and rungs, and the replicas that Serve started: a change that would have no effect
     is refused by name, and the same value again is no change."""
     change = PRICES if key in PRICES else {key: OTHER_VALUES[key]}
-    with pytest.raises(ConfigError, match="changes with a restart only"):
-        patch_tier(tier(), change)
-    with pytest.raises(ConfigError, match=f"^{'usd_per_mtok_prompt' if key in PRICES else key}:"):
+    with pytest.raises(
+        ConfigError, match=f"^{'usd_per_mtok_prompt' if key in PRICES else key}: changes with a restart"
+    ):
         patch_tier(tier(), change)
 
     assert patch_tier(tier(**change), change) == tier(**change)

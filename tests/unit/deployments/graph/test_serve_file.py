@@ -40,18 +40,9 @@ def small(deployment: str) -> str:
         ("applications: []", "exactly one with import_path deployments.app:build"),
         ("applicatoins: []\napplications: []", "applicatoins: unknown key"),
         ("applications: [{import_path: 'deployments.app:build', nmae: x}]", "applications.0.nmae: unknown key"),
-        (
-            small("name: slow"),
-            "deployments.0.name: there is no deployment 'slow'; deployments: Router, fast",
-        ),
-        (
-            small("name: fast, user_config: {modle: x}"),
-            "deployments.0.user_config: modle: unknown key",
-        ),
-        (
-            small("name: fast, num_replica: 2"),
-            "applications.0.deployments.0.num_replica: unknown key",
-        ),
+        (small("name: slow"), "deployments.0.name: there is no deployment 'slow'; deployments: Router, fast"),
+        (small("name: fast, user_config: {modle: x}"), "deployments.0.user_config: modle: unknown key"),
+        (small("name: fast, num_replica: 2"), "applications.0.deployments.0.num_replica: unknown key"),
         (f"http_options: {{ssl_key_file: k.pem}}\n{SMALL}", "http_options.ssl_key_file: unknown key"),
         (f"http_options: {{port: abc}}\n{SMALL}", "http_options.port: Input should be a valid integer"),
         (f"http_options: 8000\n{SMALL}", "http_options: a mapping is needed"),
@@ -85,7 +76,8 @@ def test_a_file_is_checked_whole(tmp_path, text, line):
     ],
 )
 def test_a_wrong_line_isnt_quoted(tmp_path, text, said):
-    """Law: what is printed goes into logs and questions to others; a key in the line stays out of it."""
+    """Law: what is printed goes into logs and questions to others; a key in the line stays out of it. A wrong path, and
+    bytes that aren't UTF-8, are no stack trace either."""
     path = tmp_path / "serve_config.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -93,15 +85,11 @@ def test_a_wrong_line_isnt_quoted(tmp_path, text, said):
 
     assert "SECRET" not in str(caught.value)
     assert f"is not YAML: {said}" in str(caught.value)
-
-
-def test_a_file_that_cant_be_read_is_said_so(tmp_path):
-    """A wrong path, and bytes that aren't UTF-8, are no stack trace."""
-    path = tmp_path / "serve_config.yaml"
-    with pytest.raises(ConfigError, match="can't be read"):
-        read_file(path)
     path.write_bytes(b"applications: [\xff]")
     with pytest.raises(ConfigError, match="is not UTF-8"):
+        read_file(path)
+    path.unlink()
+    with pytest.raises(ConfigError, match="can't be read"):
         read_file(path)
 
 

@@ -12,6 +12,7 @@ from deployments.reports.report import report_of
 from reliability.attempt import Attempt
 from reliability.tool_calls import RepairKind
 from reliability.types import Fault, Finish, FinishReason, Flaw, Reason, RefuseCode
+from tests.support.room_rig import attempt, report
 from tests.support.run_values import SLOW, request_of, run_of, runs
 from tests.support.small_config import config_of, run
 
@@ -146,11 +147,8 @@ def test_a_report_of_the_server_is_counted(counted):
 def test_times_tokens_and_money_of_an_attempt(counted):
     """Eleven tokens in 600 ms of which 100 passed before the first: 50 ms between two."""
     usage = {"prompt_tokens": 7, "completion_tokens": 11}
-    times = {"elapsed_ms": 600, "ttft_ms": 100, "usage": usage, "cost_usd": 0.25}
-    attempt = {"tier": "fast", "ran": True, "fault": None, "flaw": None} | times
-    report = {"outcome": "answered", "tier": "fast", "loop": "nudged", "repairs": ["name"], "attempts": [attempt]}
-    report |= {"total_ms": 610.0, "overhead_ms": 10.0}
-    seen = counted(report)
+    one = attempt(elapsed_ms=600, ttft_ms=100, usage=usage, cost_usd=0.25)
+    seen = counted(report(loop="nudged", repairs=["name"], attempts=[one]))
     tier = {"tier": "fast"}
 
     assert seen["inter_token_ms"] == [(tier, 50.0)]
@@ -159,5 +157,5 @@ def test_times_tokens_and_money_of_an_attempt(counted):
     assert seen["cost_usd"] == [(tier, 0.25)]
     assert seen["loops"] == [({"mark": "nudged"}, 1.0)]
     assert seen["repairs"] == [({"kind": "name"}, 1.0)]
-    one_token = attempt | {"usage": {"prompt_tokens": 7, "completion_tokens": 1}}
-    assert counted(report | {"attempts": [one_token]})["inter_token_ms"] == []
+    one_token = one | {"usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    assert counted(report(attempts=[one_token]))["inter_token_ms"] == []

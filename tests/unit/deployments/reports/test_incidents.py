@@ -184,16 +184,12 @@ def test_a_bad_call_is_told_by_its_places():
     assert records[-1]["evidence"] == {"to": "standard", "how": "escalation", "after": "tool_call_invalid"}
 
 
-def test_an_invented_name_is_told_by_its_length():
+def test_an_invented_name_is_told_by_its_length_and_a_repair_by_its_place():
     """A sentence where a name belongs is the model's words; how long it was isn't."""
     run = driven({"fast": [{"tool_call": {"name": "book_flights", "arguments": {}}}], "standard": GOOD}, request_of(""))
     violation = records_of(run)[0]["evidence"]["violations"][0]
-
     assert violation == {"kind": "unknown_tool", "path": "/0/name", "tool": "undeclared (12 characters)"}
 
-
-def test_a_repair_is_told():
-    """What was mended in the answer that was delivered, with its place."""
     call = [{"tool_call": {"name": "book", "arguments": {"city": "paris"}}}]
     (one,) = records_of(driven({"fast": call}, request_of("")))
 

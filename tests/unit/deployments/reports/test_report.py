@@ -11,7 +11,7 @@ import pytest
 
 from deployments.reports.report import (
     _NOTE_CHARS_MAX,
-    REPORT_BYTES_MAX,
+    _REPORT_BYTES_MAX,
     describe_running,
     prefill_json,
     report_of,
@@ -157,10 +157,7 @@ def test_a_long_prefill_is_shown():
     ("prefill", "words"),
     [
         (Prefilled(tokens=12288, of_tokens=40000, left_s=43.21), "prefill 12,288 of 40,000 tokens, about 43 s left"),
-        (
-            Prefilled(tokens=0, of_tokens=9000, left_s=9.0, waits_behind=2),
-            "prefill of 9,000 tokens waits, 2 before it",
-        ),
+        (Prefilled(tokens=0, of_tokens=9000, left_s=9.0, waits_behind=2), "prefill of 9,000 tokens waits, 2 before it"),
         (NOT_TAKEN, "waiting for a replica"),
     ],
 )
@@ -179,7 +176,7 @@ def test_a_report_is_bounded_whatever_a_request_holds(long: str, count: int) -> 
     run = running(attempts=attempts, notes=(long,) * 1_000)
     report = report_of(run)
 
-    assert len(orjson.dumps(report)) <= REPORT_BYTES_MAX
+    assert len(orjson.dumps(report)) <= _REPORT_BYTES_MAX
     assert max(map(len, report["notes"])) <= _NOTE_CHARS_MAX
     assert len(report["notes"]) <= 33
     assert len(report["attempts"]) == count

@@ -53,12 +53,13 @@ def test_a_link_is_no_folder(tmp_path):
 
 
 @ROOT_ONLY
-def test_a_folder_that_another_user_has_made_before_is_refused(tmp_path):
-    """In /tmp anyone can take the name first, whatever the mode."""
-    (tmp_path / "f").mkdir(mode=0o700)
-    os.chown(tmp_path / "f", NOBODY, NOBODY)
+def test_what_another_user_has_made_before_is_refused(tmp_path):
+    """In /tmp anyone can take the name first, whatever the mode; the owner of a folder above can rename what is in it,
+    sticky or not."""
+    own, above = make(tmp_path / "f", 0o700, NOBODY), make(tmp_path / "theirs", 0o1777, NOBODY)
 
-    assert f"belongs to user {NOBODY}" in refusal(tmp_path / "f")
+    assert f"belongs to user {NOBODY}" in refusal(own)
+    assert f"{above} above it belongs to user {NOBODY}" in refusal(above / "f")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o722])
@@ -71,17 +72,6 @@ def test_a_parent_in_which_others_may_rename_is_refused(tmp_path, mode):
     parent.chmod(mode | stat.S_ISVTX)
 
     assert make_own(parent / "mine" / "f").is_dir()
-
-
-@ROOT_ONLY
-def test_a_parent_of_another_user_is_refused(tmp_path):
-    """Its owner can rename whatever is in it, sticky or not."""
-    parent = tmp_path / "theirs"
-    parent.mkdir()
-    parent.chmod(0o1777)
-    os.chown(parent, NOBODY, NOBODY)
-
-    assert f"{parent} above it belongs to user {NOBODY}" in refusal(parent / "f")
 
 
 def test_links_above_are_followed(tmp_path):

@@ -18,10 +18,7 @@ class Loop:
     def __init__(self) -> None:
         self.spent_ns, self.naps, self.ending = 0, [], False
         self.asked = _Napping(
-            lambda: self.ending,
-            sleep=self.naps.append,
-            spent_ns=lambda: self.spent_ns,
-            thread=threading.get_ident(),
+            lambda: self.ending, sleep=self.naps.append, spent_ns=lambda: self.spent_ns, thread=threading.get_ident()
         )
 
     def turn(self, spent_ns: int = LOOK_NS) -> int:

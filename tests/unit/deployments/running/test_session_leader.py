@@ -86,23 +86,13 @@ def test_two_parts_hold_the_newest_and_no_more(tmp_path_factory, lines):
     assert len(held) >= min(len(b"".join(lines)), 24)
 
 
-def test_only_its_owner_reads_it(tmp_path):
-    """Requests' ids and sessions' digests stand in it."""
-    _BoundedLog(tmp_path / "logs" / "x.log").write(b"x")
+def test_only_its_owner_reads_it_and_it_ends_no_server(tmp_path):
+    """Requests' ids and sessions' digests stand in it, and whatever bytes. A log that can't be written is a log."""
+    path = tmp_path / "logs" / "x.log"
+    _BoundedLog(path).write(b"a" * 100_000 + b"two\xff\n")
+    assert path.stat().st_mode & 0o077 == 0
+    assert tail(path).endswith("two\N{REPLACEMENT CHARACTER}\n")
 
-    assert (tmp_path / "logs" / "x.log").stat().st_mode & 0o077 == 0
-
-
-def test_a_log_that_cant_be_written_ends_no_server(tmp_path):
-    """It is a log."""
-    (tmp_path / "logs").write_text("a file is in the way")
-    _BoundedLog(tmp_path / "logs" / "x.log").write(b"x")
-
-    assert tail(tmp_path / "logs" / "x.log") == ""
-
-
-def test_its_end_can_be_read(tmp_path):
-    """Whatever bytes are in it."""
-    (tmp_path / "x").write_bytes(b"a" * 100_000 + b"two\xff\n")
-
-    assert tail(tmp_path / "x").endswith("two\N{REPLACEMENT CHARACTER}\n")
+    (tmp_path / "file").write_text("a file is in the way")
+    _BoundedLog(tmp_path / "file" / "x.log").write(b"x")
+    assert tail(tmp_path / "file" / "x.log") == ""

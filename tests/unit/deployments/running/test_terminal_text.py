@@ -19,6 +19,7 @@ from deployments.running.status_messages import RunStatus, ServerPlace, failure,
 from deployments.running.supervisor import _Supervisor
 from deployments.running.terminal_text import LINE_START, TerminalText, clean_text
 from tests.support.config_files import make_document
+from tests.support.room_rig import attempt, report
 
 ESC = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e"
 OBEYED = ("\x1b", "\x07", "\x9b", "\x08", "\x7f", "\r", "\u202e", "\u2028")
@@ -99,11 +100,9 @@ LIVE = {
 SESSION = {"session": ESC, "spent_tokens": 1, "reserved_tokens": 0, "open_calls": 0, "key": ESC, "parent": ESC}
 SESSION |= {"windows": {ESC: {"tokens": 1, "tokens_max": 2}}, "requests": 1, "prompt_tokens": 1}
 SESSION |= {"completion_tokens": 1, "cost_usd": 0.0, "last_request_id": ESC, "used_s": 1.8e9}
-ATTEMPT = {"tier": ESC, "ran": True, "fault": None, "flaw": ESC, "detail": ESC, "elapsed_ms": 1, "ttft_ms": 1}
-ATTEMPT |= {"usage": None, "cancelled": False, "at_ms": 0, "seam": None, "native_calls": 0, "cost_usd": None}
-REPORT = {"request_id": ESC, "session": ESC, "outcome": ESC, "tier": ESC, "notes": [ESC], "attempts": [ATTEMPT]}
-REPORT |= {"total_ms": 1.0, "overhead_ms": 1.0, "retries": 0, "repairs": [ESC], "loop": ESC, "budget": [], "key": ESC}
-REPORT |= {"escalated_from": ESC, "escalation_reason": ESC, "judge": None, "cost_usd": None, "at": 1.8e9, "id": 1}
+ATTEMPT = attempt(ESC, flaw=ESC, detail=ESC, seam=None)
+REPORT = report(ESC, session=ESC, key=ESC, outcome=ESC, tier=ESC, notes=[ESC], repairs=[ESC], loop=ESC)
+REPORT |= {"attempts": [ATTEMPT], "escalated_from": ESC, "escalation_reason": ESC, "at": 1.8e9, "id": 1}
 INCIDENT = {"at": 1.8e9, "kind": ESC, "tier": ESC, "reason": ESC, "session": ESC, "key": ESC, "request_id": ESC}
 INCIDENT |= {"id": 1, "evidence": {ESC: ESC}, "attempt": 0}
 
@@ -133,10 +132,7 @@ def url() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["status", "logs", "why r", "sessions", "sessions s", "incidents", "agents codex"],
-)
+@pytest.mark.parametrize("command", ["status", "logs", "why r", "sessions", "sessions s", "incidents", "agents codex"])
 def test_no_command_passes_on_what_a_foreign_server_sends(command: str, url: str, capfd) -> None:
     """Law: whatever another server names its tiers, sessions, levels and limits, the terminal obeys none of it."""
     main([*command.split(), "--url", url])

@@ -15,18 +15,7 @@ from reliability.admission.events import Charge, Order, Progress
 from reliability.admission.request import Grant, RejectedBy
 from reliability.loops import Turn
 from reliability.types import Verdict
-from tests.support.incarnations import (
-    LIMITS,
-    ROOM,
-    Driver,
-    HandClock,
-    ask,
-    done,
-    life,
-    limits,
-    settled,
-    tight,
-)
+from tests.support.incarnations import LIMITS, ROOM, Driver, HandClock, ask, done, life, limits, settled, tight
 
 TOKENS = 1000
 WORDS = st.lists(

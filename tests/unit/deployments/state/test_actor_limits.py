@@ -140,20 +140,6 @@ def test_a_clock_that_was_set_back_moves_no_book_back(tmp_path, monkeypatch):
     assert grant.expires_ns > 31 * S
 
 
-def test_reports_and_sessions_are_found_by_their_key(tmp_path):
-    """A report and a session's totals are shown under their own key."""
-    driver = Driver(life(tmp_path))
-    driver.put(done("r", key="a", tokens=5), done("r", key="b", tokens=7), done("q", key="a", tokens=1))
-
-    assert driver.actor.report("a", "r")["attempts"][0]["usage"]["prompt_tokens"] == 5
-    assert driver.actor.report("c", "r") is None
-    assert driver.actor.report("b", "r")["attempts"][0]["usage"]["prompt_tokens"] == 7
-    totals = driver.actor.books("a", "s")[0]
-    assert (totals["requests"], totals["prompt_tokens"], totals["completion_tokens"]) == (2, 6, 2)
-    assert totals["last_request_id"] == "q"
-    assert driver.actor.books("c", "s")[0] is None
-
-
 BEGIN: list[dict[str, Any]] = [{"role": "user", "content": "Change get_factorial() to use math.factorial"}]
 SAID = "I have changed the function in app.py."
 MORE = [*BEGIN, {"role": "assistant", "content": SAID}, {"role": "user", "content": "And the tests?"}]
@@ -191,15 +177,6 @@ def test_a_budget_is_the_session_s(tmp_path):
     assert isinstance(other.decision, Grant)
     assert driver.actor.budget("k", a.session)["spent_tokens"] == 90
     assert driver.actor.budget("k", "fallback")["spent_tokens"] == 0
-
-
-def test_a_step_that_comes_again_finds_the_same_session(tmp_path):
-    """A Router that got no answer asks again under the same ticket: no second session is made."""
-    driver = Driver(life(tmp_path))
-    (a,) = driver.step(requests=(nameless(BEGIN, "a"),))
-    (again,) = driver.step(requests=(nameless(BEGIN, "a"),), attempt=1)
-
-    assert (again.session, driver.actor.stats()["conversations"]) == (a.session, 1)
 
 
 def test_an_answer_that_nobody_was_asked_for_is_heard(tmp_path):

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from deployments.config.app_config import AppConfig, StateConfig
+from deployments.config.app_config import StateConfig
 from deployments.config.config_errors import ConfigError
 from deployments.request.policy import state_limits
 from deployments.state.client import RequestState, State, folder_of
 from deployments.state.link import _CALL_S, StateUnavailable
 from deployments.state.records import StateLimits, TurnItem
-from reliability.admission.events import Order
-from reliability.admission.request import AdmissionRequest, Grant, RejectedBy, Rejection
+from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.loops import Turn
 from reliability.types import Usage, Verdict
 from tests.support.incarnations import done, life
 from tests.support.near_actor import NearActor
 from tests.support.room_rig import report
+from tests.support.small_config import config_of
 from tests.support.tier_asking import eventually
 
 S0, S1 = "s0", "s1"
@@ -30,22 +30,9 @@ S0, S1 = "s0", "s1"
 
 def config(session: int = 10**6, hour: int = 10**9) -> StateLimits:
     """Limits as the configuration gives them: asks reserve 100 tokens."""
-    app = AppConfig.model_validate(
-        {
-            "tiers": {name: {"kind": "scripted", "script": "x.yaml"} for name in ("fast", "cloud")},
-            "reliability": {
-                "escalation": {"chain": ["fast"]},
-                "tool_validation": {},
-                "token_budget": {
-                    "per_session": session,
-                    "per_hour": hour,
-                    "max_output_tokens": 50,
-                    "policy": "hard_stop",
-                },
-                "retry_budget": {"floor": 1000},
-            },
-        }
-    )
+    budget = {"per_session": session, "per_hour": hour, "max_output_tokens": 50, "policy": "hard_stop"}
+    chain, retries = {"chain": ["fast"]}, {"floor": 1000}
+    app = config_of("reliability", {"escalation": chain, "token_budget": budget, "retry_budget": retries})
     return state_limits(app, app.state, {})
 
 
@@ -157,6 +144,7 @@ async def test_what_is_known_of_a_session(tmp_path):
         assert await state.session("other", S0) is None
         assert await state.find_keys("session", "stranger") == await state.find_keys("request", S0) == []
         assert (await state.report("k", "r1"))["request_id"] == "r1"
+        assert await state.report("other", "r1") is None
         await state.reset("k", S0)
         assert await state.session("k", S0) is None
 
@@ -214,19 +202,6 @@ async def test_a_caller_that_is_cancelled_twice_leaves_nothing_open(tmp_path, tu
         await asyncio.wait({asking})
         await asyncio.sleep(_CALL_S + 1)  # the call that hangs ends by its own time
         near.open.set()
-
-
-@pytest.mark.parametrize("window", ["session", "hour"])
-async def test_a_barred_call_costs_nothing(tmp_path, window):
-    """What a budget or an operator bars leaves the books as they were, and the session unknown."""
-    async with playing(tmp_path, **{window: 99}) as (state, _):
-        rejection = await request(state).admit(ask())
-        assert isinstance(rejection, Rejection)
-        assert [load.window for load in rejection.windows] == [window]
-        await state.order(Order("cloud", "isolate"))
-        assert (await request(state).admit(ask(tier="cloud"))).rejected_by is RejectedBy.ISOLATED
-        await asyncio.sleep(1)
-        assert await state.session("k", S0) is None
 
 
 def test_a_folder_is_named_or_the_users_own(tmp_path, monkeypatch):

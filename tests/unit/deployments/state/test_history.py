@@ -168,19 +168,3 @@ def test_tokens_are_those_of_all_calls():
     *_, prompt, completion, cached, cost = build_facts("k", report(attempts=[attempt(), attempt()], judge=judge), 1.0)
 
     assert (prompt, completion, cached, cost) == (300, 60, 180, None)
-
-
-def test_facts_go_with_their_reports(tmp_path):
-    """After a trim there is a row for each report, and none besides; one that was replaced leaves none to be found."""
-    journal, _ = open_journal(tmp_path / "ledger.sqlite", "me", StateConfig(reports_max=5))
-    with journal.step():
-        for n in range(12):
-            journal.write_report("k", report(f"r{n}"), 1.8e9 + n)
-        journal.write_report("k", report("r9"), 1.8e9 + 20)
-    journal.trim(1.8e9 + 21)
-    reports = journal._db.execute("SELECT id FROM reports").fetchall()
-    facts = journal._db.execute("SELECT id FROM report_facts").fetchall()
-
-    assert len(reports) <= 5
-    assert set(reports) <= set(facts)
-    assert min(facts) >= min(reports)

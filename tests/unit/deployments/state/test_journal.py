@@ -223,7 +223,7 @@ def unreadable(path: Path, how: str) -> None:
         "schema": "UPDATE meta SET value = '999' WHERE name = 'schema'",
         "snapshot": """UPDATE snapshot SET state = '{"version": 999}'""",
         "json": "UPDATE snapshot SET config = '{'",
-        "limits": """UPDATE snapshot SET config = '{"budget": {"output_tokens_default": 0}}'""",
+        "limits": """UPDATE snapshot SET config = '{"budget": {"output_tokens_default": "x"}}'""",
         "event": """UPDATE events SET event = '{"kind": "?"}'; INSERT INTO events VALUES (99, 1, '{"kind": "?"}')""",
     }
     db.executescript(spoil[how])

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,23 +92,20 @@ def flood_journal(table: str, column: str, bound: str) -> Callable[[Path], tuple
     return flood
 
 
-def flood_windows(_: Path) -> tuple[set[str], int]:
-    windows = _Windows(20)
-    for key, names in (("a", FEW), ("b", MANY)):
+def flood(windows: _Windows, text: str) -> tuple[set[str], int]:
+    for key, names, said in (("a", FEW, "x"), ("b", MANY, text)):
         for name in names:
-            one = item(name, 1)
-            windows.take(type(one)(key=key, session=name, turn=one.turn, shown=one.shown), LoopConfig())
+            windows.take(replace(item(name, 1, said), key=key), LoopConfig())
+    assert windows.chars <= 40_000
     return {name for name in FEW if windows.find("a", name).kept}, len(windows)
+
+
+def flood_windows(_: Path) -> tuple[set[str], int]:
+    return flood(_Windows(20), "x")
 
 
 def flood_characters(_: Path) -> tuple[set[str], int]:
-    windows = _Windows(1_000, chars_max=40_000)
-    for key, names, text in (("a", FEW, "x"), ("b", MANY, "x" * 3_000)):
-        for name in names:
-            one = item(name, 1, text)
-            windows.take(type(one)(key=key, session=name, turn=one.turn, shown=one.shown), LoopConfig())
-    assert windows.chars <= 40_000
-    return {name for name in FEW if windows.find("a", name).kept}, len(windows)
+    return flood(_Windows(1_000, chars_max=40_000), "x" * 3_000)
 
 
 def flood_conversations(_: Path) -> tuple[set[str], int]:

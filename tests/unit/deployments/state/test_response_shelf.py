@@ -1,28 +1,20 @@
 """Responses in the journal: bounded, forgotten by time, each key's own, and there again after a kill."""
 
 import sqlite3
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config.app_config import StateConfig
 from deployments.state import response_shelf
-from deployments.state.journal import Journal
 from deployments.state.records import KeptResponse
 from deployments.state.response_shelf import ResponseShelf
 from tests.support.incarnations import HandClock, killed, life
+from tests.unit.deployments.state.test_key_rows import open_journal
 
 
 def make(name: str, *, key: str = "k", previous: str | None = None, at_s: float = 1.0, size: int = 10) -> KeptResponse:
     return KeptResponse(key, name, "s", previous, at_s, size, name.encode().ljust(size, b"."))
-
-
-def open_journal(folder: Path, **bounds: float) -> Journal:
-    journal = Journal(folder / "ledger.sqlite", "me", StateConfig.model_construct(**bounds))
-    journal.begin()
-    return journal
 
 
 def test_what_was_kept_survives_a_kill(tmp_path):
@@ -78,6 +70,18 @@ def test_what_shall_not_be_kept_never_reaches_the_disk(tmp_path):
     assert not any(b"secret" in path.read_bytes() for path in tmp_path.iterdir())
 
 
+def test_what_is_old_is_trimmed(tmp_path):
+    """By its own date, and not before its time."""
+    journal = open_journal(tmp_path, responses_ttl_s=50)
+    with journal.step():
+        for at_s in (1.0, 2.0):
+            journal.shelf.write(make(f"r{at_s}", at_s=at_s))
+    journal.trim(51.5)
+
+    assert journal.shelf.find("k", "r1.0") is None
+    assert journal.shelf.find("k", "r2.0") is not None
+
+
 def test_a_full_journal_lets_responses_go(tmp_path):
     """The bound of the whole file counts them: the oldest leave, the newest stay."""
     journal = open_journal(tmp_path, journal_bytes_max=400_000)
@@ -106,19 +110,6 @@ def test_a_walk_goes_back_a_bounded_way(tmp_path, monkeypatch):
     monkeypatch.undo()
     actor.forget_response("k", "r2")
     assert [each.id for each in actor.recall_responses("k", "r4")] == ["r4", "r3"]
-
-
-def test_a_key_pushes_out_nothing_of_one_that_holds_less(tmp_path):
-    """Law: above the bound, the key that holds the most loses its oldest rows, also where another's are older."""
-    journal = open_journal(tmp_path, responses_bytes_max=1_000)
-    with journal.step():
-        journal.shelf.write(make("mine", key="small", at_s=0.0, size=100))
-        for number in range(20):
-            journal.shelf.write(make(f"r{number}", key="large", at_s=1.0 + number, size=100))
-
-    assert journal.shelf.walk("small", "mine")
-    assert journal.shelf.walk("large", "r19")
-    assert not journal.shelf.walk("large", "r0")
 
 
 @pytest.mark.parametrize("act", ["write", "delete and write"])

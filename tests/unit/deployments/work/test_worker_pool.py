@@ -229,6 +229,13 @@ def judged(size: int, elsewhere: Elsewhere | None, left_s: float = 5.0) -> tuple
     return asyncio.run(make_judgement(asked, here, there if elsewhere else None, left_s)), places
 
 
+def failing(error: Exception) -> Elsewhere:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
 async def work(asked: Callable[..., Any], **named: Any) -> Any:
     return asked(**named)
 
@@ -238,37 +245,32 @@ async def hang(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("size", "answer", "places"),
+    ("size", "elsewhere", "answer", "places"),
     [
-        (STEPS_INLINE, "judged", ["here"]),
-        (STEPS_INLINE + 1, "judged", ["here", "there"]),
-        (STEPS_LARGE, "judged", ["here", "there"]),
-        (STEPS_LARGE + 1, "refused", ["here", "there"]),
+        (STEPS_INLINE, work, "judged", ["here"]),
+        (STEPS_INLINE + 1, work, "judged", ["here", "there"]),
+        (STEPS_LARGE, work, "judged", ["here", "there"]),
+        (STEPS_LARGE + 1, work, "refused", ["here", "there"]),
+        (STEPS_INLINE + 1, failing(_Lost("died")), "refused", ["here", "there"]),
+        (STEPS_INLINE + 1, failing(JobTooLong("9 s")), "refused", ["here", "there"]),
+        (STEPS_LARGE + 1, None, "judged", ["here"]),
     ],
 )
-def test_what_is_large_is_judged_elsewhere(size: int, answer: str, places: list[str]) -> None:
-    """Law: what is small never leaves the loop; what is too large for a worker as well is answered by a refusal."""
-    assert judged(size, work) == (answer, places)
+def test_what_is_large_is_judged_elsewhere(size: int, elsewhere: Any, answer: str, places: list[str]) -> None:
+    """Law: what is small never leaves the loop; what is too large for a worker as well, and what no worker could judge,
+    is refused. Without workers every question is judged here."""
+    assert judged(size, elsewhere) == (answer, places)
 
 
-@pytest.mark.parametrize("error", [_Lost("died"), JobTooLong("9 s")])
-def test_where_no_worker_can_it_is_refused(error: Exception) -> None:
-    """Law: a call that nobody could judge is not taken for a good one."""
-
-    async def broken(*_: Any, **__: Any) -> Any:
-        raise error
-
-    assert judged(STEPS_INLINE + 1, broken)[0] == "refused"
-
-
-def test_a_busy_server_says_nothing_of_an_answer() -> None:
-    """Law: where the workers have no turn for it, a call is neither good nor bad."""
-
-    async def busy(*_: Any, **__: Any) -> Any:
-        raise Busy("too many wait")
-
-    with pytest.raises(Busy):
-        judged(STEPS_INLINE + 1, busy)
+@pytest.mark.parametrize(
+    ("elsewhere", "left_s", "error"),
+    [(failing(Busy("many wait")), 5.0, Busy), (hang, -1.0, TimeoutError), (hang, 0.01, TimeoutError)],
+)
+def test_a_busy_server_says_nothing_of_an_answer(elsewhere: Any, left_s: float, error: type[Exception]) -> None:
+    """Law: where the workers have no turn for it, a call is neither good nor bad; one that doesn't answer is waited for
+    as long as there is time."""
+    with pytest.raises(error):
+        judged(STEPS_INLINE + 1, elsewhere, left_s)
 
 
 def test_a_job_is_done_in_its_askers_turn(monkeypatch) -> None:
@@ -286,15 +288,3 @@ def test_a_job_is_done_in_its_askers_turn(monkeypatch) -> None:
         return done
 
     assert run(scenario, count=1) == ["a/x", "a/x", "b/x", "a/x"]
-
-
-@pytest.mark.parametrize("left_s", [-1.0, 0.0, 0.01])
-def test_no_question_is_without_an_end(left_s: float) -> None:
-    """Law: a worker that doesn't answer is waited for as long as there is time, and no longer."""
-    with pytest.raises(TimeoutError):
-        judged(STEPS_INLINE + 1, hang, left_s)
-
-
-def test_without_workers_it_takes_what_it_takes() -> None:
-    """Law: where there is no elsewhere, every question is judged here."""
-    assert judged(STEPS_LARGE + 1, None) == ("judged", ["here"])

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from deployments.api.openai_chat import ChatCall, parse_chat
+from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled
 from deployments.app.router_parts import DIALECTS
 from deployments.errors import ApiError
-from deployments.work.wire import name_of
 from deployments.work.worker_pool import _OUTCOME, _Raised, _read_outcome, _write_job, do_job
 from reliability.answer.judgement import expect, judge
 from reliability.loops import LoopConfig
-from reliability.steps import OutOfSteps, Steps
+from reliability.steps import Steps
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Text
 from tests.support import jobs
@@ -100,22 +99,6 @@ def test_an_answer_is_judged_elsewhere_as_it_is_here():
     assert here.violations
 
 
-def test_an_error_comes_as_what_it_is():
-    """One of this program's is the same again; any other is a RuntimeError in its words."""
-    body = json.dumps({"messages": [], "tools": [{}]}).encode()
-    named: dict[str, Any] = {"request_id": "r", "tokens_max": 99, "timeout_s": 9.0}
-    with pytest.raises(ApiError) as here:
-        parse_chat(body, {}, **named)
-    with pytest.raises(ApiError) as there:
-        done_elsewhere(parse_chat, body, {}, **named)
-    assert (there.value.body(), there.value.status) == (here.value.body(), here.value.status)
-    big = json.dumps(BODIES["/v1/chat/completions"]).encode()
-    with pytest.raises(OutOfSteps):
-        done_elsewhere(parse_chat, big, {}, **named, steps=Steps(0))
-    with pytest.raises(RuntimeError, match="ValueError: invalid literal"):
-        done_elsewhere(jobs.fail, "x")
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -138,12 +121,3 @@ def test_what_is_no_outcome_is_refused(message):
     """One error, whatever the bytes; a result of another type is none."""
     with pytest.raises(ValueError, match="this is no"):
         _read_outcome(jobs.join, message)
-
-
-def test_the_call_is_the_functions_own():
-    """Its name is that of the function, and not of the partial around it."""
-    called, message = _write_job(partial(partial(jobs.join, "a"), b="c"), (), {"b": "d"})
-
-    assert called is jobs.join
-    assert name_of(jobs.join).encode() in message
-    assert _read_outcome(called, do_job(message)) == "a/d"

@@ -52,7 +52,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             self.late[each.id] = each.tokens
 
     @rule(
-        tier=st.sampled_from(["fast", "frail", "cloud"]),
+        tier=st.sampled_from(["fast", "cloud"]),
         session=st.sampled_from("abcdefg"),
         extra=st.booleans(),
         hold_ns=st.sampled_from([None, S, 100 * S]),
@@ -130,7 +130,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert self.happen(replay.Settlement(grant_id, verdict, used)) == ClosedGrant(grant_id, known=False)
         assert self.state is after
 
-    @rule(tier=st.sampled_from(["fast", "frail"]), order=st.sampled_from(["isolate", "restore", "close"]))
+    @rule(tier=st.sampled_from(["fast", "cloud"]), order=st.sampled_from(["isolate", "restore", "close"]))
     def operate(self, tier: str, order: Any) -> None:
         self.happen(replay.Order(tier, order))
 

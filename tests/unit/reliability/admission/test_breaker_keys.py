@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.breaker import WELL_MAX, Breaker, BreakerConfig, Permit, Phase, admit, settle
+from reliability.admission.breaker import _WELL_MAX, Breaker, BreakerConfig, Permit, Phase, admit, settle
 from reliability.rolling import SECOND_NS
 from reliability.types import Verdict
 
@@ -89,7 +89,7 @@ def test_the_memory_of_keys_is_bounded() -> None:
     breaker = Breaker()
     for number in range(500):
         breaker = called(breaker, number, f"key {number}", Verdict.SUCCESS)
-    assert len(breaker.well) == WELL_MAX
+    assert len(breaker.well) == _WELL_MAX
     breaker, _ = failed(breaker, 500, "abc")
     assert len(breaker.failing) == 2
     assert called(breaker, 501, "a", Verdict.SUCCESS).failing == ()

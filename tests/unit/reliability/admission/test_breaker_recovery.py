@@ -37,11 +37,7 @@ def test_a_tier_that_is_back_is_found_within_15_seconds(outages_s: list[tuple[in
         now_ns = max(now_ns, end_ns)
 
 
-@given(
-    away_s=st.integers(1, 600),
-    hangs_s=st.integers(0, 120),
-    every_ms=st.integers(100, 4000),
-)
+@given(away_s=st.integers(1, 600), hangs_s=st.integers(0, 120), every_ms=st.integers(100, 4000))
 def test_a_probe_that_hangs_delays_nothing(away_s: int, hangs_s: int, every_ms: int) -> None:
     """Law: the same where each probe hangs until it fails: another one runs beside it, and the open time counts from
     its beginning. What ends late changes nothing."""

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.budget import BudgetConfig, Limit, charge, expire, output_cap, reserve, settle
+from reliability.admission.budget import Limit, charge, expire, output_cap, reserve, settle
 from reliability.admission.ledger import Bounds, Budget, session_name
-from reliability.admission.request import BudgetWindow, Grant, Policy, RejectedBy, Rejection
-from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
+from reliability.admission.request import BudgetWindow, Grant, Policy, RejectedBy
+from tests.support.budgets import BOUNDS, CONFIG, FREE, S, admitted, ask, refused, spent
 
 
 def test_a_charge_closes_the_door() -> None:
@@ -17,10 +17,9 @@ def test_a_charge_closes_the_door() -> None:
     budget = charge(Budget(), CONFIG, "k", "s", 1001, 0)
     assert budget.open.count == 0
     assert budget.wake_ns is None
-    answer = reserve(budget, CONFIG, "r", ask(0, 1), 0)[1]
-    assert isinstance(answer, Rejection)
+    answer = refused(budget, CONFIG, ask(0, 1))
     assert [load.window for load in answer.windows] == [BudgetWindow.SESSION]
-    assert isinstance(reserve(budget, CONFIG, "r", ask(0, 1, session="t"), 0)[1], Grant)
+    assert admitted(budget, CONFIG, ask(0, 1, session="t"))
 
 
 def test_a_charge_makes_room_only_of_the_idle() -> None:
@@ -58,67 +57,48 @@ def test_the_order_of_settles_does_not_matter(order: list[int], used: list[int])
     assert (mixed.hour, mixed.keys, mixed.open.count) == (straight.hour, straight.keys, 0)
 
 
-def test_concurrent_asks_get_no_more_than_the_budget() -> None:
-    """Of 200 asks at once against a budget for 10, exactly 10 are admitted."""
-    budget, config = Budget(), BudgetConfig(session=Limit(tokens_max=1000), output_tokens_default=50)
-    answers = []
-    for n in range(200):
-        budget, answer = reserve(budget, config, str(n), ask(), 0)
-        answers.append(answer)
-    assert sum(isinstance(answer, Grant) for answer in answers) == 10
-    for n in range(200):
-        budget, _ = settle(budget, config, str(n), 100, 1)
-    assert budget.session_of(config.bounds, "k", "s", 1).spent == 1000
-    assert budget.session_of(config.bounds, "k", "s", 1).reserved == 0
-
-
 @pytest.mark.parametrize(("named", "cap"), [(None, 50), (10, 10), (200, 200), (201, 200), (0, 1), (-3, 1)])
 def test_output_is_capped(named: int | None, cap: int) -> None:
     """A request gets what it names up to the cap, the default where it names none, and at least 1."""
     assert output_cap(CONFIG, named) == cap
     assert output_cap(replace(CONFIG, output_tokens_max=20), None) == 20
     assert output_cap(replace(CONFIG, output_tokens_max=None), 10**6) == 10**6
-    _, answer = reserve(Budget(), CONFIG, "r", ask(0, named), 0)
-    assert isinstance(answer, Grant)
+    answer = admitted(Budget(), CONFIG, ask(0, named))
     assert answer.capped is (named == 201)
 
 
 def test_none_counts_and_zero_refuses() -> None:
     """A limit of None refuses nothing but counts; a limit of 0 refuses everything and is full."""
     budget = spent(Budget(), FREE, 10**9, 0)
-    assert isinstance(reserve(budget, FREE, "r", ask(10**9), 0)[1], Grant)
+    assert admitted(budget, FREE, ask(10**9))
     nothing = replace(FREE, key_hours={"k": Limit(tokens_max=0)})
-    _, answer = reserve(Budget(), nothing, "r", ask(0, 1), 0)
-    assert isinstance(answer, Rejection)
+    answer = refused(Budget(), nothing, ask(0, 1))
     assert [(load.window, load.percent) for load in answer.windows] == [(BudgetWindow.KEY_HOUR, 100)]
     assert answer.retry_after_s is None
     later = replace(FREE, hour=Limit(tokens_max=10**9))
-    assert isinstance(reserve(budget, later, "r", ask(), 0)[1], Rejection)
+    assert refused(budget, later, ask())
 
 
 def test_keys_have_their_own_hour() -> None:
-    """A key's own limit replaces the common one, and one key's tokens don't count for another."""
-    config = replace(FREE, key_hour=Limit(tokens_max=100), key_hours={"rich": Limit(tokens_max=500)})
+    """Each key has its own limit, or none, and one key's tokens don't count for another."""
+    config = replace(FREE, key_hours={"poor": Limit(tokens_max=100), "rich": Limit(tokens_max=500)})
     budget = spent(Budget(), config, 100, 0, key="poor")
-    assert isinstance(reserve(budget, config, "r", ask(key="poor"), 0)[1], Rejection)
-    assert isinstance(reserve(budget, config, "r", ask(key="other"), 0)[1], Grant)
-    assert isinstance(reserve(budget, config, "r", ask(400, key="rich"), 0)[1], Grant)
+    assert refused(budget, config, ask(key="poor"))
+    assert admitted(budget, config, ask(key="other"))
+    assert admitted(budget, config, ask(400, key="rich"))
 
 
 def test_warnings_start_at_eighty_percent() -> None:
     """From 80 % on each full window is named with its percent, counting what is reserved."""
-    budget = spent(Budget(), replace(CONFIG, hour=Limit(), key_hour=Limit()), 699, 0)
-    config = replace(CONFIG, hour=Limit(), key_hour=Limit(tokens_max=10_000))
-    _, below = reserve(budget, config, "r", ask(50, 50), 0)
-    _, above = reserve(budget, config, "r", ask(51, 50), 0)
-    assert isinstance(below, Grant)
-    assert isinstance(above, Grant)
-    assert below.warnings == ()
+    budget = spent(Budget(), replace(CONFIG, hour=Limit(), key_hours={}), 699, 0)
+    config = replace(CONFIG, hour=Limit(), key_hours={"k": Limit(tokens_max=10_000)})
+    assert admitted(budget, config, ask(50, 50)).warnings == ()
+    above = admitted(budget, config, ask(51, 50))
     assert [(load.window, load.percent) for load in above.warnings] == [(BudgetWindow.SESSION, 80)]
 
 
 @pytest.mark.parametrize(
-    ("policy", "cheap", "admitted"),
+    ("policy", "cheap", "runs"),
     [
         (Policy.WARN_AND_CONTINUE, False, True),
         (Policy.ESCALATE, False, False),
@@ -126,35 +106,27 @@ def test_warnings_start_at_eighty_percent() -> None:
         (Policy.HARD_STOP, True, False),
     ],
 )
-def test_policies(policy: Policy, cheap: bool, admitted: bool) -> None:
+def test_policies(policy: Policy, cheap: bool, runs: bool) -> None:
     """Beyond the limit warnings go on, escalation leaves only the cheap tier, a hard stop leaves nothing."""
     config = replace(FREE, session=Limit(tokens_max=100, policy=policy))
-    _, answer = reserve(Budget(), config, "r", ask(100, cheap=cheap), 0)
-    if admitted:
-        assert isinstance(answer, Grant)
-        assert [load.percent for load in answer.warnings] == [150]
+    if runs:
+        assert [load.percent for load in admitted(Budget(), config, ask(100, cheap=cheap)).warnings] == [150]
     else:
-        assert isinstance(answer, Rejection)
+        answer = refused(Budget(), config, ask(100, cheap=cheap))
         assert (answer.rejected_by, answer.policy) == (RejectedBy.BUDGET, policy)
 
 
 def test_the_hardest_policy_decides() -> None:
     """Where several windows are full, a hard stop is reported before an escalation."""
     config = replace(
-        FREE,
-        session=Limit(tokens_max=10, policy=Policy.ESCALATE),
-        hour=Limit(tokens_max=10, policy=Policy.HARD_STOP),
+        FREE, session=Limit(tokens_max=10, policy=Policy.ESCALATE), hour=Limit(tokens_max=10, policy=Policy.HARD_STOP)
     )
-    _, answer = reserve(Budget(), config, "r", ask(cheap=True), 0)
-    assert isinstance(answer, Rejection)
+    answer = refused(Budget(), config, ask(cheap=True))
     assert answer.policy is Policy.HARD_STOP
     assert [load.window for load in answer.windows] == [BudgetWindow.HOUR]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 900), st.integers(50, 400)), min_size=1, max_size=12),
-    st.integers(0, 900),
-)
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(50, 400)), min_size=1, max_size=12), st.integers(0, 900))
 def test_retry_after_is_exact(calls: list[tuple[int, int]], prompt: int) -> None:
     """Asking again after the seconds given is admitted, and a minute earlier it is not."""
     config = replace(FREE, hour=Limit(tokens_max=1000))
@@ -169,23 +141,18 @@ def test_retry_after_is_exact(calls: list[tuple[int, int]], prompt: int) -> None
     assert answer.retry_after_s is not None
     assert 1 <= answer.retry_after_s <= 61 * 60
     there_ns = now_ns + answer.retry_after_s * S
-    assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns)[1], Grant)
+    assert admitted(budget, config, ask(prompt), there_ns)
     if answer.retry_after_s > 1:
-        assert isinstance(reserve(budget, config, "r", ask(prompt), there_ns - S)[1], Rejection)
+        assert refused(budget, config, ask(prompt), there_ns - S)
 
 
 def test_retry_after_knows_reservations_and_never() -> None:
     """Behind open reservations the wait is short; what is larger than the limit, or a session, never fits."""
-    config = replace(FREE, key_hour=Limit(tokens_max=1000))
+    config = replace(FREE, key_hours={"k": Limit(tokens_max=1000)})
     budget, _ = reserve(Budget(), config, "a", ask(900), 0)
-    behind = reserve(budget, config, "b", ask(500), 0)[1]
-    never = reserve(budget, config, "b", ask(2000), 0)[1]
-    assert isinstance(behind, Rejection)
-    assert isinstance(never, Rejection)
-    assert (behind.retry_after_s, never.retry_after_s) == (5, None)
+    assert [refused(budget, config, ask(tokens)).retry_after_s for tokens in (500, 2000)] == [5, None]
     session = spent(Budget(), CONFIG, 1000, 0)
-    answer = reserve(session, CONFIG, "b", ask(), 0)[1]
-    assert isinstance(answer, Rejection)
+    answer = refused(session, CONFIG, ask())
     assert answer.retry_after_s is None
 
 
@@ -194,8 +161,7 @@ def test_retry_after_waits_for_the_hour_too() -> None:
     config = replace(FREE, hour=Limit(tokens_max=1000))
     budget = spent(Budget(), config, 600, 0)
     budget, _ = reserve(budget, config, "a", ask(250), 10 * S)
-    answer = reserve(budget, config, "b", ask(750), 10 * S)[1]
-    assert isinstance(answer, Rejection)
+    answer = refused(budget, config, ask(750), 10 * S)
     assert answer.retry_after_s == 3600 + 60 - 10
 
 
@@ -205,8 +171,8 @@ def test_an_expired_reservation_is_charged_what_is_known() -> None:
     budget, answer = reserve(Budget(), CONFIG, "r", ask(), 0, hold_ns=30 * S)
     assert isinstance(answer, Grant)
     assert answer.expires_ns == 30 * S
-    assert expire(budget, CONFIG, 30 * S - 1) == (budget, ())
-    closed, answers = expire(budget, CONFIG, 30 * S)
+    assert expire(budget, 30 * S - 1) == (budget, ())
+    closed, answers = expire(budget, 30 * S)
     assert [(a.tokens, a.expired) for a in answers] == [(50, True)]
     assert settle(budget, CONFIG, "r", 1, 30 * S)[1] == answers[0]
     late, nothing = settle(closed, CONFIG, "r", 1, 30 * S)
@@ -226,7 +192,7 @@ def test_what_was_said_of_a_call_is_what_it_costs_if_nobody_settles(said: int | 
     budget = budget if said is None else budget.note_progress("r", 60).note_progress("r", said)
     assert budget.session_of(FREE.bounds, "k", "s", 0).spent == 0
     now_ns = FREE.reservation_ns
-    budget, (closed,) = expire(budget, FREE, now_ns)
+    budget, (closed,) = expire(budget, now_ns)
     assert closed.tokens == charged
     for late_tokens in (charged - 1, None, 1_000, 2_000):
         late, _ = settle(budget, FREE, "r", late_tokens, now_ns)
@@ -244,26 +210,16 @@ def test_holding_is_bounded(hold_ns: int | None, held_ns: int) -> None:
     assert answer.expires_ns == 5 + held_ns
 
 
-def test_an_overrun_is_charged_and_shown() -> None:
+def test_an_overrun_is_charged() -> None:
     """A tier that uses more than was reserved is charged in full, and then nothing more is admitted."""
     budget, _ = reserve(Budget(), CONFIG, "r", ask(850), 0)
     budget, closed = settle(budget, CONFIG, "r", 1100, 0)
     assert closed is not None
-    assert (closed.tokens, closed.overrun) == (1100, 200)
-    assert (BudgetWindow.SESSION, 110) in [(load.window, load.percent) for load in closed.warnings]
-    assert isinstance(reserve(budget, CONFIG, "q", ask(0, 1), 0)[1], Rejection)
+    assert closed.tokens == 1100
+    assert refused(budget, CONFIG, ask(0, 1))
 
 
 def test_negative_usage_is_none() -> None:
     """A tier that reports a negative count can't pay tokens back."""
     budget, _ = reserve(Budget(), CONFIG, "r", ask(), 0)
     assert settle(budget, CONFIG, "r", -50, 0)[0].session_of(BOUNDS, "k", "s", 0).spent == 0
-
-
-@pytest.mark.parametrize("wrong", [{"output_tokens_default": 0}, {"output_tokens_max": 0}, {"reservation_ns": 0}])
-def test_limits_out_of_range_are_refused(wrong: dict[str, int]) -> None:
-    """A cap or a time below 1 is refused when it is configured."""
-    with pytest.raises(ValueError, match="budget"):
-        BudgetConfig(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="sessions_max"):
-        Bounds(sessions_max=0)

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from reliability.admission.budget import Limit, loads, reserve, reset_session, settle
+from reliability.admission.budget import Limit, loads, reserve, settle
 from reliability.admission.ledger import Bounds, Budget, session_name
-from reliability.admission.request import BudgetWindow, Grant, RejectedBy, Rejection
-from tests.support.budgets import BOUNDS, CONFIG, FREE, S, ask, spent
+from reliability.admission.request import BudgetWindow, RejectedBy
+from tests.support.budgets import BOUNDS, CONFIG, FREE, S, admitted, ask, refused, spent
 
 
 def test_hours_forget_after_an_hour() -> None:
@@ -37,17 +37,16 @@ def test_a_full_house_refuses() -> None:
     wide = Bounds(session_ttl_ns=10, sessions_max=1, keys_max=9, reservations_max=9)
     config = replace(FREE, bounds=wide)
     busy, _ = reserve(Budget(), config, "a", ask(session="a"), 0)
-    answer = reserve(busy, config, "b", ask(session="b"), 0)[1]
-    assert isinstance(answer, Rejection)
+    answer = refused(busy, config, ask(session="b"))
     assert (answer.rejected_by, answer.retry_after_s) == (RejectedBy.FULL, 5)
     idle = settle(busy, config, "a", 1, 0)[0]
-    assert isinstance(reserve(idle, config, "b", ask(session="b"), 0)[1], Grant)
+    assert admitted(idle, config, ask(session="b"))
     one_key = replace(FREE, bounds=replace(wide, sessions_max=9, keys_max=1))
-    assert isinstance(reserve(busy, one_key, "b", ask(key="l"), 0)[1], Rejection)
-    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 0)[1], Rejection)
-    assert isinstance(reserve(idle, one_key, "b", ask(key="l"), 3660 * S)[1], Grant)
+    assert refused(busy, one_key, ask(key="l"))
+    assert refused(idle, one_key, ask(key="l"))
+    assert admitted(idle, one_key, ask(key="l"), 3660 * S)
     one = replace(FREE, bounds=replace(wide, reservations_max=1))
-    assert isinstance(reserve(busy, one, "b", ask(session="a"), 0)[1], Rejection)
+    assert refused(busy, one, ask(session="a"))
 
 
 def test_the_longest_idle_session_leaves_first() -> None:
@@ -56,10 +55,7 @@ def test_the_longest_idle_session_leaves_first() -> None:
     budget = spent(Budget(), config, 100, 0, session="idle")
     budget, _ = reserve(budget, config, "busy", ask(session="busy"), 5)
     budget, _ = reserve(budget, config, "new", ask(session="new"), 9)
-    assert {name for name, _ in budget.sessions.items()} == {
-        session_name("k", "busy"),
-        session_name("k", "new"),
-    }
+    assert {name for name, _ in budget.sessions.items()} == {session_name("k", "busy"), session_name("k", "new")}
     assert loads(budget, config, "k", "x", 9)[0].tokens == 300
 
 
@@ -67,9 +63,9 @@ def test_reset_forgives_what_was_spent() -> None:
     """Resetting a session forgets what it has spent and keeps what it has reserved."""
     budget = spent(Budget(), CONFIG, 150, 0)
     budget, _ = reserve(budget, CONFIG, "r", ask(), 0)
-    session = reset_session(budget, "k", "s").session_of(BOUNDS, "k", "s", 0)
+    session = budget.reset_session("k", "s").session_of(BOUNDS, "k", "s", 0)
     assert (session.spent, session.reserved, session.open) == (0, 100, 1)
-    assert reset_session(budget, "k", "stranger") is budget
+    assert budget.reset_session("k", "stranger") is budget
 
 
 def test_sessions_belong_to_their_key() -> None:

@@ -26,14 +26,8 @@ RULES = MemoryRules()
         ({"level": Level.CRITICAL, "prompt_tokens": 3999}, ""),
         ({"level": Level.WARN, "prompt_tokens": 7999}, ""),
         ({"level": Level.WARN, "prompt_tokens": 9000, "sustained_ns": 60 * S - 1}, ""),
-        (
-            {"level": Level.WARN, "prompt_tokens": 8000, "sustained_ns": 60 * S},
-            "sustained: prompt_tokens >= 8000",
-        ),
-        (
-            {"level": Level.WARN, "output_tokens": 4000, "sustained_ns": 60 * S},
-            "sustained: output_tokens >= 4000",
-        ),
+        ({"level": Level.WARN, "prompt_tokens": 8000, "sustained_ns": 60 * S}, "sustained: prompt_tokens >= 8000"),
+        ({"level": Level.WARN, "output_tokens": 4000, "sustained_ns": 60 * S}, "sustained: output_tokens >= 4000"),
         ({"level": Level.CRITICAL, "tools": 16, "sustained_ns": 60 * S}, "sustained: tools >= 16"),
         ({"level": Level.WARN, "tools": 15, "sustained_ns": 90 * S}, ""),
         ({"level": Level.UNKNOWN, "prompt_tokens": 10**6, "sustained_ns": 90 * S}, ""),
@@ -49,10 +43,7 @@ def test_memory_rules(more: dict[str, Any], rule_name: str) -> None:
 def test_memory_rules_can_be_off() -> None:
     """A rule of None refuses nothing."""
     off = MemoryRules(
-        complex_prompt_tokens=None,
-        complex_output_tokens=None,
-        complex_tools=None,
-        critical_prompt_tokens=None,
+        complex_prompt_tokens=None, complex_output_tokens=None, complex_tools=None, critical_prompt_tokens=None
     )
     big = ask(prompt_tokens=10**9, tools=10**9, level=Level.CRITICAL, sustained_ns=10**18)
     assert memory_rule(off, big) == ""

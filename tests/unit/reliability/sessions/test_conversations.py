@@ -95,31 +95,6 @@ def test_a_crowd_of_agents_finds_its_sessions(seed):
     assert crowd.wrong == []
 
 
-def test_two_runs_with_equal_first_requests_are_two_sessions():
-    """At once or one after the other, also where both are answered the same."""
-    world = World()
-    first, a = world.begin(BEGIN)
-    second, b = world.begin(BEGIN)
-    world.end(first, a, "I have looked at all of the files.")
-    world.end(second, b, "I have looked at all of the files.")
-    third = world.ask(BEGIN, "I have looked at all of the files.")
-    more = [*BEGIN, say("I have looked at all of the files.")]
-    names = {world.ask([*more, ask(f"Go on with {n}")], f"Answer {n}") for n in range(3)}
-
-    assert len({first, second, third}) == 3
-    assert names == {first, second, third}
-
-
-def test_runs_that_stay_equal_go_on_each_in_its_own():
-    """Two runs whose second requests are equal, too, and under way at once: each goes on in one of the two sessions."""
-    world = World()
-    begun = [world.begin(BEGIN) for _ in range(2)]
-    for name, ticket in begun:
-        world.end(name, ticket, "I have looked at all of the files.")
-    more = [*BEGIN, say("I have looked at all of the files."), ask("Go on.")]
-    assert {world.begin(more)[0] for _ in range(2)} == {name for name, _ in begun}
-
-
 @pytest.mark.parametrize("mark", ["\n</code>", "<end_code>", " [edited]"])
 def test_what_a_client_adds_to_an_answer_is_no_other_answer(mark):
     """Of two runs that began alike each is known by how its own answer begins."""
@@ -130,22 +105,12 @@ def test_what_a_client_adds_to_an_answer_is_no_other_answer(mark):
     assert found == names[::-1]
 
 
-def test_what_goes_on_stays():
-    """A history that extends one is its session, over many turns."""
-    world, said = World(), list(BEGIN)
-    names = set()
-    for number in range(12):
-        names.add(world.ask(said, f"Answer number {number} of many."))
-        said += [say(f"Answer number {number} of many."), ask(f"And {number}?")]
-    assert len(names) == 1
-
-
 def test_a_first_request_that_got_no_answer_may_be_sent_again():
     """A retry is no new session: else a budget would leak. After a while the same words are a new run."""
     world = World()
     name = world.ask(BEGIN, None)
     assert world.ask(BEGIN, None) == name
-    world.now_ns += module.RETRY_NS
+    world.now_ns += module._RETRY_NS
     assert world.ask(BEGIN, None) != name
 
 
@@ -214,7 +179,7 @@ def test_a_summary_is_its_session():
     other = world.ask(BEGIN, "I have looked at all of the files.")
     quoted = "Continued from a previous conversation.\nAll of the files were read, and two of them are empty.\nGo on."
     assert world.ask([*BEGIN, ask(quoted)], "Then I delete the two of them.") == a
-    world.now_ns += module.RETRY_NS
+    world.now_ns += module._RETRY_NS
     world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on, please.")], "I go on, as you say.")
     assert world.ask([*BEGIN, ask("Summary of the work so far: files were read.")]) == other
 
@@ -243,7 +208,7 @@ def test_what_is_known_is_bounded(most, asked):
 
 def test_the_digests_are_bounded(monkeypatch):
     """However long conversations grow, each keeps a few answers, and all of them so many digests."""
-    monkeypatch.setattr(module, "DIGESTS_MAX", 200)
+    monkeypatch.setattr(module, "_DIGESTS_MAX", 200)
     world = World(1_000)
     for run in range(20):
         said = [ask(f"task {run}")]
@@ -252,7 +217,7 @@ def test_the_digests_are_bounded(monkeypatch):
             world.ask(said, answer)
             said += [say(answer), ask("go on")]
 
-    assert world.known.digests <= 200 + 10 * module.NODES_MAX
+    assert len(world.known._index) <= 200 + 10 * module._NODES_MAX
     assert len(world.known) >= 2
 
 

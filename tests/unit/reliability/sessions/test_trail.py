@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import describe_answer, read_trail
-from reliability.sessions.trail import ANSWERS_MAX, name_request
+from reliability.sessions.trail import _ANSWERS_MAX, name_request
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a", "limit": 2}'}}
 ANSWER = {"role": "assistant", "content": "I look.", "tool_calls": [CALL]}
@@ -78,7 +78,7 @@ def test_only_the_end_of_a_history_is_read():
     """Of a long history the newest answers count, and no more."""
     turns = [{"role": "assistant", "content": f"Answer number {n}."} for n in range(50)]
     trail = read_trail([*HEAD, *turns])
-    assert len(trail.seen) == ANSWERS_MAX
+    assert len(trail.seen) == _ANSWERS_MAX
     assert trail.seen == read_trail([*HEAD, *turns[25:]]).seen
 
 
