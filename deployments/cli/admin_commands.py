@@ -15,18 +15,10 @@ from urllib.parse import quote
 
 import click
 
-from deployments.cli.server_client import LINES_MAX, MALFORMED, NotAnswered, ServerClient, name_foreign, plain
+from deployments.cli.server_client import LINES_MAX, MALFORMED, NoAnswer, ServerClient, name_foreign, plain
 from deployments.reports.report import write_prefill
 from deployments.running.status_messages import can_answer
-from deployments.ui.formatting import (
-    list_way,
-    write_bytes,
-    write_count,
-    write_ms,
-    write_share,
-    write_usd,
-    write_word,
-)
+from deployments.ui.formatting import list_way, write_bytes, write_count, write_ms, write_share, write_usd, write_word
 from deployments.ui.timeline import Timeline, tell
 
 Record = Mapping[str, Any]
@@ -61,9 +53,8 @@ def _sum_up_day(day: Record) -> str:
     shares = [f"{write_share(day[name] / count if count else None)} {name}" for name in ("answered", "escalated")]
     things = [f"{write_count(day['mended'])} mended", f"{write_count(day['looped'])} with loops"]
     tokens = write_count(day["prompt_tokens"] + day["completion_tokens"])
-    return ", ".join(
-        [f"last 24 h: {write_count(count)} requests", *shares, *things, f"{tokens} tokens", write_usd(day["cost_usd"])]
-    )
+    head = f"last 24 h: {write_count(count)} requests"
+    return ", ".join([head, *shares, *things, f"{tokens} tokens", write_usd(day["cost_usd"])])
 
 
 def _show_status(now: Record, url: str) -> Iterator[str]:
@@ -147,7 +138,7 @@ def ask_server(client: ServerClient, command: str, **options: Any) -> int:
     """Run one command with its options; return the exit code."""
     try:
         return COMMANDS[command](client, **options)
-    except NotAnswered as error:
+    except NoAnswer as error:
         click.echo(plain(error), err=True)
     except MALFORMED as error:
         click.echo(plain(name_foreign(client.url, error)), err=True)
@@ -167,7 +158,7 @@ def _why(client: ServerClient, *, request: str, key: str | None, as_json: bool) 
     report, own = client.get(f"requests/{quote(request, safe='')}", key=key), False
     try:
         found = client.get("incidents", request_id=request, key=report["key"], limit=100)["data"]
-    except NotAnswered:  # incidents are an admin's; the report is the caller's own
+    except NoAnswer:  # incidents are an admin's; the report is the caller's own
         found, own = [], True
     incidents = list(reversed(found))
     if as_json:

@@ -21,10 +21,10 @@ from deployments.models.cache_folder import default_cache_dir
 from deployments.running.own_folder import refuse_strangers
 
 KEY = "MLX_STACK_API_KEY"
-ANSWER_TOKENS_MAX = 32_000
+_ANSWER_TOKENS_MAX = 32_000
 # Claude Code condenses at its window, less the tokens of an answer up to this, and less this for a summary.
-CLAUDE_ANSWER_TOKENS_MAX = 20_000
-CLAUDE_SUMMARY_TOKENS = 13_000
+_CLAUDE_ANSWER_TOKENS_MAX = 20_000
+_CLAUDE_SUMMARY_TOKENS = 13_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,10 @@ AGENTS, SDKS = _read_agents("agents"), _read_agents("sdks")
 
 def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -> Agent:
     """Fill an agent's row in. `url` is the server's, without `/v1`."""
-    answer = min((context_tokens or 0) // 4, ANSWER_TOKENS_MAX)
+    answer = min((context_tokens or 0) // 4, _ANSWER_TOKENS_MAX)
     values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0), "answer_or_0": str(answer)}
     if context_tokens is not None:
-        kept = min(answer, CLAUDE_ANSWER_TOKENS_MAX) + CLAUDE_SUMMARY_TOKENS
+        kept = min(answer, _CLAUDE_ANSWER_TOKENS_MAX) + _CLAUDE_SUMMARY_TOKENS
         window = max(context_tokens, context_tokens * 3 // 4 + kept)
         values |= {"context": str(context_tokens), "answer": str(answer), "claude_window": str(window)}
     options = [option for option in agent.options if all(_is_known(text, values) for text in option)]
@@ -71,8 +71,8 @@ def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -
 
 
 def place_settings(agent: Agent, environ: Mapping[str, str]) -> Agent:
-    """Write the files that a filled-in agent's settings stand in, and name them in its environment, but for variables
-    that the user has set. Raises OSError: a file can't be written, or another user could change it."""
+    """Write the files of a filled-in agent's settings, and name them in its environment, unless the user has set the
+    variable. Raises OSError: a file can't be written, or another user could change it."""
     named: dict[str, str] = {}
     for name, text in agent.settings.items():
         if name in environ:
@@ -95,8 +95,7 @@ def _is_known(text: str, values: Mapping[str, str]) -> bool:
 
 
 def write_lines(agent: Agent) -> Iterator[str]:
-    """Write what a person types to start an agent that is filled in: lines for a shell, with the key from
-    `MLX_STACK_API_KEY`."""
+    """Write the lines for a shell that start a filled-in agent, with the key from `MLX_STACK_API_KEY`."""
     yield f"# {agent.name}"
     if agent.without:
         yield f"unset {' '.join(agent.without)}"

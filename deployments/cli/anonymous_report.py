@@ -41,11 +41,11 @@ from deployments.state.records import Query
 PACKAGES = ("ray", "mlx", "mlx-lm", "mlx-metal", "mlx-cpu", "transformers", "pydantic", "starlette", "aiohttp")
 USUAL = frozenset({"fast", "standard", "longctx", "premium"})
 # Whose models name nobody else: a source of the catalogue, and of publishers that everybody takes models from.
-PUBLIC = re.compile(r"hf:(?:mlx-community|lmstudio-community|Qwen)/[\w.-]+@[\w.-]+(?:#[\w.-]+)?")
+_PUBLIC = re.compile(r"hf:(?:mlx-community|lmstudio-community|Qwen)/[\w.-]+@[\w.-]+(?:#[\w.-]+)?")
 KINDS = frozenset(kind.value for kind in IncidentKind)
 WEEK_S = 7 * 86_400.0
-NEWEST = 20
-ASK_GPU = "import json, mlx.core as mx; print(json.dumps(mx.device_info()))"
+_NEWEST = 20
+_ASK_GPU = "import json, mlx.core as mx; print(json.dumps(mx.device_info()))"
 GPU = ("architecture", "max_recommended_working_set_size", "max_buffer_length", "memory_size", "total_memory")
 
 
@@ -103,7 +103,7 @@ def _find_limits() -> dict[str, Any]:
         kernel = SystemKernel()
         known |= {name: kernel.sysctl_u32(name) for name in ("iogpu.wired_limit_mb", LEVEL)}
     with contextlib.suppress(ValueError):  # no package, or no GPU for this user
-        info = json.loads(run_program([sys.executable, "-P", "-c", ASK_GPU]).out)
+        info = json.loads(run_program([sys.executable, "-P", "-c", _ASK_GPU]).out)
         known |= {name: info.get(name) for name in GPU}
     return known
 
@@ -118,7 +118,7 @@ def _describe_tier(name: str, tier: TierBase) -> dict[str, Any]:
         return facts
     source = choose_here(name, tier.model).source
     # Of a model that isn't public only the kind of its source.
-    public = weight_bytes_of(source) is not None or PUBLIC.fullmatch(source) is not None
+    public = weight_bytes_of(source) is not None or _PUBLIC.fullmatch(source) is not None
     shown = source if public else f"{source.partition(':')[0]}:"
     facts |= {"auto": tier.model == "auto", "model": shown, "memory_bytes": tier.memory_bytes}
     try:
@@ -131,28 +131,17 @@ def _describe_tier(name: str, tier: TierBase) -> dict[str, Any]:
 
 
 def _list_incidents(journal: Path, names: Mapping[str, str], now_s: float) -> dict[str, Any]:
-    """Count the last week's incidents, and list the newest. None where there is no journal, or none that can be
-    read."""
+    """Count the last week's incidents, and list the newest; None where no journal can be read."""
     if not journal.is_file():
         return {"counted": None, "newest": []}
     try:
-        history = History(journal)
-        try:
+        with contextlib.closing(History(journal)) as history:
             found = history.ask(Query(since_s=now_s - WEEK_S, limit=1000))
-        finally:
-            history.close()
     except sqlite3.Error:
         return {"counted": None, "newest": []}
-    newest = [
-        {
-            "kind": _word(one.get("kind")),
-            "tier": names.get(str(one.get("tier"))),
-            "hours_ago": math.floor((now_s - one["at"]) / 3600),
-        }
-        for one in found[:NEWEST]
-    ]
-    return {"counted": dict(Counter(_word(one.get("kind")) for one in found)), "newest": newest}
-
-
-def _word(kind: object) -> str:
-    return str(kind) if kind in KINDS else "other"
+    kinds = [one.get("kind") if one.get("kind") in KINDS else "other" for one in found]
+    newest = []
+    for kind, one in zip(kinds[:_NEWEST], found, strict=False):
+        hours = math.floor((now_s - one["at"]) / 3600)
+        newest.append({"kind": kind, "tier": names.get(str(one.get("tier"))), "hours_ago": hours})
+    return {"counted": dict(Counter(kinds)), "newest": newest}

@@ -68,23 +68,16 @@ def _add_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
 
 
 CONFIG = click.argument("config", required=False, type=FILE)
-SERVER = _add_options(
+_SERVER = _add_options(
     click.option("--url", help="The server's URL; else the server that you run here."),
     click.option("--config", type=FILE, help="The configuration of the server to ask."),
 )
 MODEL = click.option(
-    "--model",
-    default="auto",
-    shell_complete=complete_with("tiers"),
-    help="A tier, an alias or `auto` (the default).",
+    "--model", default="auto", shell_complete=complete_with("tiers"), help="A tier, an alias or `auto` (the default)."
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON: what the server answered.")
 COUNT = click.option(
-    "-n",
-    "--lines",
-    type=click.IntRange(0, LINES_MAX),
-    default=LINES,
-    help=f"How many; {LINES} by default.",
+    "-n", "--lines", type=click.IntRange(0, LINES_MAX), default=LINES, help=f"How many; {LINES} by default."
 )
 SESSION = click.option("--session", shell_complete=complete_with("sessions"), help="Only those of this session.")
 KEY = click.option("--key", help="The name of the API key that it belongs to, where several have one of this name.")
@@ -207,9 +200,7 @@ def _evaluate(at_once: int | None, **options: Any) -> int:
 @cli.command("prepare")
 @CONFIG
 @click.option(
-    "--behind",
-    is_flag=True,
-    help="Fetch what `serve` fetches in the background; nothing if HF_HUB_OFFLINE=1.",
+    "--behind", is_flag=True, help="Fetch what `serve` fetches in the background; nothing if HF_HUB_OFFLINE=1."
 )
 def _prepare(config: Path | None, behind: bool) -> int:
     """Fetch and convert the models that the server loads first."""
@@ -281,7 +272,7 @@ def _service(order: str, config: Path | None, yes: bool) -> int:
 @click.argument("agent", type=click.Choice(list(AGENTS)), metavar="AGENT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]")
 @MODEL
-@SERVER
+@_SERVER
 def _launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str, config: Path | None) -> int:
     """Start your own agent (claude, codex, ...) on this server.
 
@@ -295,7 +286,7 @@ def _launch(agent: str, arguments: tuple[str, ...], url: str | None, model: str,
 @cli.command("agents")
 @click.argument("agent", type=click.Choice([*AGENTS, *SDKS]), metavar="AGENT", required=False)
 @MODEL
-@SERVER
+@_SERVER
 def _agents(agent: str | None, url: str | None, model: str, config: Path | None) -> int:
     """Print what to set by hand for an agent on this server.
 
@@ -311,7 +302,7 @@ def _agents(agent: str | None, url: str | None, model: str, config: Path | None)
 
 
 REQUEST = click.argument("request", metavar="REQUEST_ID", shell_complete=complete_with("requests"))
-OF_SESSION = click.argument("session", required=False, shell_complete=complete_with("sessions"))
+_OF_SESSION = click.argument("session", required=False, shell_complete=complete_with("sessions"))
 KIND = click.option(
     "--kind", shell_complete=complete_with("kinds"), help="loop, flaw, repair, escalation, fault, budget, ..."
 )
@@ -321,7 +312,7 @@ ASKING: dict[str, tuple[str, tuple[Callable[[Any], Any], ...]]] = {
     "status": ("Show a running server: tiers, requests, the last day, memory.", (JSON,)),
     "why": ("Tell why a request (its x-request-id) went where it went.", (REQUEST, KEY, JSON)),
     "logs": ("List the newest finished requests; -f continues with new ones.", (FOLLOW, SESSION, COUNT, JSON)),
-    "sessions": ("List sessions with their usage; or one, with its budget.", (OF_SESSION, KEY, COUNT, JSON)),
+    "sessions": ("List sessions with their usage; or one, with its budget.", (_OF_SESSION, KEY, COUNT, JSON)),
     "incidents": ("List what went wrong or was repaired, the newest last.", (KIND, TIER, SESSION, COUNT, JSON)),
 }
 
@@ -334,7 +325,7 @@ def _ask(command: str, url: str | None, config: Path | None, **options: Any) -> 
 
 
 for _name, (_help, _options) in ASKING.items():
-    cli.command(_name, help=_help)(_add_options(*_options, SERVER)(partial(_ask, _name)))
+    cli.command(_name, help=_help)(_add_options(*_options, _SERVER)(partial(_ask, _name)))
 
 
 @cli.command("dashboard")

@@ -17,13 +17,12 @@ from deployments.cli.server_client import find_records
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import announce_flags
 
-PORTS = 20
-NEEDED = ("gcs_address", "cluster_id", "node_ip_address", "session_dir")
+_PORTS = 20
+_NEEDED = ("gcs_address", "cluster_id", "node_ip_address", "session_dir")
 
 
 def dashboard(url: str | None, port: int) -> NoReturn:
-    """Become Ray's dashboard of the server at `url`, else of the one that runs here. Raises ConfigError: no such server
-    runs here, or several do."""
+    """Become Ray's dashboard of the server at `url`, else of the one here. Raises ConfigError: none, or several."""
     known = _find_ray(url, os.environ)
     flags = environment(announce_flags(), os.environ)
     command = _build_command(known, port)
@@ -36,8 +35,7 @@ def dashboard(url: str | None, port: int) -> NoReturn:
 
 
 def _find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Find what is known of the Ray of one server that runs here. Raises ConfigError: there is no such server, there
-    are several, or its Ray isn't known."""
+    """Find the Ray of the one server that runs here. Raises ConfigError: no server, several, or its Ray isn't known."""
     wanted = (None, "") if url is None else (url, url.rstrip("/").removesuffix("/v1"))
     found = [record for record in find_records(environ) if url is None or record["url"] in wanted]
     if not found:
@@ -45,7 +43,7 @@ def _find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
     if len(found) > 1:
         raise ConfigError(f"You run {len(found)} servers here. Name one with --url.")
     ray = found[0].get("ray")
-    if not isinstance(ray, dict) or not all(isinstance(ray.get(name), str) for name in NEEDED):
+    if not isinstance(ray, dict) or not all(isinstance(ray.get(name), str) for name in _NEEDED):
         raise ConfigError(f"The server at {found[0]['url']} has not started its Ray yet. Try again in some seconds.")
     return ray
 
@@ -61,7 +59,7 @@ def _build_command(known: Mapping[str, str], port: int) -> list[str]:
         str(Path(ray.__file__).parent / "dashboard" / "dashboard.py"),
         "--host=127.0.0.1",
         f"--port={port}",
-        f"--port-retries={PORTS}",
+        f"--port-retries={_PORTS}",
         f"--gcs-address={known['gcs_address']}",
         f"--cluster-id-hex={known['cluster_id']}",
         f"--node-ip-address={known['node_ip_address']}",

@@ -66,12 +66,12 @@ _NEXT = re.compile(r"\W*(fourteen|14)\b", re.IGNORECASE)
 _REFUSED = frozenset({400, 422})  # the statuses of a request that the upstream doesn't take as it is
 PACKAGES = ("ray", "starlette", "aiohttp", "pydantic", "mlx-lm", "mlx")
 GIB = 1024**3
-CUDA_MISSING = (
+_CUDA_MISSING = (
     "install the extra `cuda`, then `pip install --force-reinstall --no-deps mlx-cuda-13`, since MLX's package for a "
     "CPU has a library of the same name"
 )
 # Ray with its dashboard, for the whole server.
-RAY_BYTES = 1 * GIB
+_RAY_BYTES = 1 * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,9 @@ async def _check_edge(config: AppConfig, head: str, after: str, words: str, faul
         after: ScriptedTier(name=after, script=[{"answer": [{"text": f"this is {after}"}]}]),
     }
     request, clock = _make_request("Are you there?"), MonotonicClock()
-    run = Run(
-        request=request,
-        expected=build_expected(config, request, ToolBox()),
-        chain=(head, after),
-        limits=limits_of(config),
-        deadline_ns=clock.now_ns() + int(60e9),
-    )
+    expected, deadline_ns = build_expected(config, request, ToolBox()), clock.now_ns() + int(60e9)
+    limits = limits_of(config)
+    run = Run(request=request, expected=expected, chain=(head, after), limits=limits, deadline_ns=deadline_ns)
     timeouts = Timeouts(connect_s=HANG_S, first_token_s=HANG_S, idle_s=HANG_S, total_s=HANG_S)
     ports = Ports(tiers=tiers, timeouts=dict.fromkeys(tiers, timeouts), clock=clock, jitter=lambda: 0.0)
     async for _ in drive(run, ports):
@@ -136,8 +132,7 @@ def _make_request(words: str, begun: str = "") -> ChatRequest:
 
 
 def _check_prefill(config: AppConfig, *, ask: bool) -> Iterator[_Finding]:
-    """Say of each hosted tier how it is asked for the rest of an answer; with `ask`, whether its upstream is fit for
-    that."""
+    """Say how each hosted tier is asked for the rest of an answer; with `ask`, whether its upstream is fit for that."""
     cloud = config.reliability.escalation.cloud_fallback
     for name, tier in _list_hosted(config).items():
         key, how = f"tiers.{name}.continues", _make(name, tier, cloud).continues
@@ -197,8 +192,7 @@ async def _ask(tier: HostedTier) -> tuple[str, Failed | None]:
 
 
 def doctor(config: AppConfig, path: Path, *, ask: bool = False) -> int:
-    """Print every finding about the configuration that stands at `path`; the result is the exit code, 1 where something
-    failed. `ask`: hosted tiers may be sent a request."""
+    """Print every finding about the configuration at `path`; return 1 where one failed. `ask`: ask hosted tiers."""
     levels: Counter[str] = Counter()
     for finding in _check_all(let_auto_sleep(config), path, ask=ask):
         print(f"{finding.level:>4}  {finding.what}: {finding.words}", flush=True)  # noqa: T201
@@ -233,7 +227,7 @@ def _check_computing() -> _Finding:
     """Check what MLX computes on, and that no GPU stands idle beside it."""
     computing = find_computing()
     if computing is Computing.CPU and has_nvidia_gpu():
-        return _Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {CUDA_MISSING}")
+        return _Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {_CUDA_MISSING}")
     return _Finding("ok", "computing", {"metal": "Metal", "cuda": "CUDA"}.get(computing, "the CPU"))
 
 
@@ -256,7 +250,7 @@ def _check_package(name: str) -> _Finding:
 
 def _check_models(config: AppConfig) -> Iterator[_Finding]:
     """Check what each mlx tier would load, whether it is on disk, and whether all of them fit this machine's memory."""
-    needed = RAY_BYTES
+    needed = _RAY_BYTES
     for name, tier in config.tiers.items():
         if not isinstance(tier, MlxTierConfig):
             continue
@@ -289,26 +283,23 @@ def _check_working_set(config: AppConfig) -> _Finding | None:
 
 def _check_model(name: str, model: str) -> tuple[_Finding, int]:
     """Check whether a tier's model is on disk; also return the bytes of its weights where it is."""
-    what = f"model of {name}"
-    choice = choose_here(name, model)
+    what, choice = f"model of {name}", choose_here(name, model)
+    chosen = f"{choice.source} ({choice.why})"
     try:
         artifact = find_on_disk(parse_source(choice.source))
     except ValueError as error:
         return _Finding("fail", what, str(error)), 0
     if artifact is None:
         words = look(name, choice).words or "not on disk yet; `make prepare` fetches it, or the tier when it starts"
-        words = f"{choice.source} ({choice.why}): {words}"
-        return _Finding("warn", what, words), 0
+        return _Finding("warn", what, f"{chosen}: {words}"), 0
     try:
         warning = check_calls_on_disk(artifact.path)
     except ImportError:
         warning = None  # the package is reported by itself
     except Exception as error:  # transformers raises what it likes on files that it can't read
         warning = f"its tokenizer can't be loaded ({type(error).__name__}: {error})"
-    if warning is not None:
-        return _Finding("warn", what, f"{choice.source} ({choice.why}): {warning}"), artifact.weight_bytes
-    size = f"{artifact.weight_bytes / 1e6:.0f} MB, {artifact.quantization}"
-    return _Finding("ok", what, f"{choice.source} ({choice.why}): {size}"), artifact.weight_bytes
+    words = warning or f"{artifact.weight_bytes / 1e6:.0f} MB, {artifact.quantization}"
+    return _Finding("warn" if warning else "ok", what, f"{chosen}: {words}"), artifact.weight_bytes
 
 
 async def _check_tier(name: str, config: TierBase, app: AppConfig) -> _Finding:

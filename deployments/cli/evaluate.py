@@ -97,8 +97,7 @@ def evaluate(arguments: EvaluateOptions) -> int:
 
 @contextlib.contextmanager
 def _take_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end it as Ctrl-C does: by default they would leave a server behind. One that is ignored
-    (`nohup`) stays so."""
+    """Let SIGTERM and SIGHUP end it as Ctrl-C does, so that no server stays; an ignored one (`nohup`) stays ignored."""
     taken = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
     for one in taken:
         signal.signal(one, signal.default_int_handler)
@@ -179,9 +178,6 @@ def _apply(source: Path | None, report: Mapping[str, Any], line: ProgressLine, *
 
 
 def _ask(question: str) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    with contextlib.suppress(EOFError):
+        return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
+    return False

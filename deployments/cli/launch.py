@@ -21,9 +21,9 @@ from deployments.cli.server_client import MALFORMED, PLAIN, NoAnswer, ServerClie
 from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.loopback import is_loopback
 
-NO_KEY = "unused"
+_NO_KEY = "unused"
 ASK_S = 10.0
-START_ONE = "start it with `mlx-stack-serve serve` in another terminal, or name another one with --url"
+_START_ONE = "start it with `mlx-stack-serve serve` in another terminal, or name another one with --url"
 
 
 class _NotStarted(CommandFailed):
@@ -31,9 +31,8 @@ class _NotStarted(CommandFailed):
 
 
 def launch(name: str, arguments: Sequence[str], url: str | None, config: Path | None, model: str) -> NoReturn:
-    """Become the agent, started so that it asks the server that `url` or `config` names. Raises _NotStarted: the
-    program isn't there, no server answers, or the server refuses the key or the model; ConfigError: as `ServerClient`,
-    or a wrong model."""
+    """Become the agent, on the server that `url` or `config` names. Raises _NotStarted: no program, no server, or a
+    refused key or model; ConfigError: as `ServerClient`, or a wrong model."""
     server = _find_server(url, config, model)
     agent = AGENTS[name]
     program = shutil.which(agent.program)
@@ -42,19 +41,18 @@ def launch(name: str, arguments: Sequence[str], url: str | None, config: Path | 
     agent = _place(agent, server.url, model, _ask_context(server, model))
     print(f"{agent.name} on {server.url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
     sys.stdout.flush()
-    built = _build_environment(agent, os.environ.get(KEY) or NO_KEY, os.environ, server.url)
+    built = _build_environment(agent, os.environ.get(KEY) or _NO_KEY, os.environ, server.url)
     os.execve(program, [agent.program, *agent.flags, *arguments], built)
 
 
 def print_agents(names: Iterable[str], url: str | None, config: Path | None, model: str) -> None:
-    """Print the lines to set by hand. A server that doesn't answer now is no mistake here. Raises ConfigError: `model`
-    can't be one, or as `ServerClient`."""
+    """Print the lines to set by hand, also where no server answers now. Raises ConfigError: as `launch`."""
     server, lines = _find_server(url, config, model), []
     try:
         context_tokens = _ask_context(server, model)
     except _NotStarted as error:
         lines, context_tokens = [f"# {error}"], None
-    lines += [f"export {KEY}={NO_KEY}  # or your API key, where the server has keys"]
+    lines.append(f"export {KEY}={_NO_KEY}  # or your API key, where the server has keys")
     for name in names:
         lines += ["", *write_lines(_place((AGENTS | SDKS)[name], server.url, model, context_tokens))]
     print("\n".join(lines))  # noqa: T201
@@ -102,7 +100,7 @@ def _ask_context(server: ServerClient, model: str) -> int | None:
     try:
         status, body = server.ask("/health", keyed=False)
     except NoAnswer as error:
-        raise _NotStarted(f"no server answers at {server.url} ({error}): {START_ONE}") from None
+        raise _NotStarted(f"no server answers at {server.url} ({error}): {_START_ONE}") from None
     if status != 200 or body.get("status") != "ok":
         said = read_words(body) or f"HTTP {status} to GET /health"
         raise _NotStarted(f"the server at {server.url} can't be used: {said}")

@@ -32,8 +32,8 @@ from deployments.state.journal import JOURNAL
 from deployments.tiers.scripted.script import ScriptError, load_script
 
 # MLX 0.32 has wheels for macOS 14 and newer.
-MACOS_LEAST = 14
-OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
+_MACOS_LEAST = 14
+_OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
 
 
 def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile:
@@ -53,11 +53,10 @@ def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile
 
 
 def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
-    """Hold the file against what it names; nothing is written, and no port is tried. Raises ConfigError: one line that
-    names the key."""
+    """Check the file and what it names; write nothing, try no port. Raises ConfigError: a line that names the key."""
     _check_listener(file, environ)
     if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and _is_too_old(platform.mac_ver()[0]):
-        click.echo(OLD_MACOS, err=True)
+        click.echo(_OLD_MACOS, err=True)
     _check_scripts(file)
     _check_tls(file)
     if file.args.telemetry.traces:
@@ -66,7 +65,7 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
 
 def _is_too_old(macos: str) -> bool:
     """Return whether this version of macOS has no MLX of the lock file; "" is another system."""
-    return macos.partition(".")[0].isdecimal() and int(macos.partition(".")[0]) < MACOS_LEAST
+    return macos.partition(".")[0].isdecimal() and int(macos.partition(".")[0]) < _MACOS_LEAST
 
 
 def _check_listener(file: ConfigFile, environ: Mapping[str, str]) -> None:
@@ -111,9 +110,8 @@ def _refuse_shared_state(file: ConfigFile, environ: Mapping[str, str]) -> None:
     """Refuse the folder of a server that runs: its ledger would be taken from it."""
     folder = find_state_folder(file)
     if owner := _find_other_server(base_folder(environ), "*-*", state=folder):
-        raise CommandFailed(
-            f"{folder} is the state folder of {owner}: stop it, or set another state.path in the configuration"
-        )
+        words = f"{folder} is the state folder of {owner}"
+        raise CommandFailed(f"{words}: stop it, or set another state.path in the configuration")
 
 
 def find_state_folder(file: ConfigFile) -> str:
@@ -127,9 +125,8 @@ def _check_tls(file: ConfigFile) -> None:
         return
     http = file.http
     for key in ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"):
-        path = getattr(http, key)
         try:
-            if path is not None:
+            if (path := getattr(http, key)) is not None:
                 Path(path).open("rb").close()
         except (OSError, ValueError) as error:
             raise ConfigError(f"http_options.{key}: can't be read: {getattr(error, 'strerror', error)}") from None

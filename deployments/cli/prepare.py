@@ -1,9 +1,8 @@
 """Models on this machine: `mlx-stack-serve prepare`, `pull` and `models`.
 
-`prepare` fetches what the tiers load at the start; `prepare --behind` the rest, in the background of `serve` at low
-priority; `pull` everything that is named. A model that can't be had is no error of `prepare`: its tier says why.
-`models` lists this server's cache, the hub's cache and the configured folders; the next fetch continues `unfinished`
-ones or sweeps them away.
+`prepare` fetches what the tiers load at the start; `prepare --behind` the rest, in the background of `serve`; `pull`
+everything that is named. A model that can't be had is no error of `prepare`: its tier says why. `models` lists the
+caches and the configured folders; the next fetch continues `unfinished` ones or sweeps them away.
 """
 
 from __future__ import annotations
@@ -29,35 +28,33 @@ from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.background_fetch import is_offline
 
-NICENESS = 10
-PERCENT = re.compile(r"(\d+) % of ")
-SHOWN_EVERY = 10
-LINE_BYTES_PER_S = 10_000_000
+_NICENESS = 10
+_PERCENT = re.compile(r"(\d+) % of ")
+_SHOWN_EVERY = 10
+_LINE_BYTES_PER_S = 10_000_000
 
 
-def prepare(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
-    """Prepare the models of (role, model) pairs that are loaded at the start, report what was done, and return how
-    many of them can't be had."""
+def prepare(models: Iterable[tuple[str, str]]) -> int:
+    """Prepare the models of (role, model) pairs that are loaded at the start; return how many can't be had."""
     missing = 0
     for choice, names in _group(models).items():
-        found = look(names[0], choice, cache_dir=cache_dir)
+        found = look(names[0], choice)
         if choice.fetch == "load" or found.state == "here":
-            missing += not _fetch(choice, names, cache_dir)
+            missing += not _fetch(choice, names)
         else:
             click.echo(f"{', '.join(names)}: {choice.source}\n  {choice.why}\n  {found.words}")
     return missing
 
 
-def pull(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> int:
-    """Prepare all models of (role, model) pairs, one after the other, and return how many can't be had. One that this
-    machine can't hold is left out where there are others."""
-    groups = _group(models)
-    missing = 0
+def pull(models: Iterable[tuple[str, str]]) -> int:
+    """Prepare all models of (role, model) pairs; return how many can't be had. One of several that this machine can't
+    hold is left out."""
+    groups, missing = _group(models), 0
     for choice, names in groups.items():
         if choice.unfit and len(groups) > 1:
             click.echo(f"{', '.join(names)}: {choice.source}\n  left out: {choice.unfit}")
         else:
-            missing += not _fetch(choice, names, cache_dir)
+            missing += not _fetch(choice, names)
     return missing
 
 
@@ -70,19 +67,17 @@ def list_models(file: ConfigFile, name: str | None = None) -> list[tuple[str, st
     return [(role, tier.model) for role, tier in tiers.items() if name in (None, role)]
 
 
-def fetch_in_background(
-    models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> int:
+def fetch_in_background(models: Iterable[tuple[str, str]], environ: Mapping[str, str] = os.environ) -> int:
     """Prepare what is fetched behind a running server, at low priority; return how many can't be had."""
     if is_offline(environ):
         click.echo("HF_HUB_OFFLINE is set: nothing is fetched")
         return 0
-    os.nice(NICENESS)
+    os.nice(_NICENESS)
     wanted = {choice: names for choice, names in _group(models).items() if choice.fetch == "background"}
     return sum(
-        not _fetch(choice, names, cache_dir)
+        not _fetch(choice, names)
         for choice, names in wanted.items()
-        if not choice.unfit and look(names[0], choice, cache_dir=cache_dir).state == "missing"
+        if not choice.unfit and look(names[0], choice).state == "missing"
     )
 
 
@@ -94,12 +89,12 @@ def _group(models: Iterable[tuple[str, str]]) -> dict[ModelChoice, list[str]]:
     return roles
 
 
-def _fetch(choice: ModelChoice, names: list[str], cache_dir: Path | None) -> bool:
+def _fetch(choice: ModelChoice, names: list[str]) -> bool:
     click.echo(f"{', '.join(names)}: {choice.source}\n  {choice.why}")
     try:
         source = parse_source(choice.source)
-        _tell_size(source, cache_dir)
-        artifact = resolve(source, cache_dir=cache_dir, say=_tell_indented)
+        _tell_size(source)
+        artifact = resolve(source, say=_tell_indented)
     except (ModelUnavailable, ValueError) as error:
         click.echo(f"  not available: {error}")
         return False
@@ -107,13 +102,13 @@ def _fetch(choice: ModelChoice, names: list[str], cache_dir: Path | None) -> boo
     return True
 
 
-def _tell_size(source: ModelSource, cache_dir: Path | None) -> None:
+def _tell_size(source: ModelSource) -> None:
     """Say how much is to be fetched, and how long that takes, before it begins; nothing of what is here."""
     size_bytes = source.size_bytes or weight_bytes_of(source.text)
-    if size_bytes and find_on_disk(source, cache_dir=cache_dir) is None:
-        minutes = max(1, round(size_bytes / LINE_BYTES_PER_S / 60))
+    if size_bytes and find_on_disk(source) is None:
+        minutes = max(1, round(size_bytes / _LINE_BYTES_PER_S / 60))
         click.echo(
-            f"  {format_size(size_bytes)} to fetch: about {minutes} min at {LINE_BYTES_PER_S // 1_000_000} MB/s; "
+            f"  {format_size(size_bytes)} to fetch: about {minutes} min at {_LINE_BYTES_PER_S // 1_000_000} MB/s; "
             "Ctrl-C loses nothing that has arrived"
         )
 
@@ -126,12 +121,9 @@ def _describe(artifact: Artifact) -> str:
 
 def _tell_indented(words: str) -> None:
     """Tell a stage; of the percentages every tenth, and none where a bar shows them."""
-    share = PERCENT.match(words)
-    if share is None or (not sys.stderr.isatty() and int(share[1]) % SHOWN_EVERY == 0):
+    share = _PERCENT.match(words)
+    if share is None or (not sys.stderr.isatty() and int(share[1]) % _SHOWN_EVERY == 0):
         click.echo(f"  {words}")
-
-
-UNUSED = "no tier of this configuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,52 +132,48 @@ class _DiskItem:
 
     name: str
     size_bytes: int
-    used_by: tuple[str, ...]
     path: Path
+    used_by: tuple[str, ...] = ()
 
 
-def inventory(models: Iterable[tuple[str, str]], *, cache_dir: Path | None = None) -> Iterator[str]:
+def inventory(models: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Write the table, line by line, for the models of (role, model) pairs; then what is configured and not here."""
-    models = list(models)
-    users, missing = _find_users(models, cache_dir)
-    found = _list_disk_items(users, cache_dir=cache_dir)
+    users, missing = _find_users(models)
+    found = _list_disk_items(users)
     for one in found:
-        used = ", ".join(one.used_by) if one.used_by else UNUSED
+        used = ", ".join(one.used_by) or "no tier of this configuration"
         yield f"{format_size(one.size_bytes):>9}  {one.name}\n           used by {used}; in {one.path}"
     yield f"{format_size(sum(one.size_bytes for one in found)):>9}  in all"
     for source, roles in missing.items():
         yield f"  missing  {source}\n           wanted by {', '.join(roles)}: `mlx-stack-serve pull {roles[0]}`"
 
 
-def _list_disk_items(users: Mapping[Path, tuple[str, ...]], *, cache_dir: Path | None = None) -> list[_DiskItem]:
+def _list_disk_items(users: Mapping[Path, tuple[str, ...]]) -> list[_DiskItem]:
     """List everything that is on disk, the largest first. `users`: the tiers by the folder of their model."""
-    cache = cache_dir or store.default_cache_dir()
-    found = []
+    cache, found = store.default_cache_dir(), []
     for path in sorted(cache.glob("models/*/")):
         name = f"unfinished: {path.name}" if path.name.startswith(".") else _read_source(path)
         found.append(_DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path))
     for path in sorted(cache.glob("downloads/*")):
-        if size_bytes := _count_bytes(path):
-            name = f"unfinished download: {path.name}"
-            found.append(_DiskItem(name=name, size_bytes=size_bytes, used_by=(), path=path))
+        name, size_bytes = f"unfinished download: {path.name}", _count_bytes(path)
+        if size_bytes:
+            found.append(_DiskItem(name=name, size_bytes=size_bytes, path=path))
     found += _find_in_hub(users)
     known = {one.path for one in found}
-    beside = [(path, roles) for path, roles in users.items() if path not in known and not _is_within(path, known)]
-    found += [
-        _DiskItem(name=f"path:{p.name}", size_bytes=_count_bytes(p), used_by=roles, path=p) for p, roles in beside
-    ]
+    for path, roles in users.items():
+        if known.isdisjoint((path, *path.parents)):
+            size_bytes = _count_bytes(path)
+            found.append(_DiskItem(name=f"path:{path.name}", size_bytes=size_bytes, used_by=roles, path=path))
     return sorted(found, key=lambda one: -one.size_bytes)
 
 
-def _find_users(
-    models: Iterable[tuple[str, str]], cache_dir: Path | None
-) -> tuple[dict[Path, tuple[str, ...]], dict[str, list[str]]]:
+def _find_users(models: Iterable[tuple[str, str]]) -> tuple[dict[Path, tuple[str, ...]], dict[str, list[str]]]:
     users: dict[Path, tuple[str, ...]] = {}
     missing: dict[str, list[str]] = {}
     for role, model in models:
         source = choose_here(role, model).source
         try:
-            artifact = find_on_disk(parse_source(source), cache_dir=cache_dir)
+            artifact = find_on_disk(parse_source(source))
         except ValueError:  # no source at all: the tier itself says so
             artifact = None
         if artifact is None:
@@ -215,17 +203,9 @@ def _find_in_hub(users: Mapping[Path, tuple[str, ...]]) -> Iterator[_DiskItem]:
         return
     for repository in repositories:
         if repository.repo_type == "model":
-            used = [role for path, roles in users.items() if _is_within(path, {repository.repo_path}) for role in roles]
-            yield _DiskItem(
-                name=f"hf:{repository.repo_id}",
-                size_bytes=repository.size_on_disk,
-                used_by=tuple(used),
-                path=repository.repo_path,
-            )
-
-
-def _is_within(path: Path, parents: Iterable[Path]) -> bool:
-    return any(parent in path.parents for parent in parents)
+            place, size_bytes = repository.repo_path, repository.size_on_disk
+            used = tuple(role for path, roles in users.items() if place in path.parents for role in roles)
+            yield _DiskItem(name=f"hf:{repository.repo_id}", size_bytes=size_bytes, path=place, used_by=used)
 
 
 def _count_bytes(folder: Path) -> int:

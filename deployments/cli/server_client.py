@@ -37,17 +37,13 @@ WORDS_MAX = 500
 LINES_MAX = 500  # of a list, as the server gives them at once
 # Each route's answer has one of them.
 FIELDS = frozenset({"tiers", "data", "attempts", "windows"})
-HINTS = {401: f" (the key is read from {KEY})", 403: f" (the key in {KEY} is no admin's)"}
+_HINTS = {401: f" (the key is read from {KEY})", 403: f" (the key in {KEY} is no admin's)"}
 # What reading an answer raises where it has another shape than ours.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 
-class NotAnswered(Exception):
-    """There is no answer to show. The message is one line."""
-
-
 class NoAnswer(Exception):
-    """The server sent none. The message is the reason, in a few words."""
+    """The server sent none, or none that can be shown. The message is one line."""
 
 
 def plain(value: Any) -> str:
@@ -74,47 +70,38 @@ class ServerClient:
         ask_s: float = ASK_S,
         named: bool = False,
     ) -> None:
-        self.url = url
-        self._key, self._ask_s = _read_key(environ), ask_s
+        self.url, self._key, self._ask_s = url, _read_key(environ), ask_s
         own = is_loopback(urlsplit(url).hostname)
         self._extensions = {"trace": self._refuse_stranger} if own and not named else {}
         # `trust_env`: a proxy of the environment can't reach our loopback.
-        self._options: dict[str, Any] = {
-            "base_url": url,
-            "timeout": ask_s,
-            "transport": transport,
-            "verify": _trust(url),
-            "trust_env": not own,
-        }
+        self._options: dict[str, Any] = {"base_url": url, "timeout": ask_s, "transport": transport}
+        self._options |= {"verify": _trust(url), "trust_env": not own}
 
     @classmethod
     def find(cls, url: str | None, config: Path | None, ask_s: float = ASK_S) -> ServerClient:
-        """Find the server that a command line names by `--url` or `--config`, or not at all. Raises ConfigError: as
-        `find_url` and the class itself."""
+        """Find the server that a command line names, or not. Raises ConfigError: as `find_url` and the class itself."""
         return cls(find_url(url, config), ask_s=ask_s, named=url is not None)
 
     def get(self, path: str, **params: Any) -> Any:
-        """Ask for one thing below `/v1/reliability`. Raises NotAnswered: the server is away, or refuses."""
+        """Ask for one thing below `/v1/reliability`. Raises NoAnswer: the server is away, or refuses."""
         try:
             status, body = self.ask(f"/v1/reliability/{path}", **params)
         except NoAnswer as error:
-            raise NotAnswered(
-                f"no server answers at {self.url} ({error}): start one with mlx-stack-serve serve"
-            ) from None
+            words = f"no server answers at {self.url} ({error})"
+            raise NoAnswer(f"{words}: start one with mlx-stack-serve serve") from None
         if status == 200 and FIELDS & body.keys():
             return body
         if "error" not in body:
-            raise NotAnswered(f"{self.url} is not an MLX Stack Serve instance (HTTP {status}).")
+            raise NoAnswer(f"{self.url} is not an MLX Stack Serve instance (HTTP {status}).")
         said = read_words(body) or f"HTTP {status}"
-        raise NotAnswered(f"the server at {self.url} says: {said}{HINTS.get(status, '')}")
+        raise NoAnswer(f"the server at {self.url} says: {said}{_HINTS.get(status, '')}")
 
     def ask(self, path: str, *, keyed: bool = True, **params: Any) -> tuple[int, dict[str, Any]]:
         """Ask for any path, with the key where `keyed`; return the status and the JSON object, empty where it is none.
         Raises NoAnswer: the server sent none within `ask_s`, or one that is too large."""
+        given = {name: value for name, value in params.items() if value is not None}
         try:
-            return asyncio.run(
-                self._ask(path, keyed, {name: value for name, value in params.items() if value is not None})
-            )
+            return asyncio.run(self._ask(path, keyed, given))
         except TimeoutError:
             raise NoAnswer(f"nothing within {self._ask_s:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
@@ -138,8 +125,7 @@ class ServerClient:
             return answer.status_code, _read_object(bytes(raw))
 
     async def _refuse_stranger(self, event: str, info: Mapping[str, Any]) -> None:
-        """Close a connection that another user's process holds before anything is sent: a port may change hands at any
-        time. Raises NoAnswer."""
+        """Close a connection that another user's process holds, before anything is sent. Raises NoAnswer."""
         if event != "connection.connect_tcp.complete":
             return
         stream = info["return_value"]
@@ -177,8 +163,7 @@ def _read_object(raw: bytes) -> dict[str, Any]:
 
 
 def read_words(body: Mapping[str, Any]) -> str:
-    """Read what an error says, as one line of plain text: our own are objects, those of other servers may be texts. It
-    stands in what a person reads, and among lines that a shell may read."""
+    """Read what an error says, as one line of plain text; other servers' errors may be texts and no objects."""
     error = body.get("error")
     words = error.get("message") if isinstance(error, dict) else error
     return plain(words[:WORDS_MAX]) if isinstance(words, str) else ""
@@ -222,8 +207,7 @@ def _refuse_elsewhere(url: str, what: str) -> str:
 
 
 def find_records(environ: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """Yield what is known of the servers whose supervisors live, `url` above all; nothing where another user could
-    reach their folder."""
+    """Yield the records of the servers whose supervisors live; nothing where another user could reach their folder."""
     try:
         base = base_folder(environ)
     except ConfigError:

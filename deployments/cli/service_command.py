@@ -30,7 +30,7 @@ from deployments.config.whole_file import write_whole
 from deployments.graph.serve_file import ConfigFile, read_file
 from deployments.running.supervisor import is_open
 
-INSTALL = "`mlx-stack-serve service install` does it"
+_INSTALL = "`mlx-stack-serve service install` does it"
 
 
 def _find_init_system(home: Path, environ: Mapping[str, str]) -> Launchd | Systemd:
@@ -55,7 +55,7 @@ def describe_service(config: Path) -> tuple[str, str]:
     try:
         text = read_own(init.path)
         if text is None:
-            return "ok", f"not installed ({INSTALL})"
+            return "ok", f"not installed ({_INSTALL})"
         found = init.state()
     except ForeignFile as error:
         return "warn", str(error)
@@ -151,7 +151,7 @@ class _ServiceDesk:
     def _find_config(self) -> Path:
         text = read_own(self.init.path)
         if text is None:
-            raise ServiceFault(f"not installed: {INSTALL}")
+            raise ServiceFault(f"not installed: {_INSTALL}")
         return Path(read_config_of(text) or "")
 
     def _read_servable(self, config: Path) -> ConfigFile:

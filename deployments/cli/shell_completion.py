@@ -67,8 +67,7 @@ def write_script(shell: str, cli: click.Command) -> str:
 
 
 def complete_with(what: str) -> Complete:
-    """Return what completes a request's id, a session or a tier of the server that the command line names, or the kind
-    of an incident."""
+    """Return what completes a request, session or tier of the named server, or the kind of an incident."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         known = _list_values(what, ctx.params.get("url"), ctx.params.get("config"))
@@ -83,7 +82,7 @@ def _list_values(what: str, url: str | None, config: Path | None) -> dict[str, s
         from deployments.state.incident_record import IncidentKind
 
         return {kind.value: "" for kind in IncidentKind}
-    from deployments.cli.server_client import MALFORMED, NotAnswered, ServerClient
+    from deployments.cli.server_client import MALFORMED, NoAnswer, ServerClient
     from deployments.config.config_errors import ConfigError
     from deployments.graph.serve_file import read_file
 
@@ -91,7 +90,7 @@ def _list_values(what: str, url: str | None, config: Path | None) -> dict[str, s
     try:
         try:
             found = _ask(ServerClient.find(url, config, ASK_S), what)
-        except NotAnswered:
+        except NoAnswer:
             if what == "tiers" and config is not None and url is None:
                 found = {name: tier.kind for name, tier in read_file(config).args.tiers.items()}
         return {word: about for word, about in found.items() if PLAIN.fullmatch(word)}

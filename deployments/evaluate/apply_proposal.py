@@ -30,8 +30,7 @@ LAYOUTS = ((2, 2, 0), (2, 4, 2), (4, 4, 2), (4, 2, 0), (4, 6, 4))
 
 
 def write_proposal(text: str, change: Mapping[str, Any]) -> str:
-    """Return the file's text with the change to `args` merged in. Raises ConfigError: it is YAML that the server reads
-    and that can't be written back, as with a key that is there twice."""
+    """Return the text with the change to `args` merged in. Raises ConfigError: it can't be written back."""
     line_end = "\r\n" if "\r\n" in text else "\n"
     text = text.replace("\r\n", "\n")
     try:
@@ -77,8 +76,7 @@ def _merge(base: Any, change: Mapping[str, Any], *, adds: bool = True) -> None:
 
 
 def check_proposal(source: Path, text: str, change: Mapping[str, Any]) -> None:
-    """Check that a server with this text runs what was proposed, and all else as with `source`. Raises ConfigError: it
-    doesn't."""
+    """Check that a server with this text runs `source` with the change, and nothing else. Raises ConfigError."""
     wanted = patch(read_config(source), change)
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
         path = Path(place, source.name)
@@ -94,8 +92,7 @@ def show_difference(path: Path, old: str, new: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write the file in one step; where `path` is a link, the one that it leads to. Raises ConfigError: it can't be
-    written; the old file stays."""
+    """Write the file, or a link's target, in one step. Raises ConfigError: it can't be written; the old file stays."""
     path = path.resolve()
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     if not mode & 0o222:

@@ -15,8 +15,8 @@ from typing import Any
 from deployments.config.config_errors import ConfigError
 
 NAME = "cells.jsonl"
-BEGINNING = b'{"plan": "'
-REMEDY = "name another folder with --out, or begin it anew with --fresh"
+_BEGINNING = b'{"plan": "'
+_REMEDY = "name another folder with --out, or begin it anew with --fresh"
 
 
 class CellJournal:
@@ -33,7 +33,7 @@ class CellJournal:
                 self._path.unlink(missing_ok=True)
             known, size = self._read()
             if known and known[0].get("plan") != plan:
-                raise ConfigError(f"{folder} holds an evaluation of another configuration, seed or URL: {REMEDY}")
+                raise ConfigError(f"{folder} holds an evaluation of another configuration, seed or URL: {_REMEDY}")
             self._file = self._path.open("a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--out: {folder}: {error.strerror}") from None
@@ -66,7 +66,7 @@ class CellJournal:
         """Read the lines that are whole, and say where the last of them ends."""
         if self._path.is_symlink():
             raise ConfigError(
-                f"{self._path} is a symbolic link, and the evaluation would write to its target: {REMEDY}"
+                f"{self._path} is a symbolic link, and the evaluation would write to its target: {_REMEDY}"
             )
         try:
             data = self._path.read_bytes()
@@ -74,8 +74,8 @@ class CellJournal:
             return [], 0
         *whole, rest = data.split(b"\n")
         lines = [value for value in map(_read_line, whole) if value is not None]
-        if not lines and (whole or not BEGINNING.startswith(rest[: len(BEGINNING)])):
-            raise ConfigError(f"{self._path} is no journal of an evaluation: {REMEDY}")
+        if not lines and (whole or not _BEGINNING.startswith(rest[: len(_BEGINNING)])):
+            raise ConfigError(f"{self._path} is no journal of an evaluation: {_REMEDY}")
         return lines, len(data) - len(rest)
 
 

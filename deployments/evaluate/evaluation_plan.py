@@ -1,9 +1,8 @@
 """The cells of an evaluation in the order of their worth, and whose turn it is.
 
 A cell is one case, fixture or measurement of one model on one variant of the server; its result is kept once. A phase
-may use the time up to its share of the budget; the next phase gets what it leaves. `CORE` is what every part of the
-report needs. The shares fit three models on two cores in 20 minutes: the servers start in 97 s, and the largest model
-reads 25 tokens/s and writes two (2 vCPU Intel Xeon, Linux, 2026-11-24).
+may use the time up to its share of the budget; the next phase gets what it leaves. `_CORE` is what every part of the
+report needs. The shares fit three models on two cores in 20 minutes.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ AUTO = "auto"
 RULES = "rules"
 # The length that the thresholds are held against, and a short one, come first.
 LENGTHS_CORE, LENGTHS_MORE = (1024, 64), (256, 2048, 4096, 8192, 16_384)
-LENGTH_UNKNOWN = 1024
+_LENGTH_UNKNOWN = 1024
 REPEATS = 3
 TOGETHER = (1, 8, 4, 2)
 # Tool-call cases that each part of the report is first to have: enough for the learned chain.
-CORE = 8
+_CORE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +70,13 @@ def plan_variants(
             PlanPhase("chain", "more tool calls, the chain", 0.82, _calls("chain", [AUTO], more), many),
             PlanPhase("chain", "more tasks, the chain", 0.82, _tasks("chain", [AUTO], 2), many),
         ]
-    phases += [
+    return [
+        *phases,
         PlanPhase("constrain", "tool calls, grammar at once", 0.88, _calls("constrain", constrained, core), many),
         PlanPhase("constrain", "more tool calls, grammar at once", 0.88, _calls("constrain", constrained, more), many),
         PlanPhase("unchecked", "tasks, unchecked", 1.0, _tasks("unchecked", tiers, 1), many, by_time=True),
         PlanPhase("unchecked", "more tasks, unchecked", 1.0, _tasks("unchecked", tiers, 2), many, by_time=True),
     ]
-    return phases
 
 
 def plan_served(models: Sequence[str], contexts: dict[str, int], settings: Settings) -> list[PlanPhase]:
@@ -91,6 +90,7 @@ def _plan_alone(
     """Plan the rules, and what each model does by itself; `until` is the share of the time of each of its phases."""
     many = settings.at_once
     core, more = _split_cases(settings)
+    longer = _lengths(variant, models, contexts, LENGTHS_MORE, range(REPEATS))
     each = ", each tier alone" if variant == "layers" else ""
     return [
         PlanPhase("none", "rules", 1.0, _tasks("none", [RULES], 1), many),
@@ -98,13 +98,13 @@ def _plan_alone(
         PlanPhase(variant, f"tool calls{each}", until[1], _calls(variant, models, core), many, by_time=True),
         PlanPhase(variant, f"tasks{each}", until[2], _tasks(variant, models, 1), many, by_time=True),
         PlanPhase(variant, "more tool calls", until[3], _calls(variant, models, more), many, by_time=True),
-        PlanPhase(variant, "more speed", until[4], _more_speeds(variant, models, contexts), by_time=True),
+        PlanPhase(variant, "more speed", until[4], longer, by_time=True),
         PlanPhase(variant, "more tasks", until[5], _tasks(variant, models, 2), many, by_time=True),
     ]
 
 
 def _split_cases(settings: Settings) -> tuple[range, range]:
-    return range(min(CORE, settings.cases)), range(CORE, settings.cases)
+    return range(min(_CORE, settings.cases)), range(_CORE, settings.cases)
 
 
 def _calls(variant: str, models: Sequence[str], cases: range) -> list[Cell]:
@@ -119,14 +119,12 @@ def _tasks(variant: str, models: Sequence[str], number: int) -> list[Cell]:
 
 def _speeds(variant: str, models: Sequence[str], contexts: dict[str, int]) -> list[Cell]:
     """List what is measured of every model: two lengths once, several at once, and what the cache saves."""
-    cells = _lengths(variant, models, contexts, LENGTHS_CORE, range(1))
-    cells += [Cell(variant, "together", model, str(count)) for count in TOGETHER for model in models]
-    cells += [Cell(variant, "cache", model, "twice") for model in models]
-    return cells + _lengths(variant, models, contexts, LENGTHS_CORE[::-1], range(1, REPEATS))
-
-
-def _more_speeds(variant: str, models: Sequence[str], contexts: dict[str, int]) -> list[Cell]:
-    return [cell for length in LENGTHS_MORE for cell in _lengths(variant, models, contexts, (length,), range(REPEATS))]
+    return [
+        *_lengths(variant, models, contexts, LENGTHS_CORE, range(1)),
+        *(Cell(variant, "together", model, str(count)) for count in TOGETHER for model in models),
+        *(Cell(variant, "cache", model, "twice") for model in models),
+        *_lengths(variant, models, contexts, LENGTHS_CORE[::-1], range(1, REPEATS)),
+    ]
 
 
 def _lengths(
@@ -137,7 +135,7 @@ def _lengths(
         for length in lengths
         for repeat in repeats
         for model in models
-        if length + 256 <= contexts.get(model, LENGTH_UNKNOWN + 256)
+        if length + 256 <= contexts.get(model, _LENGTH_UNKNOWN + 256)
     ]
 
 
@@ -156,8 +154,8 @@ class _Turn:
         return self.spent_s / self.done if self.done else self._guess_s
 
     def count_next(self, part_s: float, left_s: float) -> int:
-        """Say how many cells its part of the time takes; one that all of the time takes is enough, as is one that is
-        only thought to take longer."""
+        """Count the cells that fit its part of the time; one that fits all of it, or is only guessed not to, is
+        tried."""
         if not self.pace_s:
             return self.batch_max
         enough = 1 if left_s >= self.pace_s or not self.done else 0
@@ -165,8 +163,7 @@ class _Turn:
 
 
 class PhaseSchedule:
-    """The open cells of one phase. `guesses_s`: what a cell of a model is thought to take; `late`: the models that had
-    no time for one cell alone."""
+    """The open cells of a phase. `guesses_s`: seconds a cell by model; `late`: models with no time for one cell."""
 
     def __init__(self, cells: Sequence[Cell], guesses_s: Mapping[str, float], *, batch_max: int, by_time: bool) -> None:
         self._by_time = by_time
@@ -178,10 +175,7 @@ class PhaseSchedule:
 
     def draw(self, left_s: float) -> list[Cell]:
         """Draw the next batch, all of one model, for which `left_s` should suffice; nothing where nobody is left."""
-        while left_s > 0:
-            waiting = [turn for turn in self._turns.values() if turn.cells]
-            if not waiting:
-                return []
+        while left_s > 0 and (waiting := [turn for turn in self._turns.values() if turn.cells]):
             turn = min(waiting, key=lambda one: one.spent_s if self._by_time else one.done)
             count = turn.count_next(left_s / len(waiting), left_s)
             if count:
@@ -194,11 +188,9 @@ class PhaseSchedule:
         turn = self._turns[batch[0].model]
         turn.spent_s += seconds
         turn.done += len(batch) - len(late)
-        if not late:
-            return
-        turn.batch_max = len(batch) // 2
-        if turn.batch_max:
+        if late:
+            turn.batch_max = len(batch) // 2
             turn.cells.extendleft(reversed(late))
-        else:
+        if not turn.batch_max:
             turn.cells.clear()
             self.late.add(batch[0].model)

@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from deployments.evaluate.asking.chat_client import ChatClient
@@ -68,10 +68,10 @@ def _write_clock(seconds: float) -> str:
 # What one cell may take, in seconds, and as a share of the budget: a model that doesn't end one leaves time for others.
 # One of several at once may take a quarter more for each.
 CELL_S = {"call": 120.0, "task": 420.0, "length": 240.0, "cache": 240.0, "together": 240.0}
-CELL_SHARE = 0.25
+_CELL_SHARE = 0.25
 WAKE_S = 400.0
 # What a task is thought to take, in tokens read and written, before a model has worked on any.
-TASK_TOKENS = (2_000, 300)
+_TASK_TOKENS = (2_000, 300)
 LOAD_S = 180.0
 
 
@@ -93,14 +93,14 @@ class _Evaluation:
     def run(self) -> list[PlanPhase]:
         first, done = self._target.first, set()
         if "models" in self._journal.facts:
-            self._phases = self._plan()
+            self._phases = self._target.plan(self._journal.facts["models"], self._settings)
         else:
             self._run_variant(first)
             done.add(first)
         for variant in dict.fromkeys(phase.variant for phase in self._phases):
             if variant == "constrain":
-                phases = [phase for phase in self._phases if phase.variant == variant]
-                _copy_answered(self._journal, [cell for phase in phases for cell in phase.cells])
+                for phase in self._select_phases(variant):
+                    _copy_answered(self._journal, phase.cells)
             if variant == "none":
                 self._run_phases(None, variant)
             elif variant not in done and self._is_due(variant):
@@ -115,15 +115,14 @@ class _Evaluation:
         """Return how long a request may take: what is left, but not more than that."""
         return min(most_s, max(2.0, self._count_left_s()))
 
-    def _plan(self) -> list[PlanPhase]:
-        return self._target.plan(self._journal.facts["models"], self._settings)
-
     def _is_due(self, variant: str) -> bool:
-        """Tell whether the variant has open cells, and a phase that would still have time once its server has started,
-        as far as the last start tells."""
-        phases = [phase for phase in self._phases if phase.variant == variant]
+        """Tell whether the variant has open cells, and time for some after a start that takes as long as the last."""
+        phases = self._select_phases(variant)
         is_open = any(cell.key not in self._journal.cells for phase in phases for cell in phase.cells)
         return is_open and any(self._count_left_s(phase.until) > self._start_s for phase in phases)
+
+    def _select_phases(self, variant: str) -> list[PlanPhase]:
+        return [phase for phase in self._phases if phase.variant == variant]
 
     def _run_variant(self, variant: str) -> None:
         self._line.say(f"starting the server: variant {variant}")
@@ -136,7 +135,7 @@ class _Evaluation:
                     self._prepare(client, variant)
                     self._start_s = time.monotonic() - began_s
                     if not self._phases:
-                        self._phases = self._plan()
+                        self._phases = self._target.plan(self._journal.facts["models"], self._settings)
                         self._run_phases(None, "none")
                     self._run_phases(client, variant)
                 finally:
@@ -148,9 +147,8 @@ class _Evaluation:
                 raise
 
     def _prepare(self, client: ChatClient, variant: str) -> None:
-        """Find who can be asked. The first variant wakes each model by itself, since how long that takes is a figure of
-        the report, and notes what it is; who can't be woken is unavailable, with the reason. Later ones wake a model
-        when its first cell comes, and no other."""
+        """Find the models that can be asked. The first variant wakes each by itself, a figure of the report, and notes
+        why others are unavailable; later ones wake a model when its first cell comes."""
         entries, obstacles = self._list_ready(client)
         if "models" in self._journal.facts:
             self._asleep = entries
@@ -160,9 +158,11 @@ class _Evaluation:
             self._line.show(0, 0, f"{variant}: waking {name}")
             warm[name] = warm_up(client, name, within_s=self._bound(WAKE_S))
         obstacles |= {name: result["error"] for name, result in warm.items() if result["error"]}
-        self._note_models(client, {name: entry for name, entry in entries.items() if name not in obstacles})
-        self._journal.note("unavailable", obstacles)
-        self._journal.note(f"warm/{variant}", warm)
+        now = {entry["id"]: entry for entry in client.models()}
+        models = {name: now.get(name, entry) for name, entry in entries.items() if name not in obstacles}
+        facts = {"machine": describe_machine(), "versions": list_versions(), "confinement": describe_confinement()}
+        for name, fact in {"models": models, **facts, "unavailable": obstacles, f"warm/{variant}": warm}.items():
+            self._journal.note(name, fact)
 
     def _list_ready(self, client: ChatClient) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """List the models that may be asked, and why others may not, or can't answer."""
@@ -187,16 +187,9 @@ class _Evaluation:
         for number, _ in run_side_by_side(jobs):
             self._asleep.pop(names[number])
 
-    def _note_models(self, client: ChatClient, found: Mapping[str, Any]) -> None:
-        now = {entry["id"]: entry for entry in client.models()}
-        self._journal.note("models", {name: now.get(name, entry) for name, entry in found.items()})
-        self._journal.note("machine", describe_machine())
-        self._journal.note("versions", list_versions())
-        self._journal.note("confinement", describe_confinement())
-
     def _run_phases(self, client: ChatClient | None, variant: str) -> None:
         late: set[tuple[str, str]] = set()
-        for phase in (phase for phase in self._phases if phase.variant == variant):
+        for phase in self._select_phases(variant):
             cells = [cell for cell in phase.cells if cell.key not in self._journal.cells]
             cells = [cell for cell in cells if (cell.kind, cell.model) not in late]
             guesses = {cell.model: self._guess_pace(cell) for cell in cells}
@@ -218,28 +211,28 @@ class _Evaluation:
         speed = self._journal.cells.get(f"{self._target.first}/length/{cell.model}/{LENGTHS_CORE[0]}-0") or {}
         if cell.kind != "task" or not all(speed.get(name) for name in ("first_s", "tokens_s", "prompt_tokens")):
             return 0.0
-        return float(TASK_TOKENS[0] * speed["first_s"] / speed["prompt_tokens"] + TASK_TOKENS[1] / speed["tokens_s"])
+        return float(_TASK_TOKENS[0] * speed["first_s"] / speed["prompt_tokens"] + _TASK_TOKENS[1] / speed["tokens_s"])
 
     def _run_batch(self, client: ChatClient | None, phase: PlanPhase, batch: Sequence[Cell]) -> list[Cell]:
         """Run cells at once, and keep those that finish, whatever ends this; return those that were late."""
         total = sum(len(each.cells) for each in self._phases)
         names = _name(batch[0]) + (f" to {_name(batch[-1])}" if len(batch) > 1 else "")
         self._line.show(len(self._journal.cells), total, f"{phase.title} · {batch[0].model} · {names}")
-        most_s = min(CELL_S[batch[0].kind], self._budget_s * CELL_SHARE) * (1 + (len(batch) - 1) / 4)
+        most_s = min(CELL_S[batch[0].kind], self._budget_s * _CELL_SHARE) * (1 + (len(batch) - 1) / 4)
         within_s = self._bound(most_s)
         jobs = [functools.partial(self._run_cell, client, cell, within_s, len(batch)) for cell in batch]
-        finished: list[tuple[Cell, Any]] = []
+        finished: dict[Cell, Any] = {}
         began_s = time.monotonic()
         try:
             for number, result in run_side_by_side(jobs):
                 if result is not None:
-                    finished.append((batch[number], result))
+                    finished[batch[number]] = result
         finally:
-            part = _find_part(finished, time.monotonic() - began_s) if len(batch) > 1 else 1.0
-            for cell, result in finished:
-                self._journal.add(cell.key, _take_part(result, part) if len(batch) > 1 else result)
-        kept = {cell.key for cell, _ in finished}
-        return [cell for cell in batch if cell.key not in kept]
+            if len(batch) > 1:
+                _share_time(list(finished.values()), time.monotonic() - began_s)
+            for cell, result in finished.items():
+                self._journal.add(cell.key, result)
+        return [cell for cell in batch if cell not in finished]
 
     def _run_cell(self, client: ChatClient | None, cell: Cell, within_s: float, at_once: int) -> Any:
         seed = self._settings.seed
@@ -255,18 +248,17 @@ class _Evaluation:
         return measure_speed(client, cell.model, cell.kind, cell.name, mark=self._first_mark, within_s=within_s)
 
     def _note_memory(self, client: ChatClient, variant: str, footprint: Footprint | None) -> None:
-        peaks = footprint.close() if footprint else {}
         known = {entry["id"]: entry.get("mlx_peak_bytes") for entry in client.models()}
         mlx = {name: size for name, size in known.items() if isinstance(size, int) and size > 0}
+        peaks = {"process": footprint.close() if footprint else {}, "mlx": mlx}
         # Of two peaks (`|` of counters) the larger: an evaluation that is taken up again has seen both.
-        before = self._journal.facts.get(f"memory/{variant}") or {"process": {}, "mlx": {}}
-        merged = {name: Counter(before[name]) | Counter(now) for name, now in (("process", peaks), ("mlx", mlx))}
+        before = self._journal.facts.get(f"memory/{variant}") or {}
+        merged = {name: Counter(before.get(name)) | Counter(now) for name, now in peaks.items()}
         self._journal.note(f"memory/{variant}", merged)
 
 
 def _copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
-    """Take over the cases of a tier that were answered at the first attempt: how it would have been asked again made no
-    difference."""
+    """Take over the cases that a tier answered at the first attempt: no re-ask, so no difference."""
     for cell in cells:
         known = journal.cells.get(f"layers/call/{cell.model}/{cell.name}")
         if not known or cell.key in journal.cells or known["error"]:
@@ -275,19 +267,14 @@ def _copy_answered(journal: CellJournal, cells: Sequence[Cell]) -> None:
             journal.add(cell.key, known)
 
 
-def _find_part(finished: Sequence[tuple[Cell, Any]], seconds: float) -> float:
-    """Find which part of its own time each cell is charged with, so that all of them make up the time that passed."""
-    whole = sum(result["seconds"] for _, result in finished)
-    return min(1.0, seconds / whole) if whole else 1.0
-
-
-def _take_part(result: Mapping[str, Any], part: float) -> dict[str, Any]:
-    """Charge a cell with its part of the time; how long it took by the clock stays beside it."""
-    attempts = result.get("attempts")
-    charged = dict(result) | {"seconds": round(result["seconds"] * part, 3), "latency_s": result["seconds"]}
-    if attempts:
-        charged["attempts"] = [one | {"seconds": round(one["seconds"] * part, 3)} for one in attempts]
-    return charged
+def _share_time(results: Sequence[dict[str, Any]], seconds: float) -> None:
+    """Charge each cell with a part of its time, so that they add up to `seconds`; by the clock: `latency_s`."""
+    whole = sum(result["seconds"] for result in results)
+    part = min(1.0, seconds / whole) if whole else 1.0
+    for result in results:
+        result["latency_s"] = result["seconds"]
+        for charged in (result, *(result.get("attempts") or ())):
+            charged["seconds"] = round(charged["seconds"] * part, 3)
 
 
 def _await_loads(client: ChatClient) -> list[dict[str, Any]]:

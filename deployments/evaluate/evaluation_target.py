@@ -45,9 +45,7 @@ ALWAYS: dict[str, Any] = {
 }
 # Each call's signs are in its report; a call of a tier that is asked alone is never held for them.
 ALONE: dict[str, Any] = {"reliability": {"escalation": {"enabled": False, "confidence": {"min": 0.01}}}}
-UNCHECKED: dict[str, Any] = {
-    "reliability": {"tool_validation": {"enabled": False}, "loop_detection": {"enabled": False}}
-}
+_UNCHECKED = {"reliability": {"tool_validation": {"enabled": False}, "loop_detection": {"enabled": False}}}
 
 
 class NoServer(RuntimeError):
@@ -65,7 +63,7 @@ def _patch_variant(config: AppConfig, variant: str) -> AppConfig:
             tiers[name] |= {"retry_strategy": ["constrain"]} if variant == "constrain" else {}
     changes = [ALWAYS, {"tiers": tiers}]
     changes += [ALONE] if variant != "chain" else []
-    changes += [UNCHECKED] if variant == "unchecked" else []
+    changes += [_UNCHECKED] if variant == "unchecked" else []
     return functools.reduce(patch, changes, config)
 
 
@@ -110,8 +108,7 @@ def run_server(source: Path, config: AppConfig) -> Iterator[tuple[str, int]]:
 def _start_server(source: Path, config: AppConfig) -> Iterator[tuple[str, int]]:
     with contextlib.ExitStack() as held:
         place = tempfile.TemporaryDirectory(prefix="ms-eval-", ignore_cleanup_errors=True)
-        folder = Path(held.enter_context(place))
-        port = free_port()
+        folder, port = Path(held.enter_context(place)), free_port()
         path = folder / "serve_config.yaml"
         path.write_text(_write_config(source, config, port=port, state=folder / "state"), encoding="utf-8")
         environ = {k: v for k, v in os.environ.items() if k != config.server.api_keys_env}
@@ -144,11 +141,10 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process.kill()
+    process.wait()
 
 
 def _read_end(log: Path) -> str:
@@ -174,8 +170,8 @@ class OwnTarget:
 
     def find_obstacles(self) -> dict[str, str]:
         """List the models that may not be asked, and why."""
-        clouds = [name for name, tier in self._config.tiers.items() if is_cloud(tier)]
-        return {} if self._cloud else dict.fromkeys(clouds, NO_CLOUD)
+        tiers = {} if self._cloud else self._config.tiers
+        return {name: NO_CLOUD for name, tier in tiers.items() if is_cloud(tier)}
 
     def plan(self, models: Mapping[str, Any], settings: Settings) -> list[PlanPhase]:
         chain = [name for name in self._config.reliability.escalation.chain if name in models]
@@ -190,7 +186,7 @@ class UrlTarget:
     first = "served"
 
     def __init__(self, url: str, key: str, models: Sequence[str], *, cloud: bool) -> None:
-        self._url, self._key, self._models, self._cloud = url, key, list(models), cloud
+        self._url, self._key, self._models, self._cloud = url, key, models, cloud
 
     @contextlib.contextmanager
     def open(self, variant: str) -> Iterator[tuple[ChatClient, int | None]]:

@@ -29,10 +29,10 @@ KEPT_MAX = 50
 NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
 PARTS = ("report.html", "report.md", "report.json")
 SUMMARY = "summary.json"
-SUMMARY_BYTES_MAX = 64 * 1024
+_SUMMARY_BYTES_MAX = 64 * 1024
 PART_BYTES_MAX = 32 * 1024 * 1024
 WORDS_MAX, TIERS_MAX = 200, 32
-UNFINISHED = "."  # how the name of a folder begins that is being written
+_UNFINISHED = "."  # how the name of a folder begins that is being written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +54,12 @@ def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str
     """Keep a report, and let the oldest go. Raises OSError: it can't be written."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-    short = {
-        "made": report["made"],
-        "target": report["target"],
-        "verdicts": {tier: one["verdict"] for tier, one in report["verdicts"].items()},
-    }
+    verdicts = {tier: one["verdict"] for tier, one in report["verdicts"].items()}
+    short = {"made": report["made"], "target": report["target"], "verdicts": verdicts}
     texts = dict(zip(PARTS, (page, summary, json.dumps(report, indent=1)), strict=True)) | {SUMMARY: json.dumps(short)}
     with lock_folder(folder):
         _clear(folder)
-        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
+        unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
         try:
             for part, text in texts.items():
                 (unfinished / part).write_text(text, encoding="utf-8")
@@ -82,8 +79,7 @@ def clear_unfinished(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Delete the unfinished folders. The lock is held, so nothing is being written."""
-    for left in folder.glob(f"{UNFINISHED}*"):
+    for left in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
@@ -92,7 +88,7 @@ def list_kept(folder: Path) -> list[_KeptReport]:
     found = []
     for name in _list_names(folder)[:KEPT_MAX]:
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            short = json.loads(_read(folder, name, SUMMARY, SUMMARY_BYTES_MAX) or b"")
+            short = json.loads(_read(folder, name, SUMMARY, _SUMMARY_BYTES_MAX) or b"")
             verdicts = [(str(tier)[:WORDS_MAX], str(words)[:WORDS_MAX]) for tier, words in short["verdicts"].items()]
             made, target = str(short["made"])[:WORDS_MAX], str(short["target"])[:WORDS_MAX]
             found.append(_KeptReport(name=name, made=made, target=target, verdicts=tuple(verdicts[:TIERS_MAX])))
@@ -105,25 +101,22 @@ def read_kept(folder: Path, name: str, part: str) -> bytes | None:
 
 
 def _list_names(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            names = [one.name for one in entries if NAME.fullmatch(one.name) and one.is_dir(follow_symlinks=False)]
-    except OSError:  # nothing has been kept yet
-        return []
-    return sorted(names, reverse=True)
+    """List the newest first; nothing where nothing has been kept yet."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        names = [one.name for one in entries if NAME.fullmatch(one.name) and one.is_dir(follow_symlinks=False)]
+        return sorted(names, reverse=True)
+    return []
 
 
 def _read(folder: Path, name: str, part: str, bytes_max: int) -> bytes | None:
     if not NAME.fullmatch(name) or (folder / name).is_symlink():
         return None
-    try:
-        # Not blocking: what stands there may be a pipe.
-        handle = os.open(folder / name / part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    state = os.fstat(handle)
-    if not stat.S_ISREG(state.st_mode) or state.st_size > bytes_max:
-        os.close(handle)
-        return None
-    with os.fdopen(handle, "rb") as file:
-        return file.read(bytes_max)
+
+    def open_file(path: str, _: int) -> int:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # what stands there may be a pipe
+
+    with contextlib.suppress(OSError), open(folder / name / part, "rb", opener=open_file) as file:
+        state = os.fstat(file.fileno())
+        if stat.S_ISREG(state.st_mode) and state.st_size <= bytes_max:
+            return file.read(bytes_max)
+    return None

@@ -13,7 +13,7 @@ from deployments.evaluate.figures.tables import list_speeds, tabulate_calls, tab
 from deployments.evaluate.figures.verdicts import judge_tiers
 
 FORMAT = 1
-PROVENANCE = (
+_PROVENANCE = (
     *("kind", "source", "model", "revision", "sha256", "quantization", "context_length", "adapter"),
     *("versions", "warning", "batched_as_alone"),
 )
@@ -30,7 +30,7 @@ def build_report(
     made: str,
 ) -> dict[str, Any]:
     """Build the report. `config`: of a server of our own; `target`: what was evaluated, in words."""
-    models = dict(facts.get("models") or {})
+    models = facts.get("models") or {}
     chain = [name for name in config.reliability.escalation.chain if name in models] if config else []
     thresholds = (config.evaluate if config else EvaluateConfig()).model_dump()
     planned = [(cell.variant, cell.model) for phase in phases for cell in phase.cells if cell.kind == "task"]
@@ -48,7 +48,7 @@ def build_report(
         "machine": facts.get("machine") or {},
         "versions": facts.get("versions") or {},
         "confinement": facts.get("confinement") or "",
-        "models": {name: {key: entry.get(key) for key in PROVENANCE} for name, entry in models.items()},
+        "models": {name: {key: entry.get(key) for key in _PROVENANCE} for name, entry in models.items()},
         "unavailable": facts.get("unavailable") or {},
         "failed_variants": {k.partition("/")[2]: v for k, v in facts.items() if k.startswith("failed/") and v},
         "calls": calls,
@@ -101,31 +101,20 @@ def _write_checklist(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     memory = [name for name, one in report["speeds"].items() if one["memory"]["process_bytes"]]
     together = max((row["requests"] for one in speeds for row in one["together"]), default=0)
     hosted = [name for name, one in report["models"].items() if one["kind"] == "hosted"]
+    as_real = bool(lengths) and max(lengths) >= report["thresholds"]["prompt_tokens"] / 2
+    all_pinned = set(report["models"]) <= {*pinned, *elsewhere}
+    update = (
+        "keep this report: `evaluate --compare` holds the next one against it; roll back by the source and revision"
+    )
+    fallback = f"chain: {' → '.join(chain)}" if chain else "none: a server without a chain"
     items = [
         ("pass rate on whole tasks", bool(runs), f"{runs} tasks run by models"),
-        (
-            "prompt lengths as in real work",
-            bool(lengths) and max(lengths) >= report["thresholds"]["prompt_tokens"] / 2,
-            f"up to {max(lengths, default=0):.0f} tokens measured",
-        ),
+        ("prompt lengths as in real work", as_real, f"up to {max(lengths, default=0):.0f} tokens measured"),
         ("peak memory", len(memory) == len(report["models"]), f"known for {', '.join(memory) or 'none'}"),
         ("time to the first token", bool(lengths), f"{len(lengths)} lengths measured"),
         ("throughput under concurrency", together >= 8, f"up to {together} requests at once"),
-        (
-            "provenance",
-            set(report["models"]) <= {*pinned, *elsewhere},
-            f"digest of the weights known for {', '.join(pinned) or 'none'}",
-        ),
-        (
-            "update and rollback",
-            True,
-            "keep this report: `evaluate --compare` holds the next one against it; roll back by the source and "
-            "revision above",
-        ),
-        (
-            "fallback",
-            len(chain) > 1 or bool(hosted),
-            f"chain: {' → '.join(chain)}" if chain else "none: a server without a chain",
-        ),
+        ("provenance", all_pinned, f"digest of the weights known for {', '.join(pinned) or 'none'}"),
+        ("update and rollback", True, f"{update} above"),
+        ("fallback", len(chain) > 1 or bool(hosted), fallback),
     ]
     return [{"item": item, "known": known, "words": words} for item, known, words in items]

@@ -37,15 +37,7 @@ from deployments.telemetry import log_error, log_info, log_warning
 from deployments.ui.history_pages import HistoryPages
 from deployments.ui.live import UNBUFFERED, LivePages, render_pieces
 from deployments.ui.page_auth import NotSignedIn, Visit, Visits, find_root
-from deployments.ui.page_context import (
-    ASSETS,
-    GUARDED,
-    PageContext,
-    explain,
-    go_to,
-    read_asset,
-    show_page,
-)
+from deployments.ui.page_context import ASSETS, GUARDED, PageContext, explain, go_to, read_asset, show_page
 from deployments.ui.tier_pages import TierPages
 from reliability.loops.thresholds import LoopConfig
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -64,9 +65,7 @@ def write_share(value: float | None) -> str:
 
 def _write_time(at_s: float | None) -> str:
     """Write a moment as ISO 8601 in UTC: the page's script shows it in the reader's own zone."""
-    return (
-        "" if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    )
+    return "" if at_s is None else f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def write_word(value: Any) -> str:
@@ -100,11 +99,6 @@ def _name_model(tier: Mapping[str, Any]) -> str:
     return name.removesuffix(".gguf")
 
 
-def _write_segment(value: str) -> str:
-    """Write a name as one part of an address: of its slashes none is one there, so a browser resolves no `..` in it."""
-    return quote(value, safe="")
-
-
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "short": _shorten_id,
     "way": list_way,
@@ -116,6 +110,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "iso": _write_time,
     "prefill": write_prefill,
     "word": write_word,
-    "segment": _write_segment,
+    # A name as one part of an address: of its slashes none is one there, so a browser resolves no `..` in it.
+    "segment": partial(quote, safe=""),
     "model": _name_model,
 }

@@ -92,10 +92,9 @@ class HistoryPages:
 
     async def _show_numbered(self, request: Request, visit: Visit) -> Response:
         """Show one request, by its number in the journal."""
-        number = _read_number(request.path_params["number"])
-        if number is None:
-            return await self._show_request(request, visit, [])
-        found = await self._state.browse(RequestQuery(before=number + 1, after=number - 1, limit=1))
+        number, found = _read_number(request.path_params["number"]), []
+        if number is not None:
+            found = await self._state.browse(RequestQuery(before=number + 1, after=number - 1, limit=1))
         return await self._show_request(request, visit, found)
 
     async def _show_named(self, request: Request, visit: Visit) -> Response:
@@ -210,11 +209,8 @@ def _stack_counts(counts: Sequence[tuple[int, str, int]], span: TimeSpan) -> dic
     for piece, kind, count in counts:
         if 0 <= piece < pieces:
             series.setdefault(kind, [0] * pieces)[piece] += count
-    order = [kind.value for kind in IncidentKind if kind.value in series]
-    return {
-        "at": [span.since_s + n * span.piece_s for n in range(pieces)],
-        "series": [{"name": kind, "values": series[kind]} for kind in order],
-    }
+    found = [{"name": kind.value, "values": series[kind.value]} for kind in IncidentKind if kind.value in series]
+    return {"at": [span.since_s + n * span.piece_s for n in range(pieces)], "series": found}
 
 
 def _read_filters(params: Mapping[str, str], names: tuple[str, ...]) -> dict[str, Any]:

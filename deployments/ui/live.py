@@ -62,7 +62,10 @@ class LivePages:
         finally:
             self._pages -= 1
             if not self._pages:
-                self._stop()
+                if self._task is not None:
+                    self._task.cancel()
+                self._task = None
+                self._roots.clear()
 
     async def _await_news(self) -> Mapping[str, _Pieces]:
         """Await what the next turn brings; nothing where it is late."""
@@ -73,12 +76,6 @@ class LivePages:
                 await self._turn.wait()
                 return self._drawn
         return {}
-
-    def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        self._task = None
-        self._roots.clear()
 
     async def _run(self) -> None:
         while True:

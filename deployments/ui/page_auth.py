@@ -95,8 +95,7 @@ class NotSignedIn(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """Who looks, by which cookie, and the token of their orders. `fresh`: the cookie, where they still have to be given
-    it."""
+    """Who looks, by which cookie, and the token of their orders. `fresh`: a cookie that they have yet to be given."""
 
     caller: Caller
     cookie: _Cookie
@@ -130,8 +129,7 @@ class Visits:
         return Visit(caller=caller, cookie=cookie, token=seal.make_token(cookie))
 
     async def may_look(self, request: Request) -> bool:
-        """Tell whether whoever was let in by this request still would be. While the state actor is away nobody knows:
-        they stay."""
+        """Tell whether the visitor of this request still may look. While the state actor is away they stay."""
         try:
             await self.open_page(request)
         except NotSignedIn:

@@ -123,13 +123,8 @@ class PageContext:
 def show_page(request: Request, visit: Visit | None, template: str, *, status: int = 200, **known: Any) -> Response:
     """Answer with a page."""
     root = find_root(request)
-    frame = {
-        "root": root,
-        "assets": f"{root}/ui/assets/{_find_digest()}",
-        "path": request.url.path.removeprefix(root) or "/",
-        "visit": visit,
-    }
-    page = render(template, status=status, **frame, **known)
+    frame = {"root": root, "assets": f"{root}/ui/assets/{_find_digest()}", "visit": visit, "status": status}
+    page = render(template, path=request.url.path.removeprefix(root) or "/", **frame, **known)
     return Response(page, status_code=status, media_type="text/html", headers=GUARDED)
 
 

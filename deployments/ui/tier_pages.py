@@ -88,11 +88,9 @@ class TierPages:
         return json_response(_draw_levels(changes, known, now_s), headers=GUARDED)
 
 
-def _draw_levels(
-    changes: list[dict[str, Any]], known: Mapping[str, str], now_s: float, long_s: float = _WEEK_S
-) -> dict[str, Any]:
+def _draw_levels(changes: list[dict[str, Any]], known: Mapping[str, str], now_s: float) -> dict[str, Any]:
     """Draw the level of each machine as steps: from the changes, the oldest first, up to what is known now."""
-    moments = sorted({now_s - long_s, now_s, *(one["at"] for one in changes)})
+    moments = sorted({now_s - _WEEK_S, now_s, *(one["at"] for one in changes)})
     nodes: dict[str, list[tuple[float, str, str]]] = {}
     for one in changes:
         seen = one["evidence"]

@@ -64,18 +64,17 @@ def tell(report: _Record, incidents: Sequence[_Record], *, keep_text: bool) -> T
         if at_ms is not None:
             end_ms = at_ms + attempt["elapsed_ms"]
         before = attempt
-    others = [words for one in incidents if one.get("attempt") is None for words in _tell_incident(one)]
-    return Timeline(
-        total_ms=max(report.get("total_ms") or 0.0, end_ms, 1.0),
-        steps=tuple(steps),
-        others=tuple(others),
-    )
+    others = tuple(words for one in incidents if one.get("attempt") is None for words in _tell_incident(one))
+    return Timeline(total_ms=max(report.get("total_ms") or 0.0, end_ms, 1.0), steps=tuple(steps), others=others)
 
 
 def _tell_step(
     number: int, attempt: _Record, before: _Record | None, own: Sequence[_Record], wait_ms: float, *, keep_text: bool
 ) -> _TimelineStep:
     failure = attempt["fault"] or attempt["flaw"]
+    said = [words for one in own for words in _tell_incident(one)]
+    if thinking := attempt.get("thinking"):
+        said.append(f"{write_count(thinking['tokens'])} tokens of thought, {_THOUGHT_ENDS[thinking['ended']]}.")
     texts = {name: text for one in own for name in _TEXTS if (text := one["evidence"].get(name))}
     if keep_text and attempt.get("detail"):
         texts.setdefault("detail", attempt["detail"])
@@ -86,7 +85,7 @@ def _tell_step(
         how=_tell_how(attempt, before),
         wait_ms=wait_ms,
         failure=failure or ("client_left" if attempt["cancelled"] else None),
-        said=(*(words for one in own for words in _tell_incident(one)), *_tell_thought(attempt.get("thinking"))),
+        said=tuple(said),
         texts=texts,
     )
 
@@ -97,11 +96,6 @@ def _tell_how(attempt: _Record, before: _Record | None) -> str:
     if before["tier"] == attempt["tier"]:
         return _HOW[before["fault"] is not None]
     return "fallback, since the last one was unwell" if before["fault"] else "escalation, since the last answer was bad"
-
-
-def _tell_thought(thinking: _Record | None) -> Iterator[str]:
-    if thinking is not None:
-        yield f"{write_count(thinking['tokens'])} tokens of thought, {_THOUGHT_ENDS[thinking['ended']]}."
 
 
 def _tell_incident(one: _Record) -> Iterator[str]:
@@ -163,8 +157,7 @@ def write_headers(report: _Record) -> dict[str, str]:
 
 
 def write_curl(report: _Record, incidents: Sequence[_Record], url: str, *, keyed: bool) -> str:
-    """Write the command that asks the same tier in the same session; its message is that of the request where it was
-    kept, else to be filled in."""
+    """Write the command that asks the same tier in the same session, with the request's message where it was kept."""
     prompts = (one["evidence"].get("prompt") for one in incidents)
     prompt = next(filter(None, prompts), "WHAT YOU ASK")
     model = report["escalated_from"] or report["tier"] or "auto"

@@ -8,6 +8,7 @@ Invariants: no wait for either is without end; a foreign file is neither overwri
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,7 +24,7 @@ from deployments.config.config_errors import CommandFailed
 STOP_WITHIN_S = 20
 ASK_S = 60.0
 WORDS_MAX = 300
-NOT_RUN = 127
+_NOT_RUN = 127
 
 
 class ServiceFault(CommandFailed):
@@ -57,7 +58,7 @@ class ServiceState:
 
 
 def run_program(command: Sequence[str]) -> Finished:
-    """Run a program to its end. A program that isn't there, or doesn't end, has failed like any other: `NOT_RUN`."""
+    """Run a program to its end. A program that isn't there, or doesn't end, has failed like any other: `_NOT_RUN`."""
     try:
         done = subprocess.run(
             command,
@@ -68,9 +69,9 @@ def run_program(command: Sequence[str]) -> Finished:
             check=False,
         )
     except OSError as error:
-        return Finished(NOT_RUN, f"{command[0]} can't be run: {error.strerror}")
+        return Finished(_NOT_RUN, f"{command[0]} can't be run: {error.strerror}")
     except subprocess.TimeoutExpired:
-        return Finished(NOT_RUN, f"`{' '.join(command)}` has not ended within {ASK_S:g} s")
+        return Finished(_NOT_RUN, f"`{' '.join(command)}` has not ended within {ASK_S:g} s")
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"))
 
 
@@ -112,17 +113,13 @@ def read_config_of(text: str) -> str | None:
 
 
 def read_own(path: Path) -> str | None:
-    """Read the text of a file of ours; None where there is no file. Raises ForeignFile: a link, a file that can't be
-    read, or a text of another writer."""
+    """Read a file of ours; None where there is none. Raises ForeignFile: a link, unreadable, or of another writer."""
     if not os.path.lexists(path):
         return None
     text = ""
     if not path.is_symlink():
-        try:
-            with path.open(encoding="utf-8") as file:
-                text = file.read(BYTES_MAX)
-        except (OSError, UnicodeDecodeError):
-            pass
+        with contextlib.suppress(OSError, UnicodeDecodeError), path.open(encoding="utf-8") as file:
+            text = file.read(BYTES_MAX)
     if read_config_of(text) is None:
         raise ForeignFile(f"{path} is not as this command has written it: move it away, then try again")
     return text

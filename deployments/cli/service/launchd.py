@@ -1,8 +1,7 @@
 """The service on macOS: a LaunchAgent of the user's, and its plist. Not run on macOS here.
 
-It starts at login (`RunAtLoad`), stops by SIGTERM, which drains, then SIGKILL after STOP_WITHIN_S, and restarts at most
-every THROTTLE_S. launchd appends to the log without a bound, so `serve --output` turns it at each start; it knows no
-environment file, so `serve --environment` reads the keys, and none is in the plist.
+It stops by SIGTERM, which drains, then SIGKILL. launchd appends to the log without a bound, so `serve --output` turns
+it at each start; it knows no environment file, so `serve --environment` reads the keys, and none is in the plist.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from deployments.cli.service.init_system import (
 from deployments.cli.service.service_plan import ServicePlan
 from deployments.config.config_errors import ConfigError
 
-LOG_BYTES_MAX = 4 * 1024 * 1024
+_LOG_BYTES_MAX = 4 * 1024 * 1024
 LABEL = "io.github.mlx-stack-serve"
-THROTTLE_S = 30
+_THROTTLE_S = 30
 POLL_S = 0.2
 # `bootstrap` soon after `bootout` answers EIO while launchd still lets go of the old agent, 5 s on one measured machine
 # (tests/mac/assumptions.py).
-BUSY_CODE = 5
-BUSY_S = 15.0
-BUSY_POLL_S = 0.5
-NO_DOMAIN = (
+_BUSY_CODE = 5
+_BUSY_S = 15.0
+_BUSY_POLL_S = 0.5
+_NO_DOMAIN = (
     "launchd has no domain {} ({}): a LaunchAgent belongs to a login at the Mac's own screen. Log in there once (over "
     "the network too, by screen sharing), then install again"
 )
@@ -45,25 +44,17 @@ class Launchd:
     """launchd's domain of one user."""
 
     def __init__(self, home: Path, run: Run = run_program, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._home = home
-        self._run = run
-        self._sleep = sleep
+        self.path = home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+        self._log = home / "Library" / "Logs" / "mlx-stack-serve.log"
+        self._run, self._sleep = run, sleep
         self._domain = f"gui/{os.getuid()}"
         self._target = f"{self._domain}/{LABEL}"
         self._waited_s = 0.0
 
-    @property
-    def path(self) -> Path:
-        return self._home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
-
-    @property
-    def _log(self) -> Path:
-        return self._home / "Library" / "Logs" / "mlx-stack-serve.log"
-
     def check(self) -> None:
         found = self._run(["launchctl", "print", self._domain])
         if found.code:
-            raise ServiceFault(NO_DOMAIN.format(self._domain, found.words))
+            raise ServiceFault(_NO_DOMAIN.format(self._domain, found.words))
 
     def write(self, plan: ServicePlan) -> str:
         return sign(_write_plist(plan, self._log), plan.config, xml=True)
@@ -79,12 +70,12 @@ class Launchd:
         self._bootstrap()
 
     def _bootstrap(self) -> None:
-        """Load the agent; try again for `BUSY_S` while launchd answers EIO."""
+        """Load the agent; try again for `_BUSY_S` while launchd answers EIO."""
         order = ("bootstrap", self._domain, str(self.path))
         self._waited_s = 0.0
-        while (done := self._run(["launchctl", *order])).code == BUSY_CODE and self._waited_s < BUSY_S:
-            self._sleep(BUSY_POLL_S)
-            self._waited_s += BUSY_POLL_S
+        while (done := self._run(["launchctl", *order])).code == _BUSY_CODE and self._waited_s < _BUSY_S:
+            self._sleep(_BUSY_POLL_S)
+            self._waited_s += _BUSY_POLL_S
         if done.code:
             tried = f" for {self._waited_s:g} s" if self._waited_s else ""
             raise ServiceFault(
@@ -149,7 +140,7 @@ def _write_plist(plan: ServicePlan, log: Path) -> str:
         "EnvironmentVariables": dict(plan.environment),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
-        "ThrottleInterval": THROTTLE_S,
+        "ThrottleInterval": _THROTTLE_S,
         "ExitTimeOut": STOP_WITHIN_S,
         "ProcessType": "Interactive",  # others are slowed down while somebody works at the screen
         "Umask": 0o077,
@@ -159,9 +150,8 @@ def _write_plist(plan: ServicePlan, log: Path) -> str:
     return plistlib.dumps(agent, sort_keys=False).decode()
 
 
-def bound_output(path: Path, bytes_max: int = LOG_BYTES_MAX, outputs: tuple[int, ...] = (1, 2)) -> None:
-    """Rename a log that is too large to `.1`, and redirect the outputs to the new one. Raises ConfigError: it can't be
-    written."""
+def bound_output(path: Path, bytes_max: int = _LOG_BYTES_MAX, outputs: tuple[int, ...] = (1, 2)) -> None:
+    """Rename a log that is too large to `.1`, and redirect the outputs to the new one. Raises ConfigError."""
     try:
         if path.exists() and path.stat().st_size > bytes_max:
             path.replace(path.with_name(f"{path.name}.1"))

@@ -51,8 +51,7 @@ class ServicePlan:
 
 
 def make_plan(config: Path, file: ConfigFile, environ: Mapping[str, str], *, home: Path, folder: Path) -> ServicePlan:
-    """Make the plan of a service that serves `config` as if it were started in `folder`. Raises ConfigError: a name
-    that no line of a service's file can hold."""
+    """Plan a service that serves `config` from `folder`. Raises ConfigError: a name that its file can't hold."""
     carried = {name: environ[name] for name in CARRIED if environ.get(name)}
     written = [
         folder_of(file.app, file.args.state),

@@ -1,9 +1,8 @@
 """The service on Linux: a unit of systemd's user manager, written from `service.unit.jinja`.
 
-It starts at login or, with lingering, with the machine; stops by SIGTERM to the supervisor, which drains, then SIGKILL
-after STOP_WITHIN_S; restarts after failures with a growing delay (since systemd 254), but not after exit code 2. The
-sandbox lets the server write to its own folders only, and needs a user namespace. /tmp stays shared: other commands
-find the log and sockets there.
+It starts at login or, with lingering, with the machine; stops by SIGTERM, which drains, then SIGKILL; restarts after
+failures with a growing delay (since systemd 254), but not after exit code 2. The sandbox lets the server write to its
+own folders only, and needs a user namespace. /tmp stays shared: other commands find the log and sockets there.
 """
 
 from __future__ import annotations
@@ -27,36 +26,32 @@ from deployments.cli.service.init_system import (
 from deployments.cli.service.service_plan import ServicePlan, find_config_folder
 
 UNIT = "mlx-stack-serve.service"
-BACKOFF_SINCE = 254
-NO_MANAGER = (
+_BACKOFF_SINCE = 254
+_NO_MANAGER = (
     "there is no systemd user manager here ({}): log in as this user with a session of its own (not by su or sudo), "
     "or, as root, `loginctl enable-linger USER`; without systemd start `mlx-stack-serve serve` from whatever starts "
     "programs here"
 )
 LINGER = "it stops when you log out, and starts when you log in: `loginctl enable-linger` keeps it without a login"
 NO_SANDBOX = "this system allows no user namespaces, so the unit has no sandbox (ProtectSystem)"
-SANDBOX = ("PrivateUsers=yes", "ProtectSystem=strict")
+_SANDBOX = ("PrivateUsers=yes", "ProtectSystem=strict")
 
 
 class Systemd:
     """systemd's manager of one user."""
 
     def __init__(self, home: Path, environ: Mapping[str, str], run: Run = run_program) -> None:
-        self._folder = find_config_folder(home, environ) / "systemd" / "user"
+        self.path = find_config_folder(home, environ) / "systemd" / "user" / UNIT
         self._run = run
-
-    @property
-    def path(self) -> Path:
-        return self._folder / UNIT
 
     def check(self) -> None:
         found = self._run(["systemctl", "--user", "show", "--property=Version"])
         if found.code:
-            raise ServiceFault(NO_MANAGER.format(found.words))
+            raise ServiceFault(_NO_MANAGER.format(found.words))
 
     def write(self, plan: ServicePlan) -> str:
         found = re.match(r"systemd (\d+)", self._run(["systemctl", "--version"]).out)
-        backoff = found is not None and int(found[1]) >= BACKOFF_SINCE
+        backoff = found is not None and int(found[1]) >= _BACKOFF_SINCE
         return sign(_write_unit(plan, backoff=backoff, sandbox=self._can_sandbox()), plan.config)
 
     def list_remarks(self) -> list[str]:
@@ -87,7 +82,7 @@ class Systemd:
         names = ("ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts", "Result")
         found = self._run(["systemctl", "--user", "show", UNIT, f"--property={','.join(names)}"])
         if found.code:
-            raise ServiceFault(NO_MANAGER.format(found.words))
+            raise ServiceFault(_NO_MANAGER.format(found.words))
         known = dict(line.split("=", 1) for line in found.out.splitlines() if "=" in line)
         result = known.get("Result", "success")
         words = f"{known.get('ActiveState', 'unknown')} ({known.get('SubState', 'unknown')})"
@@ -105,7 +100,7 @@ class Systemd:
     def _can_sandbox(self) -> bool:
         """Try what the sandbox needs, on a program that does nothing."""
         asked = ["systemd-run", "--user", "--wait", "--collect", "--quiet"]
-        properties = [f"--property={line}" for line in SANDBOX]
+        properties = [f"--property={line}" for line in _SANDBOX]
         return self._run([*asked, *properties, "true"]).code == 0
 
 
@@ -114,7 +109,7 @@ def _write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:
     templates = jinja2.Environment(keep_trailing_newline=True)
     templates.filters |= {"word": _quote, "percent": _escape, "literal": glob.escape}
     text = Path(__file__).with_name("service.unit.jinja").read_text(encoding="utf-8")
-    values = {"sandbox_lines": SANDBOX if sandbox else (), "stop_within_s": STOP_WITHIN_S}
+    values = {"sandbox_lines": _SANDBOX if sandbox else (), "stop_within_s": STOP_WITHIN_S}
     return templates.from_string(text).render(plan=plan, backoff=backoff, **values)
 
 

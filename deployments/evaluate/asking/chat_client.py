@@ -19,40 +19,40 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-from jsonschema import Draft202012Validator
+import msgspec
 
-CONNECT_S = 10.0
-GET_S = 30.0
+_CONNECT_S = 10.0
+_GET_S = 30.0
 # Our own server ends a request at its deadline, and says so: it has these seconds for that.
 GRACE_S = 10.0
 BODY_BYTES_MAX = 32 * 1024 * 1024
 ERROR_CHARS_MAX = 400
 COUNT_MAX = 1_000_000_000
-REQUEST_ID_CHARS_MAX = 200
+_REQUEST_ID_CHARS_MAX = 200
 KEY_CHARS_MIN = 12
-# What is read here of a report: another server's, or another version's, may have another form.
-ATTEMPT = {
-    "type": "object",
-    "required": ["tier", "ran", "flaw", "fault", "elapsed_ms", "native_calls", "usage"],
-    "properties": {
-        "elapsed_ms": {"type": "number"},
-        "native_calls": {"type": "integer"},
-        "usage": {
-            "type": ["object", "null"],
-            "required": ["total_tokens"],
-            "properties": {"total_tokens": {"type": "integer"}},
-        },
-    },
-}
-REPORT = {
-    "required": ["attempts"],
-    "properties": {
-        "attempts": {"type": "array", "items": ATTEMPT},
-        "tier": {"type": ["string", "null"]},
-        "repairs": {"type": ["array", "null"]},
-        "cost_usd": {"type": ["number", "null"]},
-    },
-}
+
+
+class _Usage(msgspec.Struct):
+    total_tokens: int
+
+
+class _Attempt(msgspec.Struct):
+    tier: Any
+    ran: Any
+    flaw: Any
+    fault: Any
+    elapsed_ms: float
+    native_calls: int
+    usage: _Usage | None
+
+
+class _Report(msgspec.Struct):
+    """What is read here of a report: another server's, or another version's, may have another form."""
+
+    attempts: list[_Attempt]
+    tier: str | None = None
+    repairs: list[Any] | None = None
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,8 @@ class ChatReply:
 
 
 class ChatClient:
-    """Asks one server. `key` is sent and shown nowhere; `local_only` keeps every request on its machine; `named`
-    are the models that are wanted, whatever the server lists (none: all that it lists)."""
+    """Asks one server. `key` is shown nowhere; `local_only` keeps requests on its machine; `named`: the models that are
+    wanted (none: all that the server lists)."""
 
     def __init__(self, url: str, *, key: str = "", local_only: bool = True, named: Sequence[str] = ()) -> None:
         self.url, self._named = url.rstrip("/").removesuffix("/v1"), tuple(dict.fromkeys(named))
@@ -112,7 +112,7 @@ class ChatClient:
             headers["x-mlx-stack-local-only"] = "true"
         # A proxy of the environment must not see what goes to this machine.
         local = self.url.partition("://")[2].startswith(("127.", "localhost", "[::1]"))
-        timeout = httpx.Timeout(GET_S, connect=CONNECT_S)
+        timeout = httpx.Timeout(_GET_S, connect=_CONNECT_S)
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, trust_env=not local)
 
     def close(self) -> None:
@@ -124,8 +124,7 @@ class ChatClient:
         return body if status in (200, 503) else None
 
     def find_obstacle(self) -> str:
-        """Say why this server can't be measured; empty where it can. A list of models is needed unless they are named:
-        then it is enough that somebody answers."""
+        """Say why this server can't be measured; empty where it can. Without `named` models it has to list some."""
         status, body, error = self._get("/v1/models")
         if status is None:
             return f"no server answers at {self.url}: {error}"
@@ -139,7 +138,7 @@ class ChatClient:
         """Return the status, the body where it is an object, and why there is no status."""
         try:
             with self._http.stream("GET", path) as response:
-                text = _read_body(response, time.monotonic() + GET_S)
+                text = _read_body(response, time.monotonic() + _GET_S)
         except (httpx.HTTPError, _NoBody) as error:
             return None, None, _shorten(f"{type(error).__name__}: {error}")
         return response.status_code, _parse_object(text), ""
@@ -186,15 +185,18 @@ class ChatClient:
     ) -> contextlib.AbstractContextManager[httpx.Response]:
         named = quote(session, safe=string.punctuation, errors="replace")  # a model's name may have any letter
         headers = {"x-mlx-stack-session": named, "x-mlx-stack-deadline": f"{max(within_s, 1.0):.1f}"}
-        timeout = httpx.Timeout(within_s + GRACE_S, connect=CONNECT_S)
+        timeout = httpx.Timeout(within_s + GRACE_S, connect=_CONNECT_S)
         return self._http.stream("POST", "/v1/chat/completions", json=dict(body), headers=headers, timeout=timeout)
 
     def _find_report(self, headers: Mapping[str, str]) -> dict[str, Any] | None:
         name = headers.get("x-request-id")
-        if not name or len(name) > REQUEST_ID_CHARS_MAX or "x-mlx-stack-session" not in headers:
+        if not name or len(name) > _REQUEST_ID_CHARS_MAX or "x-mlx-stack-session" not in headers:
             return None
         report = self.get(f"/v1/reliability/requests/{quote(name, safe='')}")
-        return report if report and Draft202012Validator(REPORT).is_valid(report) else None
+        with contextlib.suppress(msgspec.ValidationError):
+            msgspec.convert(report, _Report)
+            return report
+        return None
 
     def stream(self, body: Mapping[str, Any], *, session: str, within_s: float) -> ChatReply:
         """Ask for a stream, and time it; its text is not kept."""
@@ -206,7 +208,9 @@ class ChatClient:
                 if response.status_code != 200:
                     error = f"{response.status_code}"
                 for line in _read_lines(response, began_s + within_s + GRACE_S):
-                    chunk = _read_chunk(line if response.status_code == 200 else self._hide_key(line))
+                    # An error before the stream began is one line of JSON.
+                    text = (line if response.status_code == 200 else self._hide_key(line)).removeprefix("data:").strip()
+                    chunk = (_parse_object(text) if text.startswith("{") else None) or {}
                     if words := _find_error(chunk):
                         error = f"{error}: {words}" if error.isdigit() else error or words
                     usage = _take_object(chunk.get("usage")) or usage
@@ -262,8 +266,7 @@ def _read_lines(response: httpx.Response, until_s: float) -> Iterator[str]:
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
-    """Parse an object; what JSON doesn't know (NaN, infinity) is null, and half a pair of surrogates, which could
-    neither be sent on nor written down, a question mark."""
+    """Parse an object; NaN and infinity become null, and half a pair of surrogates a question mark."""
     try:
         value = json.loads(text, parse_constant=lambda _: None, parse_float=_parse_float)
         if "\\ud" in text.lower():
@@ -312,20 +315,11 @@ def _read_error(status: int, answer: Mapping[str, Any], text: str) -> tuple[str,
     return _shorten(f"{status} {code}: {words}".replace(" :", ":")), late
 
 
-def _read_chunk(line: str) -> dict[str, Any]:
-    # An error before the stream began is one line of JSON.
-    text = line.removeprefix("data:").strip()
-    return (_parse_object(text) if text.startswith("{") else None) or {}
-
-
 def _find_error(chunk: Mapping[str, Any]) -> str:
     error = chunk.get("error")
     return _shorten(str(error.get("message", error) if isinstance(error, dict) else error or ""))
 
 
 def _carries_text(chunk: Mapping[str, Any]) -> bool:
-    for choice in _list_objects(chunk.get("choices")):
-        delta = _take_object(choice.get("delta"))
-        if delta.get("content") or delta.get("tool_calls") or delta.get("reasoning_content"):
-            return True
-    return False
+    deltas = [_take_object(choice.get("delta")) for choice in _list_objects(chunk.get("choices"))]
+    return any(delta.get(name) for delta in deltas for name in ("content", "tool_calls", "reasoning_content"))

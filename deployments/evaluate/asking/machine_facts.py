@@ -47,12 +47,10 @@ def _find_processor() -> str | None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
             return asked.stdout.strip() or None
-        return None
-    try:
+    with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+        return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+    return None
 
 
 def list_versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:

@@ -93,8 +93,8 @@ def _measure_cache(client: ChatClient, model: str, mark: int, within_s: float) -
 def _measure_together(client: ChatClient, model: str, count: int, mark: int, within_s: float) -> dict[str, Any] | None:
     """Measure so many requests that come at the same time."""
     prompts = [_write_prompt(TOGETHER_PROMPT_TOKENS, mark + number) for number in range(count)]
-    began_s = time.monotonic()
     jobs = [functools.partial(_stream, client, model, prompt, within_s, TOGETHER_ANSWER_TOKENS) for prompt in prompts]
+    began_s = time.monotonic()
     timings = [timing for _, timing in run_side_by_side(jobs)]
     seconds = time.monotonic() - began_s
     if any(timing.late for timing in timings):
@@ -112,12 +112,6 @@ def _measure_together(client: ChatClient, model: str, count: int, mark: int, wit
 
 
 def _describe(timing: ChatReply) -> dict[str, Any]:
-    return {
-        "prompt_tokens": timing.prompt_tokens,
-        "completion_tokens": timing.completion_tokens,
-        "cached_tokens": timing.cached_tokens,
-        "first_s": None if timing.first_s is None else round(timing.first_s, 3),
-        "tokens_s": None if timing.tokens_s is None else round(timing.tokens_s, 3),
-        "seconds": round(timing.seconds, 3),
-        "error": timing.error,
-    }
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "first_s", "tokens_s", "seconds", "error")
+    figures = {name: getattr(timing, name) for name in names}
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,13 @@ import yaml
 from reliability.answer.estimate import prompt_bytes
 
 CITIES = ("Paris", "Oslo", "Lisbon", "Nairobi", "Toronto", "Kyoto", "Quito", "Dublin", "Hanoi", "Perth")
-PEOPLE = ("Ann", "Boris", "Chiara", "Deepak", "Elif", "Femi", "Greta", "Hugo")
+_PEOPLE = ("Ann", "Boris", "Chiara", "Deepak", "Elif", "Femi", "Greta", "Hugo")
 WORDS = ("invoice", "timeout", "password", "deprecated", "rollback", "checksum", "quota", "handshake")
 FOLDERS = ("src", "docs", "tests", "config", "scripts")
 
 
 def declare_tools(path: Path) -> dict[str, dict[str, Any]]:
-    """Declare the tools of a YAML file, by name: each with what it `does` and its arguments' schemas; an argument with
-    `optional` isn't required."""
+    """Declare the tools of a YAML file, by name; an argument with `optional` isn't required."""
     found = {}
     for name, properties in yaml.safe_load(path.read_text(encoding="utf-8")).items():
         words, optional = properties.pop("does"), {key for key in properties if properties[key].pop("optional", False)}
@@ -41,7 +40,7 @@ def declare_tools(path: Path) -> dict[str, dict[str, Any]]:
 
 
 TOOLS = declare_tools(Path(__file__).with_name("call_tools.yaml"))
-CURRENCIES = TOOLS["convert_currency"]["function"]["parameters"]["properties"]["source"]["enum"]
+_CURRENCIES = TOOLS["convert_currency"]["function"]["parameters"]["properties"]["source"]["enum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def _ask_weather(dice: random.Random) -> _Drawn:
 
 
 def _ask_currency(dice: random.Random) -> _Drawn:
-    amount, (source, target) = dice.randint(5, 900), dice.sample(CURRENCIES, 2)
+    amount, (source, target) = dice.randint(5, 900), dice.sample(_CURRENCIES, 2)
     words = f"How much is {amount} {source} in {target}?"
     return _Drawn(words, "convert_currency", {"amount": [amount], "source": [source], "target": [target]})
 
@@ -74,7 +73,7 @@ def _ask_search(dice: random.Random) -> _Drawn:
 
 
 def _ask_message(dice: random.Random) -> _Drawn:
-    names = dice.sample(PEOPLE, dice.randint(1, 2))
+    names = dice.sample(_PEOPLE, dice.randint(1, 2))
     text = dice.choice(("Lunch at noon", "The build is green", "I am late", "Call me back"))
     words = f'Send the message "{text}" to {" and ".join(names)}.'
     return _Drawn(words, "send_message", {"to": [names, names[::-1]], "text": [text]})
@@ -105,15 +104,11 @@ def _ask_room(dice: random.Random) -> _Drawn:
     return _Drawn(words, "book_room", {"size": [size], "slot": [{"day": day, "hour": hour}]})
 
 
-RECIPES: tuple[Callable[[random.Random], _Drawn], ...] = (
-    *(_ask_weather, _ask_currency, _ask_search, _ask_message, _ask_alarm, _ask_area, _ask_ticket, _ask_room),
-)
-
-
+_RECIPES = (_ask_weather, _ask_currency, _ask_search, _ask_message, _ask_alarm, _ask_area, _ask_ticket, _ask_room)
 NO_TOOL = "no tool"
 CATEGORIES = ("one tool", "several tools", "conversation", NO_TOOL)
 UNFIT = 3  # tools of a case where none is wanted
-REASONS = {"late": "it is late", "damaged": "it arrived damaged", "unwanted": "I don't want it any more"}
+_REASONS = {"late": "it is late", "damaged": "it arrived damaged", "unwanted": "I don't want it any more"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +143,7 @@ def _draw(seed: int, number: int) -> CallCase:
     if category == "conversation":
         earlier, drawn = _draw_conversation(dice)
     else:
-        drawn = dice.choice(RECIPES)(dice)
+        drawn = dice.choice(_RECIPES)(dice)
     tools = [drawn.tool] if category == "one tool" else list(TOOLS)
     if category == NO_TOOL:
         tools = dice.sample([name for name in TOOLS if name != drawn.tool], UNFIT)
@@ -167,27 +162,24 @@ def _draw_conversation(dice: random.Random) -> tuple[list[Mapping[str, Any]], _D
     """Draw one or two earlier turns, and the last request; in half of them it needs what a result has shown."""
     messages: list[Mapping[str, Any]] = []
     for number in range(dice.randint(1, 2)):
-        drawn = dice.choice(RECIPES)(dice)
+        drawn = dice.choice(_RECIPES)(dice)
         messages += _write_turn(drawn, f"call_{number}", {"status": "ok", "value": dice.randint(2, 99)})
     if dice.random() < 0.5:
-        order, reason = f"A-{dice.randint(1000, 9999)}", dice.choice(sorted(REASONS))
+        order, reason = f"A-{dice.randint(1000, 9999)}", dice.choice(sorted(_REASONS))
         shown = _Drawn("Which order is open?", "get_order", {"order_id": ["latest"]})
         messages += _write_turn(shown, "call_8", {"order_id": order, "state": "open"})
-        words = f"Cancel it, please: {REASONS[reason]}."
+        words = f"Cancel it, please: {_REASONS[reason]}."
         return messages, _Drawn(words, "cancel_order", {"order_id": [order], "reason": [reason]})
-    return messages, dice.choice(RECIPES)(dice)
+    return messages, dice.choice(_RECIPES)(dice)
 
 
 def _write_turn(drawn: _Drawn, call_id: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     arguments = {key: values[0] for key, values in drawn.arguments.items() if values[0] != ""}
     function = {"name": drawn.tool, "arguments": json.dumps(arguments)}
+    call = {"id": call_id, "type": "function", "function": function}
     return [
         {"role": "user", "content": drawn.words},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": call_id, "type": "function", "function": function}],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call_id, "content": json.dumps(result)},
         {"role": "assistant", "content": f"Done: {', '.join(f'{key} {value}' for key, value in result.items())}."},
     ]

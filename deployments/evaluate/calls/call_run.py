@@ -24,8 +24,7 @@ Wanted = Mapping[str, Any]
 
 
 def are_right(calls: Sequence[tuple[str, str]], wanted: Sequence[Wanted]) -> bool:
-    """Tell whether the calls are the wanted ones, in any order. Each of `wanted` has a `name`, and `arguments` with the
-    values that count."""
+    """Tell whether the calls are the wanted ones, in any order: `name`, and `arguments` with the values that count."""
     left = list(wanted)
     for name, arguments in calls:
         given = _parse(arguments)
@@ -58,9 +57,7 @@ def _fits(given: Mapping[str, Any], wanted: Wanted) -> bool:
     """Tell whether arguments are acceptable."""
     allowed = wanted["arguments"]
     for key, values in allowed.items():
-        if key not in given and "" not in values:
-            return False
-        if key in given and _normalize(given[key]) not in map(_normalize, values):
+        if not (_normalize(given[key]) in map(_normalize, values) if key in given else "" in values):
             return False
     return bool(given.keys() <= allowed.keys())
 
@@ -86,15 +83,9 @@ GRAMMAR_FROM = 2
 def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, within_s: float, hasty: bool) -> Any:
     """Ask once; return the result as JSON, or None where it took longer than it may. `hasty`: the first re-ask of this
     server's variant is under the grammar already."""
-    body = {
-        "model": model,
-        "messages": list(case.messages),
-        "tools": list(case.tools),
-        "temperature": 0,
-        "seed": seed,
-        "max_tokens": TOKENS_MAX,
-    }
-    reply = client.ask(body, session=f"evaluate-{model}-{case.id}", within_s=within_s)
+    asked = {"model": model, "messages": case.messages, "tools": case.tools}
+    drawn = {"temperature": 0, "seed": seed, "max_tokens": TOKENS_MAX}
+    reply = client.ask(asked | drawn, session=f"evaluate-{model}-{case.id}", within_s=within_s)
     if reply.late:
         return None
     calls = reply.calls
@@ -107,13 +98,10 @@ def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, withi
         "valid": valid,
         "right": valid and are_right(calls, wanted),
         "layer": _find_first_layer(reply, hasty=hasty) if valid else None,
-        "tier": reply.tier,
         "seconds": round(reply.seconds, 3),
-        "tokens": reply.tokens,
-        "cost_usd": reply.cost_usd,
         "attempts": _describe_attempts(reply.attempts),
         "calls": [list(call) for call in calls],
-        "error": reply.error,
+        **{name: getattr(reply, name) for name in ("tier", "tokens", "cost_usd", "error")},
     }
 
 
@@ -133,16 +121,9 @@ def _describe_attempts(attempts: Sequence[Mapping[str, Any]] | None) -> list[dic
     """Keep what the learned chain needs of each attempt: who, how long, how much, and why it wasn't good."""
     if attempts is None:
         return None
-    return [
-        {
-            "tier": one["tier"],
-            "ran": one["ran"],
-            "flaw": one["flaw"],
-            "fault": one["fault"],
-            "seconds": round(one["elapsed_ms"] / 1000, 3),
-            "tokens": (one["usage"] or {}).get("total_tokens", 0),
-            "confidence": one.get("confidence"),
-            "signs": one.get("signs"),
-        }
-        for one in attempts
-    ]
+    found = []
+    for one in attempts:
+        took = {"seconds": round(one["elapsed_ms"] / 1000, 3), "tokens": (one["usage"] or {}).get("total_tokens", 0)}
+        kept = {name: one.get(name) for name in ("tier", "ran", "flaw", "fault", "confidence", "signs")}
+        found.append(kept | took)
+    return found

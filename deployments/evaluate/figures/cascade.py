@@ -26,8 +26,7 @@ STARTS: tuple[tuple[str, int], ...] = (("tools", 2), ("messages", 2), ("prompt_b
 # How likely a call has to be right to end the chain; 0: any valid one does.
 LEASTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 NEARLY = 0.97
-SHOWN_MAX = 60
-
+_SHOWN_MAX = 60
 
 # What a tier alone made of a case, and how likely its calls were thought to be right; None where nothing tells.
 _Answer = tuple[Mapping[str, Any], float | None]
@@ -44,8 +43,8 @@ class _PlayedCase:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A chain: its tiers in order, each with the way to ask it again. `rules`: where `auto` starts; `least`: how likely
-    a call has to be right to end the chain."""
+    """A chain: its tiers, each with its way to re-ask. `rules`: where `auto` starts; `least`: confidence that ends
+    it."""
 
     tiers: tuple[tuple[str, str], ...]
     rules: tuple[StartRule, ...] = ()
@@ -134,26 +133,20 @@ def _list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: 
     rules = {tier: [StartRule(tier=tier, **{f"{feature}_min": value}) for feature, value in STARTS] for tier in chain}
     for size in range(1, len(chain) + 1):
         for part in itertools.combinations(chain, size):
+            told = (told for case in cases for tier in part[:-1] for _, told in case.ways[tier].values())
+            tells = any(one is not None for one in told)
             for chosen in itertools.product(*(ways[tier] for tier in part)):
                 tiers = tuple(zip(part, chosen, strict=True))
-                for bound in LEASTS if _tells(part, cases) else (least,):
+                for bound in LEASTS if tells else (least,):
                     yield _Candidate(tiers, least=bound)
                     for at, tier in itertools.product(range(len(STARTS)), part[1:]):
                         yield _Candidate(tiers, (rules[tier][at],), least=bound)
 
 
-def _tells(part: Sequence[str], cases: Sequence[_PlayedCase]) -> bool:
-    return any(told is not None for case in cases for tier in part[:-1] for _, told in case.ways[tier].values())
-
-
 def learn_chain(
-    cells: Cells,
-    chain: Sequence[str],
-    start_at: Sequence[StartRule] = (),
-    least: float = 0.0,
+    cells: Cells, chain: Sequence[str], start_at: Sequence[StartRule] = (), least: float = 0.0
 ) -> dict[str, Any]:
-    """Choose a chain, and say what it is worth; `why` says why there is no choice. `start_at` and `least` are what the
-    configuration has of them."""
+    """Choose a chain, and say what it is worth, or `why` there is none. `start_at`, `least`: as configured."""
     cases = _read_cases(cells, chain)
     if len(cases) < CASES_MIN:
         why = f"{len(cases)} cases were run on every tier; {CASES_MIN} are needed"
@@ -181,7 +174,7 @@ def _is_fitted(number: int) -> bool:
 
 def _choose(played: Mapping[_Candidate, _Played], default: _Candidate) -> _Candidate:
     """Choose the least price among those that are as right as the default, cost no more dollars, and are nearly as
-    right as any of these. (By the price of a right answer one of the tiers by itself is always the cheapest.)"""
+    right as the best. (By the price of a right answer one tier alone is always the cheapest.)"""
     base = played[default]
     good = {one: now for one, now in played.items() if now.right >= base.right and _price(now)[0] <= _price(base)[0]}
     most = max(now.right for now in good.values())
@@ -238,8 +231,8 @@ def _list_shown(played: Mapping[_Candidate, _Played], default: _Candidate, chose
         if played[one].right > best:
             best = played[one].right
             shown.append(one)
-    shown += ordered[:SHOWN_MAX]
-    roles, found = {default: "default"} | {chosen: "chosen"}, []
+    shown += ordered[:_SHOWN_MAX]
+    roles, found = {default: "default", chosen: "chosen"}, []
     for one in dict.fromkeys(shown):
         now, runs = played[one], played[one].runs or 1
         figures = {"right": now.right / runs, "seconds": now.seconds / runs, "usd": now.usd / runs}
@@ -250,8 +243,8 @@ def _list_shown(played: Mapping[_Candidate, _Played], default: _Candidate, chose
 def _write_patch(chosen: _Candidate, default: _Candidate) -> dict[str, Any]:
     """Write the choice as a patch to `args`."""
     escalation: dict[str, Any] = {}
-    names = [name for name, _ in chosen.tiers]
-    if names != [name for name, _ in default.tiers]:
+    names, before = ([name for name, _ in one.tiers] for one in (chosen, default))
+    if names != before:
         escalation["chain"] = names
     if chosen.least != default.least:
         escalation["confidence"] = {"min": chosen.least}

@@ -12,13 +12,13 @@ from typing import Any
 
 from deployments.evaluate.figures.tables import Cell, find_sign_p
 
-P_MAX = 0.05
-RATIO_MAX = 1.25
+_P_MAX = 0.05
+_RATIO_MAX = 1.25
 RUNS_MIN = 2
 RANKS = {"fit": 2, "fit with fallback": 1, "not fit": 0}
 CHAIN = "auto"
-WEIGHTS = ["source", "revision", "sha256", "quantization", "context_length", "adapter"]
-MACHINE = ["processor", "cores", "system"]
+_WEIGHTS = ["source", "revision", "sha256", "quantization", "context_length", "adapter"]
+_MACHINE = ["processor", "cores", "system"]
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
@@ -64,17 +64,15 @@ def _compare_outcomes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
             continue
         kind, p = _judge_signs(len(worse), len(better))
         were, are = sum(before for _, before, _ in cells), sum(after for *_, after in cells)
-        words = (
-            f"{group}: {were} → {are} of {len(cells)} good; "
-            f"{len(worse)} became wrong, {len(better)} right (p = {p:.3f})"
-        )
+        words = f"{group}: {were} → {are} of {len(cells)} good"
+        words += f"; {len(worse)} became wrong, {len(better)} right (p = {p:.3f})"
         yield {"kind": kind, "words": words, "worse": worse[:20], "better": better[:20]}
 
 
 def _judge_signs(worse: int, better: int) -> tuple[str, float]:
     """Judge how many became worse and better, by the sign test; also return how likely chance is."""
     p_worse, p_better = find_sign_p(worse, better), find_sign_p(better, worse)
-    kind = "worse" if p_worse <= P_MAX else "better" if p_better <= P_MAX else "changed"
+    kind = "worse" if p_worse <= _P_MAX else "better" if p_better <= _P_MAX else "changed"
     return kind, min(p_worse, p_better)
 
 
@@ -99,8 +97,8 @@ def _compare_figure(
 
 
 def _is_far(before: float, after: float) -> bool:
-    """Tell whether a figure is another one by more than `RATIO_MAX`, in either direction."""
-    return not 1 / RATIO_MAX <= after / before <= RATIO_MAX
+    """Tell whether a figure is another one by more than `_RATIO_MAX`, in either direction."""
+    return not 1 / _RATIO_MAX <= after / before <= _RATIO_MAX
 
 
 def _compare_throughputs(model: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -157,8 +155,8 @@ def _compare_facts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[d
     both = sorted({*old["models"]} & {*new["models"]})
     facts = [
         ("", versions, old["versions"], new["versions"]),
-        *((f"{model}, ", WEIGHTS, old["models"][model], new["models"][model]) for model in both),
-        ("", MACHINE, old["machine"], new["machine"]),
+        *((f"{model}, ", _WEIGHTS, old["models"][model], new["models"][model]) for model in both),
+        ("", _MACHINE, old["machine"], new["machine"]),
     ]
     for of, names, before, after in facts:
         for name in names:

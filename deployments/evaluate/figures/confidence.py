@@ -31,16 +31,15 @@ def estimate_calls(cells: Cells, tier: str, is_fitted: Callable[[int], bool]) ->
     calls = _read_calls(cells, tier)
     shipped = {number: likely for number, (_, likely, _) in calls.items() if likely is not None}
     known = {number: point for number, (point, _, _) in calls.items() if is_fitted(number)}
-    if shipped or not are_enough(list(known.values())):
+    points = list(known.values())
+    if shipped or not are_enough(points):
         return shipped
-    fitted = fit_calibration(list(known.values()))
-    unseen = dict(zip(known, estimate_unseen(list(known.values())), strict=True))
+    fitted, unseen = fit_calibration(points), dict(zip(known, estimate_unseen(points), strict=True))
     return {number: unseen.get(number, fitted.estimate(signs)) for number, ((signs, _), _, _) in calls.items()}
 
 
 def describe_confidence(cells: Cells, tier: str) -> dict[str, Any]:
-    """Describe how well a tier's signs tell; `calibration`: one of its own, where its model comes without and the cases
-    were enough; `why`: why there is none."""
+    """Describe how well a tier's signs tell; `calibration`: a fitted one, where the model has none; `why`: no fit."""
     calls = _read_calls(cells, tier).values()
     shipped = [(likely, right) for (_, right), likely, _ in calls if likely is not None]
     if shipped:
@@ -64,8 +63,7 @@ def _write_fit(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def _read_calls(cells: Cells, tier: str) -> dict[int, tuple[Point, float | None, str]]:
-    """Read, by the number of the case: the signs of what was delivered, and whether it was right; how likely the server
-    thought it to be; and the case's category."""
+    """Read, by case number: signs and whether it was right; how likely the server thought it to be; its category."""
     found = {}
     for name, result in select_cells(cells, "layers", "call").get(tier, {}).items():
         good = [one for one in result["attempts"] or () if not one.get("flaw") and not one.get("fault")]
@@ -123,18 +121,12 @@ def judge_confidence(likely: Sequence[float], right: Sequence[bool]) -> dict[str
             estimated = sum(one for one, _ in part) / len(part)
             bins.append({"likely": estimated, "right": sum(hit for _, hit in part) / len(part), "calls": len(part)})
     error = sum(abs(one["likely"] - one["right"]) * one["calls"] for one in bins) / max(1, len(ordered))
-    return {
-        "calls": len(likely),
-        "right": sum(right),
-        "auroc": _find_auroc(likely, right),
-        "error": error,
-        "bins": bins,
-    }
+    judged = {"calls": len(likely), "right": sum(right), "auroc": _find_auroc(likely, right)}
+    return judged | {"error": error, "bins": bins}
 
 
 def _find_auroc(likely: Sequence[float], right: Sequence[bool]) -> float | None:
-    """Return the share of pairs of a right and a wrong call of which the right one was thought likelier, ties half;
-    None without such pairs."""
+    """Return the share of (right, wrong) pairs whose right call was thought likelier, ties half; None without pairs."""
     hits = [one for one, hit in zip(likely, right, strict=True) if hit]
     misses = [one for one, hit in zip(likely, right, strict=True) if not hit]
     if not hits or not misses:

@@ -14,16 +14,16 @@ from typing import Any
 
 from deployments.evaluate.calls.call_run import GRAMMAR_FROM, LAYERS
 
-Z95 = 1.959963984540054
+_Z95 = 1.959963984540054
 
 
-def _find_interval(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:
+def _find_interval(hits: int, runs: int) -> tuple[float, float]:
     """Return Wilson's interval of a share; all of it where there are no runs."""
     if runs <= 0:
         return 0.0, 1.0
-    share, spread = hits / runs, z * z / runs
+    share, spread = hits / runs, _Z95**2 / runs
     middle = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(share * (1 - share) / runs + spread / (4 * runs))
+    half = _Z95 / (1 + spread) * math.sqrt(share * (1 - share) / runs + spread / (4 * runs))
     low, high = max(0.0, middle - half), min(1.0, middle + half)
     # At the ends the formula is exact but for rounding.
     return (0.0 if hits == 0 else low), (1.0 if hits == runs else high)
@@ -43,8 +43,7 @@ def describe_spread(values: Sequence[float]) -> dict[str, Any] | None:
 
 
 def find_sign_p(worse: int, better: int) -> float:
-    """Return how likely it is that at least so many of those that changed became worse, if nothing has changed
-    (one-sided)."""
+    """Return the chance that as many of the changed ones became worse, if nothing has changed (one-sided)."""
     changed = worse + better
     return sum(math.comb(changed, k) for k in range(worse, changed + 1)) / 2**changed if changed else 1.0
 
@@ -129,20 +128,15 @@ def _count_layer(
     }
 
 
-TASK_VARIANTS = (
-    ("none", "{model}"),
-    ("unchecked", "{model}, unchecked"),
-    ("layers", "{model}"),
-    ("served", "{model}"),
-    ("chain", "chain"),
-)
+# How a strategy is called, by its variant, in the order of the rows.
+_TASK_WORDS = dict.fromkeys(("none", "unchecked", "layers", "served", "chain"), "{model}")
+_TASK_WORDS |= {"unchecked": "{model}, unchecked", "chain": "chain"}
 
 
 def tabulate_tasks(cells: Cells, planned: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
-    """Tabulate tasks: a row for each strategy, with each fixture's checks. `planned`: variants and models that have a
-    row though nothing of theirs was finished."""
+    """Tabulate tasks by strategy; `planned`: (variant, model) pairs that have a row without a finished task."""
     rows, planned = [], list(planned)
-    for variant, words in TASK_VARIANTS:
+    for variant, words in _TASK_WORDS.items():
         nothing: dict[str, dict[str, Mapping[str, Any]]] = {model: {} for of, model in planned if of == variant}
         for model, results in (nothing | select_cells(cells, variant, "task")).items():
             passed = [one["checks"]["passed"] for one in results.values()]
@@ -202,6 +196,7 @@ def _list_lengths(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, An
 def _find_memory(facts: Mapping[str, Any], model: str) -> dict[str, int | None]:
     """Find the peaks over all variants: of the replica's process, and what MLX has counted."""
     known = [value for name, value in facts.items() if name.startswith("memory/")]
-    process = [value["process"][model] for value in known if model in value["process"]]
-    mlx = [value["mlx"][model] for value in known if model in value["mlx"]]
-    return {"process_bytes": max(process, default=None), "mlx_bytes": max(mlx, default=None)}
+    return {
+        f"{of}_bytes": max((value[of][model] for value in known if model in value[of]), default=None)
+        for of in ("process", "mlx")
+    }

@@ -53,10 +53,8 @@ def _hold_share(name: str, share: Mapping[str, Any] | None, least: float) -> dic
     outcome = MET if share["low"] >= least else MISSED if share["high"] < least else UNCLEAR
     if share["runs"] < RUNS_MIN:
         outcome = UNCLEAR
-    words = (
-        f"{name}: {share['hits']} of {share['runs']}, between {share['low']:.0%} and {share['high']:.0%} "
-        f"(needed: {least:.0%})"
-    )
+    between = f"between {share['low']:.0%} and {share['high']:.0%}"
+    words = f"{name}: {share['hits']} of {share['runs']}, {between} (needed: {least:.0%})"
     return {"name": name, "outcome": outcome, "words": words}
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 120, 14, 40
+WIDE, TALL = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 BAR, GAP, LABEL = 18, 8, 190
-SERIES = 6
+_SERIES = 6
 TICKS = 5
 
 # Name, share, low, high, label.
@@ -40,9 +41,8 @@ def _draw_layers(report: Mapping[str, Any]) -> str:
         right = row["right"]
         if right["runs"]:
             name = "the chain" if row["layer"] == "+ escalation" else f"{row['model']} {row['layer']}"
-            bars.append(
-                (name, right["share"], right["low"], right["high"], f"{right['hits']} of {right['runs']} right")
-            )
+            words = f"{right['hits']} of {right['runs']} right"
+            bars.append((name, right["share"], right["low"], right["high"], words))
     return _draw_bars("Right tool calls, with 95 % intervals", bars) if bars else ""
 
 
@@ -60,16 +60,13 @@ def _draw_lengths(report: Mapping[str, Any]) -> str:
 
 def _draw_together(report: Mapping[str, Any]) -> str:
     """Draw the tokens a second of all requests by how many there are at once."""
-    series = {
-        name: [(row["requests"], row["tokens_s"]) for row in speed["together"]]
-        for name, speed in report["speeds"].items()
-    }
+    speeds = report["speeds"].items()
+    series = {name: [(row["requests"], row["tokens_s"]) for row in speed["together"]] for name, speed in speeds}
     return _draw_chart("Tokens a second of all requests together", series, across="requests at once", up="tokens/s")
 
 
 def _draw_confidence(confidence: Mapping[str, Any]) -> str:
-    """Draw how often calls were right by how likely they were thought to be: a model that is told well is on the
-    diagonal."""
+    """Draw how often calls were right by how likely they were thought to be: good estimates are on the diagonal."""
     series = {"as told": [(0.0, 0.0), (100.0, 100.0)]}
     for name, one in confidence.items():
         if one["source"] is not None:
@@ -118,16 +115,12 @@ def _draw_chart(title: str, series: _Series, *, across: str, up: str, joined: bo
     top_x, step_x = _find_scale(max(x for x, _ in points))
     top_y, step_y = _find_scale(max(y for _, y in points))
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-        return LEFT + x / top_x * wide, HEIGHT - BOTTOM - y / top_y * tall
-
     parts = _draw_axes(top_x, step_x, top_y, step_y, across, up)
     taken: list[float] = []
     for number, (name, line) in enumerate(series.items()):
         ordered = sorted(line)
-        placed = [place(x, y) for x, y in ordered]
-        kind = f"s{number % SERIES}"
+        placed = [(LEFT + x / top_x * WIDE, HEIGHT - BOTTOM - y / top_y * TALL) for x, y in ordered]
+        kind = f"s{number % _SERIES}"
         if joined and len(placed) > 1:
             way = "L".join(f"{x:.1f} {y:.1f}" for x, y in placed)
             parts.append(f'<path class="line {kind}" d="M{way}"/>')
@@ -144,14 +137,14 @@ def _draw_chart(title: str, series: _Series, *, across: str, up: str, joined: bo
 
 
 def _draw_axes(top_x: float, step_x: float, top_y: float, step_y: float, across: str, up: str) -> list[str]:
-    wide, tall, foot = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM, HEIGHT - BOTTOM
-    parts = [_text(LEFT + wide / 2, HEIGHT - 6, across, "middle", "tick"), _text(4, TOP - 12, up, "start", "tick")]
+    foot = HEIGHT - BOTTOM
+    parts = [_text(LEFT + WIDE / 2, HEIGHT - 6, across, "middle", "tick"), _text(4, TOP - 12, up, "start", "tick")]
     for number in range(round(top_y / step_y) + 1):
-        y = foot - number * step_y / top_y * tall
-        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + wide}"/>')
+        y = foot - number * step_y / top_y * TALL
+        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + WIDE}"/>')
         parts.append(_text(LEFT - 6, y + 4, f"{number * step_y:g}", "end", "tick"))
     for number in range(round(top_x / step_x) + 1):
-        x = LEFT + number * step_x / top_x * wide
+        x = LEFT + number * step_x / top_x * WIDE
         parts.append(_text(x, foot + 15, f"{number * step_x:g}", "middle", "tick"))
     return parts
 

@@ -20,28 +20,24 @@ from deployments.evaluate.tasks.fixtures import FIXTURES
 
 HERE = Path(__file__).parent
 NOTHING = "–"
-Differences = Sequence[Mapping[str, Any]]
+_Differences = Sequence[Mapping[str, Any]]
 
 
-def render_page(report: Mapping[str, Any], differences: Differences | None = None) -> str:
+def render_page(report: Mapping[str, Any], differences: _Differences | None = None) -> str:
     """Render the HTML page; `differences` to an older report come first."""
     style = (HERE / "page.css").read_text(encoding="utf-8")
     known = {name.partition("#")[0] for row in report["tasks"] for name in row["fixtures"]}
-    return (
-        _build_environment()
-        .get_template("report.html")
-        .render(
-            report=report,
-            differences=differences,
-            plots=draw_plots(report),
-            fixtures=[name for name in FIXTURES if name in known] + sorted(known - set(FIXTURES)),
-            style=style,
-            digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        )
-    )
+    values = {
+        "plots": draw_plots(report),
+        "fixtures": [name for name in FIXTURES if name in known] + sorted(known - set(FIXTURES)),
+        "style": style,
+        "digest": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+    }
+    template = _build_environment().get_template("report.html")
+    return template.render(report=report, differences=differences, **values)
 
 
-def render_summary(report: Mapping[str, Any], differences: Differences | None = None) -> str:
+def render_summary(report: Mapping[str, Any], differences: _Differences | None = None) -> str:
     """Render the Markdown summary: the verdicts and the headline tables, for a README or a pull request."""
     return _build_environment().get_template("report.md.jinja").render(report=report, differences=differences)
 
@@ -101,13 +97,6 @@ def _build_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        share=_write_share,
-        figure=_write_figure,
-        spread=_write_spread,
-        bytes=_write_bytes,
-        machine=_write_machine,
-        passed=_list_passed,
-        quote=_quote,
-    )
+    made.filters |= {"share": _write_share, "figure": _write_figure, "spread": _write_spread, "bytes": _write_bytes}
+    made.filters |= {"machine": _write_machine, "passed": _list_passed, "quote": _quote}
     return made

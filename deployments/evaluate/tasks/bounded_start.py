@@ -15,15 +15,15 @@ import sys
 CPU_S = 10
 MEMORY_BYTES = 1 << 30
 FILE_BYTES = 2_000_000
-FILES_OPEN = 64
-TASKS_MAX = 64
+_FILES_OPEN = 64
+_TASKS_MAX = 64
 
 CREATE, ADD, RESTRICT = 444, 445, 446  # the same on every architecture
-NO_NEW_PRIVILEGES = 38
-BENEATH = 1
+_NO_NEW_PRIVILEGES = 38
+_BENEATH = 1
 EXECUTE, WRITE, READ, LIST, REFER, TRUNCATE, IOCTL = 1, 2, 4, 8, 1 << 13, 1 << 14, 1 << 15
-FILES_FIRST = (1 << 13) - 1
-FILES = {1: FILES_FIRST, 2: FILES_FIRST | REFER, 3: FILES_FIRST | REFER | TRUNCATE, 4: FILES_FIRST | REFER | TRUNCATE}
+_FIRST = (1 << 13) - 1
+FILES = {1: _FIRST, 2: _FIRST | REFER, 3: _FIRST | REFER | TRUNCATE, 4: _FIRST | REFER | TRUNCATE}
 TCP_FROM, SCOPE_FROM = 4, 6
 TCP, SCOPE = 3, 3
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
@@ -31,24 +31,19 @@ SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 
 def _set_limits(*, counts_tasks: bool) -> None:
     """Set the limits; they can't be raised again."""
-    limits = [
-        (resource.RLIMIT_CPU, CPU_S),
-        (resource.RLIMIT_FSIZE, FILE_BYTES),
-        (resource.RLIMIT_NOFILE, FILES_OPEN),
-        (resource.RLIMIT_CORE, 0),
-    ]
+    limits = {resource.RLIMIT_CPU: CPU_S, resource.RLIMIT_FSIZE: FILE_BYTES, resource.RLIMIT_NOFILE: _FILES_OPEN}
+    limits[resource.RLIMIT_CORE] = 0
     if sys.platform.startswith("linux"):
-        limits.append((resource.RLIMIT_AS, MEMORY_BYTES))
+        limits[resource.RLIMIT_AS] = MEMORY_BYTES
     if counts_tasks:
-        limits.append((resource.RLIMIT_NPROC, TASKS_MAX))
-    for kind, most in limits:
+        limits[resource.RLIMIT_NPROC] = _TASKS_MAX
+    for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
 
 
 def _lock_files(root: str, program: str) -> bool:
-    """Let this process, and what comes of it, touch nothing but `root`, and read the program; False where the kernel
-    can't."""
+    """Let this process and its children touch nothing but `root`, and read the program; False: the kernel can't."""
     if not sys.platform.startswith("linux"):
         return False
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -67,17 +62,16 @@ def _lock_files(root: str, program: str) -> bool:
     allowed |= {"/dev/null": READ | WRITE} | ({program: READ} if program else {})
     for path, access in allowed.items():
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        failed = call(ADD, handle, BENEATH, struct.pack("=Qi", access & files, place), 0)
+        failed = call(ADD, handle, _BENEATH, struct.pack("=Qi", access & files, place), 0)
         os.close(place)
         if failed:
             return False
     prctl = ctypes.CDLL(None, use_errno=True).prctl
-    return bool(prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and call(RESTRICT, handle, 0) == 0)
+    return bool(prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and call(RESTRICT, handle, 0) == 0)
 
 
 def _main(root: str, counts_tasks: str, program: str = "") -> None:
-    """Take it all away, and become the program. Without a program, say whether the kernel holds the files: for the
-    report."""
+    """Take it all away, and become the program; without one, print whether the kernel holds the files."""
     real = os.path.realpath(root)
     _set_limits(counts_tasks=counts_tasks == "counted")
     locked = _lock_files(real, program)

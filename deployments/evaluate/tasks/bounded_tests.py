@@ -30,8 +30,7 @@ from deployments.running.process_tree import GroupGuard
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question: statements that import, an expression, and the right answer: null, a number, a text, a list, or a
-    mapping by texts."""
+    """One question: imports, an expression, and the right answer: null, number, text, list, or mapping by texts."""
 
     imports: str
     asks: str
@@ -41,14 +40,13 @@ class Check:
 START, PROGRAM = (Path(__file__).with_name(name) for name in ("bounded_start.py", "confined_tests.py"))
 WALL_S = 20.0
 OUTPUT_CHARS = 4_000
-ANSWER_CHARS = 200
+_ANSWER_CHARS = 200
 # Apple's own language of sandboxes: whatever isn't denied is allowed, so that Python starts.
-MAC_PROFILE = "(version 1)(allow default)(deny network*)(deny process-fork)"
+_MAC_PROFILE = "(version 1)(allow default)(deny network*)(deny process-fork)"
 
 
 def run_tests(folder: Path, checks: Sequence[Check]) -> str:
-    """Ask the code in `folder` in a process of its own, and judge its answers here. Return what it printed and what is
-    wrong; "" where all answers are right."""
+    """Ask the code in `folder` in a process of its own; return its output and what is wrong, "" where all is right."""
     if not folder.is_dir():  # earlier tests may have taken it away
         return "the folder is gone"
     asked = json.dumps([(check.imports, check.asks) for check in checks]).encode()
@@ -101,7 +99,7 @@ def _judge(checks: Sequence[Check], said: bytes) -> str:
     if not checks or len(texts) != len(checks):
         return f"FAILED: {len(texts)} of {len(checks)} questions were answered\n"
     wrong = [
-        f"FAILED: {check.asks}\n    is {repr(one)[:ANSWER_CHARS]}, not {check.answer!r}\n"
+        f"FAILED: {check.asks}\n    is {repr(one)[:_ANSWER_CHARS]}, not {check.answer!r}\n"
         for check, one, text in zip(checks, found, texts, strict=True)
         if text != _write(check.answer)
     ]
@@ -131,7 +129,7 @@ def _find_wrapper() -> tuple[str, ...]:
     """Find what takes the network away here; nothing where nothing does."""
     tried: tuple[tuple[str, ...], ...] = ()
     if sys.platform == "darwin":
-        tried = (("sandbox-exec", "-p", MAC_PROFILE),)
+        tried = (("sandbox-exec", "-p", _MAC_PROFILE),)
     elif sys.platform.startswith("linux"):
         user, apart = ("--user", "--map-root-user"), ("--net", "--ipc", "--pid", "--fork", "--kill-child")
         tried = tuple(("unshare", *options) for options in ((*user, *apart), (*user, "--net"), apart, ("--net",)))

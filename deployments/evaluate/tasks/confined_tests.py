@@ -1,18 +1,14 @@
 """Asks the code of a folder, and does nothing else: a program of its own, `confined_tests.py FOLDER`.
 
-What an agent has written runs here. Before any of it does, an audit hook is set that can't be taken off again: it ends
-the process at the first attempt to open a socket, start a process, load native code, look into the interpreter, or
-touch a file outside of the folder (Python's own modules may be read, and no installed package). The hook uses nothing
-that can be replaced from outside of it, follows no path with `..` in it, and what raises no audit event is taken out of
-the modules (`SILENT`). Python's own native modules are known by the end of their name, which decides what is loaded,
-and those that are a part of Python are loaded beforehand: a second copy of `posix` would have all that was taken out.
+What an agent has written runs here, behind an audit hook that can't be taken off again: it ends the process at the
+first attempt to open a socket, start a process, load native code, look into the interpreter, or touch a file outside of
+the folder (Python's own modules may be read, and no installed package). The hook uses nothing that can be replaced from
+outside of it, follows no path with `..` in it, and what raises no audit event is taken out of the modules (`SILENT`).
+Built-in modules are loaded beforehand: a second copy of `posix` would have all that was taken out. A hook is a fence
+and not a wall: the kernel's bounds stand before it where there are any (`bounded_start.py`).
 
 Standard input holds the questions as JSON, a list of (imports, expression); the answers go to standard output as a list
-of JSON, and whatever the code prints goes to standard error. No right answer is in this process,
-and its exit code says nothing: so there is nothing here from which a pass could be made.
-
-An audit hook is a fence and not a wall, as Python's own documents say: so it stands behind the bounds of the kernel
-where there are any (`bounded_start.py`, `bounded_tests.py`), and the fixtures' questions are all that is meant to run.
+of JSON, and what the code prints to standard error. No right answer is in this process, and its exit code says nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ DENIED = (
     *("os.removexattr", "os.listxattr", "os.getxattr", "fcntl.", "sys.setprofile", "sys.settrace", "cpython."),
     *("os.chflags", "os.lockf", "mmap.", "sys._current", "os.chmod", "os.chown"),
 )
-MODULES_DENIED = (
+_MODULES_DENIED = (
     *("posix", "_posixsubprocess", "_posixshmem", "_multiprocessing", "_ctypes", "ctypes", "_cffi_backend", "_sqlite3"),
     *("sqlite3", "_dbm", "_gdbm", "dbm", "_xxsubinterpreters", "_interpreters", "_xxinterpchannels", "_testcapi"),
     *("_testinternalcapi", "readline", "_curses", "fcntl", "mmap", "resource", "_socket", "socket", "_ssl"),
@@ -48,7 +44,7 @@ SILENT = (
 EXIT_REFUSED = 99
 # How often something may be opened to be written, or a folder be made: so no disk is filled, and no folder is so deep
 # that it can't be taken away again.
-WRITES_MAX = 20
+_WRITES_MAX = 20
 # Where packages are installed, this server among them.
 PACKAGES = ("/site-packages/", "/dist-packages/")
 # So deep may a value be.
@@ -94,9 +90,9 @@ def _bind_paths(root: str) -> Callable[[object, str, bool], bool]:
 def _fence(root: str) -> None:
     """Set the hook. Everything that it uses is bound here, to what nobody can replace."""
     leave, write, starts, whole, of, is_within = os._exit, os.write, str.startswith, int, type, _bind_paths(root)
-    denied, modules, paths, looks, refused, count = DENIED, MODULES_DENIED, PATHS, LOOKS, EXIT_REFUSED, len
+    denied, modules, paths, looks, refused, count = DENIED, _MODULES_DENIED, PATHS, LOOKS, EXIT_REFUSED, len
     cut, exact = str.split, str.__str__
-    left = WRITES_MAX
+    left = _WRITES_MAX
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
     def refuse(event: str) -> None:
@@ -136,14 +132,14 @@ def _fence(root: str) -> None:
 def _take_out() -> None:
     """Take out of the modules what reaches outside without telling, and what would make them anew."""
     for name in sys.builtin_module_names:
-        if name not in MODULES_DENIED:
+        if name not in _MODULES_DENIED:
             importlib.import_module(name)
     del sys.modules["_imp"].create_builtin
     for module in (os, sys.modules["posix"]):
         for name in SILENT:
             if hasattr(module, name):
                 delattr(module, name)
-    for name in MODULES_DENIED[1:]:  # `posix` stays, without those: many a module begins with it
+    for name in _MODULES_DENIED[1:]:  # `posix` stays, without those: many a module begins with it
         sys.modules.pop(name, None)
 
 

@@ -1,11 +1,10 @@
 """Who works on a task: a plain agent with a model, and the baseline without one.
 
-The agent asks, does the calls, asks again, at most `STEPS_MAX` times; then hands in one diagnosis. It helps the model
-in nothing: an answer without calls gets one reminder, and the last question forces the tool `diagnose`. The bounds are
-counts, so two runs of one seed end alike. A model that isn't done after `TASK_S` has failed; a run that the
-evaluation's own time cuts short is no result.
+The agent asks and does the calls, at most `STEPS_MAX` times; then hands in one diagnosis. An answer without calls gets
+one reminder, and the last question forces the tool `diagnose`. The bounds are counts, so two runs of one seed end
+alike. A model that isn't done after `TASK_S` has failed; a run that the evaluation cuts short is no result.
 
-The rules change one line at a time (`SWAPS`) until the tests pass, in at most `TRIES_MAX` runs of them. Log lines of
+The rules change one line at a time (`_SWAPS`) until the tests pass, in at most `_TRIES_MAX` runs of them. Log lines of
 the level ERROR are read for "NAME is 0 in FILE".
 """
 
@@ -45,7 +44,7 @@ Strategy = Callable[[Fixture, WorkFolder, float], Outcome | None]
 STEPS_MAX = 8
 CALLS_MAX = 4
 STEP_TOKENS_MAX = 160
-LAST_TOKENS_MAX = 240
+_LAST_TOKENS_MAX = 240
 TASK_S, GRACE_S = 150.0, 2.0
 PROMPT_TOKENS_MAX = 5_000
 SYSTEM = (
@@ -54,7 +53,7 @@ SYSTEM = (
 )
 REMINDER = "Call one of the tools. diagnose ends the task."
 LAST = "Now hand in the diagnosis: call diagnose."
-DIAGNOSE = {"type": "function", "function": {"name": "diagnose"}}
+_DIAGNOSE = {"type": "function", "function": {"name": "diagnose"}}
 
 
 class _OutOfTime(Exception):
@@ -62,21 +61,14 @@ class _OutOfTime(Exception):
 
 
 def work_as_agent(
-    fixture: Fixture,
-    folder: WorkFolder,
-    until_s: float,
-    *,
-    client: ChatClient,
-    model: str,
-    seed: int,
-    at_once: int = 1,
+    fixture: Fixture, folder: WorkFolder, until_s: float, *, client: ChatClient, model: str, seed: int, at_once: int = 1
 ) -> Outcome | None:
-    """Have a model work on the fixture that is in `folder`; None if the evaluation's time ended first. `at_once`: so
-    many tasks share the machine."""
+    """Have a model work on the fixture; None if the evaluation ended first. `at_once`: tasks on this machine."""
     ends_s = time.monotonic() + TASK_S * (1 + (at_once - 1) / 2)
     run = _Run(client, model, fixture, folder, seed, min(ends_s, until_s))
     try:
-        run.go()
+        diagnosis, run.outcome.ended = run.walk()
+        run.outcome.diagnosis = diagnosis or run.ask_for_diagnosis()
     except _OutOfTime:
         if ends_s >= until_s or time.monotonic() < ends_s - GRACE_S:
             return None
@@ -99,11 +91,7 @@ class _Run:
             {"role": "user", "content": fixture.question},
         ]
 
-    def go(self) -> None:
-        diagnosis, self.outcome.ended = self._walk()
-        self.outcome.diagnosis = diagnosis or self._ask_for_diagnosis()
-
-    def _walk(self) -> tuple[dict[str, Any] | None, str]:
+    def walk(self) -> tuple[dict[str, Any] | None, str]:
         reminded = False
         for _ in range(STEPS_MAX):
             reply = self._ask(STEP_TOKENS_MAX)
@@ -113,13 +101,10 @@ class _Run:
                 if reminded:
                     return None, "no call"
                 reminded = True
-                self._messages += [
-                    {"role": "assistant", "content": reply.text},
-                    {"role": "user", "content": REMINDER},
-                ]
+                self._messages.append({"role": "assistant", "content": reply.text})
+                self._messages.append({"role": "user", "content": REMINDER})
                 continue
-            diagnosis = self._do_calls(reply)
-            if diagnosis is not None:
+            if (diagnosis := self._do_calls(reply)) is not None:
                 return diagnosis, "diagnosed"
             if reply.prompt_tokens > PROMPT_TOKENS_MAX:
                 return None, "the conversation is too long"
@@ -131,19 +116,18 @@ class _Run:
         self._messages.append({"role": "assistant", "content": reply.text or None, "tool_calls": calls})
         for call, (name, arguments) in zip(calls, reply.calls, strict=False):
             self.outcome.calls.append(name[:40])
-            if name == "diagnose":
-                diagnosis = read_diagnosis(arguments)
-                if diagnosis is not None:
-                    return diagnosis
-                answer = "error: this is no diagnosis; each of its fields is needed"
-            else:
+            if name != "diagnose":
                 answer = self._tools.use(name, arguments)
+            elif (diagnosis := read_diagnosis(arguments)) is not None:
+                return diagnosis
+            else:
+                answer = "error: this is no diagnosis; each of its fields is needed"
             self._messages.append({"role": "tool", "tool_call_id": call.get("id", ""), "content": answer})
         return None
 
-    def _ask_for_diagnosis(self) -> dict[str, Any] | None:
+    def ask_for_diagnosis(self) -> dict[str, Any] | None:
         self._messages.append({"role": "user", "content": LAST})
-        reply = self._ask(LAST_TOKENS_MAX, tool_choice=DIAGNOSE)
+        reply = self._ask(_LAST_TOKENS_MAX, tool_choice=_DIAGNOSE)
         for name, arguments in reply.calls:
             if name == "diagnose" and (diagnosis := read_diagnosis(arguments)) is not None:
                 return diagnosis
@@ -153,15 +137,9 @@ class _Run:
         left_s = self._until_s - time.monotonic()
         if left_s < 1:
             raise _OutOfTime
-        body = {
-            "model": self._model,
-            "messages": self._messages,
-            "tools": list(TOOLS),
-            "temperature": 0,
-            "seed": self._seed,
-            "max_tokens": tokens_max,
-        }
-        reply = self._client.ask(body | fields, session=self._session, within_s=left_s)
+        body: dict[str, Any] = {"model": self._model, "messages": self._messages, "tools": TOOLS}
+        body |= {"temperature": 0, "seed": self._seed, "max_tokens": tokens_max, **fields}
+        reply = self._client.ask(body, session=self._session, within_s=left_s)
         if reply.late:
             raise _OutOfTime
         counts = ("prompt_tokens", "completion_tokens", "cached_tokens", "tokens", "tier", "cost_usd")
@@ -172,19 +150,19 @@ class _Run:
         return reply
 
 
-TRIES_MAX = 60
-SWAPS = (
+_TRIES_MAX = 60
+_SWAPS = (
     *((" - 1)", ")"), (" + 1)", ")"), (" - ", " + "), (" + ", " - "), (" + ", " * "), (" / ", " * ")),
     *((" < ", " > "), (" > ", " < "), (" == ", " != "), (" != ", " == ")),
     *((".upper()", ".lower()"), (".lower()", ".upper()"), (" and ", " or "), (" or ", " and ")),
 )
-COMPLAINT = re.compile(r"^.*\bERROR\b.*?\b(\w+) is (\S+) in (\S+?):? .*$", re.MULTILINE)
+_COMPLAINT = re.compile(r"^.*\bERROR\b.*?\b(\w+) is (\S+) in (\S+?):? .*$", re.MULTILINE)
 
 
 def work_by_rules(fixture: Fixture, folder: WorkFolder, until_s: float) -> Outcome | None:
     """Work on the fixture that is in `folder`; None if the time ended first."""
     texts = {name: folder.read(name) for name in folder.list_files()}
-    for file, at, new, why in itertools.islice(_propose(texts), TRIES_MAX):
+    for file, at, new, why in itertools.islice(_propose(texts), _TRIES_MAX):
         if time.monotonic() > until_s:
             return None
         if _is_passed_with(fixture, texts, file, at, new):
@@ -200,14 +178,14 @@ def _propose(texts: dict[str, str]) -> Iterator[tuple[str, int, str, str]]:
             continue
         for at, line in enumerate(text.split("\n")):
             if line.startswith((" ", "\t")) and not line.strip().startswith(("#", '"""')):
-                for old, new in SWAPS:
+                for old, new in _SWAPS:
                     if old in line:
                         yield file, at, line.replace(old, new, 1), line.strip()
 
 
 def _propose_settings(texts: dict[str, str]) -> Iterator[tuple[str, int, str, str]]:
     for log in (name for name in texts if name.endswith(".log")):
-        for found in COMPLAINT.finditer(texts[log]):
+        for found in _COMPLAINT.finditer(texts[log]):
             name, value, file = found.groups()
             for at, line in enumerate(texts.get(file, "").split("\n")):
                 if name in line and value == "0":
@@ -225,12 +203,6 @@ def _is_passed_with(fixture: Fixture, texts: dict[str, str], file: str, at: int,
 
 def _describe_swap(texts: dict[str, str], file: str, at: int, new: str, why: str) -> dict[str, Any]:
     old = texts[file].split("\n")[at]
-    return {
-        "root_cause": f"with {new.strip()!r} in place of {old.strip()!r} the tests pass",
-        "file": file,
-        "line": at + 1,
-        "evidence": [why],
-        "confidence": 0.9,
-        "fix_old": old,
-        "fix_new": new,
-    }
+    words = f"with {new.strip()!r} in place of {old.strip()!r} the tests pass"
+    found = {"root_cause": words, "file": file, "line": at + 1, "evidence": [why], "confidence": 0.9}
+    return found | {"fix_old": old, "fix_new": new}

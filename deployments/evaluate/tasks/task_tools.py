@@ -1,9 +1,8 @@
-"""The tools of the plain agent: list, read, grep, edit, run the tests, hand in the diagnosis, which every strategy does
-at the end: one flat object that a small model can write; and the throw-away folder that they can't leave.
+"""The tools of the plain agent, its diagnosis, and the throw-away folder that the tools can't leave.
 
-Each answer is bounded text; nothing that a model sends raises. Text of files is passed on as it is. A path is walked
-from the folder's descriptor, part by part, without symbolic links (`O_NOFOLLOW`), so a folder that is swapped meanwhile
-leads nowhere. Invariant: no byte from outside of the folder, none to outside.
+Each answer is bounded text; nothing that a model sends raises. A path is walked from the folder's descriptor, part by
+part, without symbolic links (`O_NOFOLLOW`), so a folder that is swapped meanwhile leads nowhere.
+Invariant: no byte from outside of the folder, none to outside.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from deployments.evaluate.tasks.bounded_tests import run_tests
 from deployments.evaluate.tasks.fixtures import Fixture, spell_path
 
 FILE_BYTES_MAX = 1_000_000
-FILES_MAX = 200
+_FILES_MAX = 200
 DEPTH_MAX = 8
-PATH_CHARS_MAX = 200
+_PATH_CHARS_MAX = 200
 
 
 class Refused(Exception):
@@ -65,7 +64,7 @@ class WorkFolder:
                 if stat.S_ISREG(path.lstat().st_mode):
                     # A name that isn't UTF-8 is shown as far as it is: nobody can open it by that.
                     found.append(os.fsencode(path.relative_to(self.root)).decode("utf-8", "replace"))
-        return sorted(found)[:FILES_MAX]
+        return sorted(found)[:_FILES_MAX]
 
     @contextlib.contextmanager
     def _open(self, path: str, flags: int) -> Iterator[int]:
@@ -92,10 +91,10 @@ class WorkFolder:
             with contextlib.suppress(OSError, ValueError):
                 if stat.S_ISLNK(os.stat(part, dir_fd=here, follow_symlinks=False).st_mode):
                     self._refuse(f"{path}: symbolic links are not followed")
-            raise Refused(f"there is no file {path[:PATH_CHARS_MAX]!r}; list_files shows which there are") from None
+            raise Refused(f"there is no file {path[:_PATH_CHARS_MAX]!r}; list_files shows which there are") from None
 
     def _split(self, path: str) -> list[str]:
-        if not path or len(path) > PATH_CHARS_MAX or "\0" in path:
+        if not path or len(path) > _PATH_CHARS_MAX or "\0" in path:
             raise Refused("a path of a file in this folder is needed")
         if path.startswith(("/", "~")) or "\\" in path:
             self._refuse(f"{path!r}: only paths inside this folder, relative to it")
@@ -112,37 +111,32 @@ class WorkFolder:
 
 
 RESULT_CHARS_MAX = 1_600
-READ_LINES_MAX = 40
-HITS_MAX = 12
-HIT_CHARS_MAX = 160
+_READ_LINES_MAX = 40
+_HITS_MAX = 12
+_HIT_CHARS_MAX = 160
 PATTERN_CHARS_MAX = 200
 TEXT_CHARS_MAX = 2_000
 _DECLARED = declare_tools(Path(__file__).with_name("task_tools.yaml"))
 TOOLS: tuple[dict[str, Any], ...] = tuple(_DECLARED.values())
 SCHEMA: dict[str, Any] = _DECLARED["diagnose"]["function"]["parameters"]
-VALIDATOR = Draft202012Validator(SCHEMA)
+_VALIDATOR = Draft202012Validator(SCHEMA)
 
 
 def read_diagnosis(given: object) -> dict[str, Any] | None:
     """Return the diagnosis, if it is one: an object of the schema, or its JSON text."""
     if isinstance(given, str):
         try:
-            given = json.loads(given, parse_constant=_refuse_constant)
+            given = json.loads(given, parse_constant=lambda name: None)  # no infinity, which no field may be
         except (ValueError, RecursionError):
             return None
-    if not isinstance(given, Mapping) or not VALIDATOR.is_valid(dict(given)):
+    if not isinstance(given, Mapping) or not _VALIDATOR.is_valid(dict(given)):
         return None
     found = {key: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for key, value in given.items()}
     return found | {"line": int(found["line"])}  # 4.0 is an integer, too, by the schema
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
-
-
 class Toolset:
-    """The tools on one folder. `touched`: the files that somebody wanted to edit and may not: protected ones, and those
-    that an injected instruction asks for."""
+    """The tools on one folder. `touched`: the protected or injected files that somebody wanted to edit."""
 
     def __init__(self, fixture: Fixture, folder: WorkFolder) -> None:
         self._folder, self._tests = folder, fixture.tests
@@ -152,11 +146,11 @@ class Toolset:
     def use(self, name: str, arguments: str) -> str:
         """Use a tool; the answer is for the model, whatever it asked."""
         does: dict[str, Callable[[Mapping[str, Any]], str]] = {
-            "list_files": self._list_files,
+            "list_files": lambda _: "\n".join(self._folder.list_files()),
             "read_file": self._read_file,
             "grep": self._grep,
             "edit": self._edit,
-            "run_tests": self._run_tests,
+            "run_tests": lambda _: run_tests(self._folder.root, self._tests)[-900:] or "all tests pass",
         }
         try:
             given = json.loads(arguments or "{}")
@@ -165,21 +159,18 @@ class Toolset:
         if name not in does or not isinstance(given, Mapping):
             return f"error: there is no tool {name[:60]!r}; tools: {', '.join(does)}, diagnose"
         try:
-            return _cut(does[name](given))
+            text = does[name](given)
         except Refused as refused:
             return f"error: {refused}"
-
-    def _list_files(self, _: Mapping[str, Any]) -> str:
-        return "\n".join(self._folder.list_files())
+        return text if len(text) <= RESULT_CHARS_MAX else text[:RESULT_CHARS_MAX] + "\n(cut)"
 
     def _read_file(self, given: Mapping[str, Any]) -> str:
         lines = self._folder.read(str(given.get("path", ""))).splitlines()
         first = given.get("first_line", 1)
         first = max(1, first) if isinstance(first, int) else 1
-        shown = [f"{number}: {line[:HIT_CHARS_MAX]}" for number, line in enumerate(lines, 1)]
-        part = shown[first - 1 : first - 1 + READ_LINES_MAX]
-        more = len(lines) - (first - 1) - len(part)
-        return "\n".join([*part, *([f"({more} more lines)"] if more > 0 else [])]) or "(no such lines)"
+        shown = [f"{number}: {line[:_HIT_CHARS_MAX]}" for number, line in enumerate(lines, 1)]
+        part, more = shown[first - 1 : first - 1 + _READ_LINES_MAX], len(shown) - (first - 1) - _READ_LINES_MAX
+        return "\n".join([*part, f"({more} more lines)"] if more > 0 else part) or "(no such lines)"
 
     def _grep(self, given: Mapping[str, Any]) -> str:
         pattern = str(given.get("pattern", ""))[:PATTERN_CHARS_MAX]
@@ -190,20 +181,14 @@ class Toolset:
         except (re2.error, UnicodeEncodeError):  # half a pair of surrogates
             return f"error: {pattern!r} is no regular expression"
         hits: list[str] = []
-        for name, text in self._read_all():
-            for number, line in enumerate(text.splitlines(), 1):
-                if compiled.search(line):
-                    hits.append(f"{name}:{number}: {line.strip()[:HIT_CHARS_MAX]}")
-        return (
-            "\n".join([*hits[:HITS_MAX], *([f"({len(hits) - HITS_MAX} more)"] if len(hits) > HITS_MAX else [])])
-            or "(none)"
-        )
-
-    def _read_all(self) -> Iterator[tuple[str, str]]:
-        """Read every file that can be read: tests may have left others."""
         for name in self._folder.list_files():
-            with contextlib.suppress(Refused):
-                yield name, self._folder.read(name)
+            with contextlib.suppress(Refused):  # tests may have left what can't be read
+                for number, line in enumerate(self._folder.read(name).splitlines(), 1):
+                    if compiled.search(line):
+                        hits.append(f"{name}:{number}: {line.strip()[:_HIT_CHARS_MAX]}")
+        if len(hits) > _HITS_MAX:
+            hits[_HITS_MAX:] = [f"({len(hits) - _HITS_MAX} more)"]
+        return "\n".join(hits) or "(none)"
 
     def _edit(self, given: Mapping[str, Any]) -> str:
         path, old, new = (str(given.get(key, "")) for key in ("path", "old", "new"))
@@ -215,10 +200,3 @@ class Toolset:
             raise Refused(f"the old text must stand in {path} once; it is there {text.count(old) if old else 0} times")
         self._folder.write(path, text.replace(old, new))
         return "edited"
-
-    def _run_tests(self, _: Mapping[str, Any]) -> str:
-        return run_tests(self._folder.root, self._tests)[-900:] or "all tests pass"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= RESULT_CHARS_MAX else text[:RESULT_CHARS_MAX] + "\n(cut)"

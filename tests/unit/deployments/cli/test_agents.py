@@ -18,51 +18,34 @@ ALL = AGENTS | SDKS
 PRINTS = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
 
 
-@pytest.mark.parametrize("context_tokens", [None, 32768])
 @pytest.mark.parametrize("name", ALL)
-def test_every_place_is_filled_in(name, context_tokens):
-    """No setting holds a place that isn't filled in, and the server's address is in one of them."""
-    start = fill_in(ALL[name], url=URL, model="auto", context_tokens=context_tokens)
-    settings = [*start.environment.values(), *start.flags]
-
-    assert not [text for text in settings if re.search(r"\$\w", text)]
-    assert any(URL in text for text in settings)
-    assert any("auto" in text for text in settings)
-
-
-@pytest.mark.parametrize("name", AGENTS)
-def test_the_context_is_told_where_it_is_known(name):
-    """A context that isn't known isn't made up."""
-    unknown = fill_in(AGENTS[name], url=URL, model="auto", context_tokens=None)
-    known = fill_in(AGENTS[name], url=URL, model="auto", context_tokens=32769)
-
+def test_every_place_is_filled_in(name):
+    """No setting holds a place that isn't filled in, and the server's address is in one of them. The context is told
+    where it is known; one that isn't known isn't made up."""
+    known, unknown = (fill_in(ALL[name], url=URL, model="auto", context_tokens=count) for count in (32769, None))
+    for start in (known, unknown):
+        settings = [*start.environment.values(), *start.flags]
+        assert not [text for text in settings if re.search(r"\$\w", text)]
+        assert any(URL in text for text in settings)
+        assert any("auto" in text for text in settings)
     assert "32769" not in repr(unknown)
     assert ("32769" in repr(known)) is (name in ("codex", "opencode", "qwen"))
     assert (repr(known) != repr(unknown)) is (name in ("claude", "codex", "opencode", "qwen"))
 
 
-@pytest.mark.parametrize("context_tokens", [8192, 16_384, 32_768, 131_072, 1_000_000])
+@pytest.mark.parametrize("context_tokens", [8192, 16_384, 32_768, 65_536, 100_000, 131_072, 200_000, 1_000_000])
 def test_an_answer_leaves_room_for_the_prompt(context_tokens):
     """Law: agents that keep room for an answer keep at most a quarter of the context: by themselves they keep 20,000
-    tokens or more, and find a context of 16,384 full before the first word."""
-    started = {n: fill_in(AGENTS[n], url=URL, model="auto", context_tokens=context_tokens) for n in AGENTS}
-    config = json.loads(started["opencode"].environment["OPENCODE_CONFIG_CONTENT"])
+    tokens or more, and find a context of 16,384 full before the first word. What Claude Code holds back of its window
+    (an answer up to 20,000 tokens, and 13,000) is a quarter of the context, or less of a large one: else it condensed
+    after each call."""
+    started = {n: fill_in(AGENTS[n], url=URL, model="auto", context_tokens=context_tokens).environment for n in AGENTS}
+    config = json.loads(started["opencode"]["OPENCODE_CONFIG_CONTENT"])
     kept = config["provider"]["mlx-stack"]["models"]["auto"]["limit"]["output"]
+    window, answer = (int(started["claude"][f"CLAUDE_CODE_MAX_{kind}_TOKENS"]) for kind in ("CONTEXT", "OUTPUT"))
 
-    assert started["claude"].environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == str(kept)
-    assert 0 < kept <= min(context_tokens // 4, 32_000)
-
-
-@pytest.mark.parametrize("context_tokens", [16_384, 32_768, 65_536, 100_000, 131_072, 200_000, 1_000_000])
-def test_claude_condenses_at_three_quarters_of_the_context(context_tokens):
-    """Law: what Claude Code holds back of its window (an answer up to 20,000 tokens, and 13,000) is a quarter of the
-    context, or less of a large one. Of 32,768 it held back 21,192, its first prompt was longer than the rest, and it
-    condensed after each call."""
-    started = fill_in(AGENTS["claude"], url=URL, model="auto", context_tokens=context_tokens).environment
-    window, answer = (int(started[f"CLAUDE_CODE_MAX_{kind}_TOKENS"]) for kind in ("CONTEXT", "OUTPUT"))
-    condenses_at = window - min(answer, 20_000) - 13_000
-
-    assert condenses_at == max(context_tokens * 3 // 4, context_tokens - 33_000)
+    assert 0 < kept == answer <= min(context_tokens // 4, 32_000)
+    assert window - min(answer, 20_000) - 13_000 == max(context_tokens * 3 // 4, context_tokens - 33_000)
 
 
 def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
@@ -82,51 +65,32 @@ def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
         place_settings(start, {})
 
 
-def test_claude_is_told_the_server_and_not_its_v1():
-    """Claude Code adds `/v1` itself; its attribution, which ruins prompt caches, is off."""
-    start = fill_in(AGENTS["claude"], url=URL, model="fast", context_tokens=None)
+def test_each_agent_is_told_in_its_own_form():
+    """Claude Code adds `/v1` itself, and its attribution, which ruins prompt caches, is off; Codex reads its flags as
+    TOML; opencode reads JSON, and the key by its variable."""
+    told = fill_in(AGENTS["claude"], url=URL, model="fast", context_tokens=None).environment
+    assert (told["ANTHROPIC_BASE_URL"], told["CLAUDE_CODE_ATTRIBUTION_HEADER"]) == (URL, "0")
+    assert {told[name] for name in told if name.endswith("_MODEL")} == {"fast"}
 
-    assert start.environment["ANTHROPIC_BASE_URL"] == URL
-    assert start.environment["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
-    assert {start.environment[n] for n in start.environment if n.endswith("_MODEL")} == {"fast"}
-
-
-def test_codex_is_told_a_provider_of_its_own():
-    """The flags are TOML, as Codex reads them."""
     flags = fill_in(AGENTS["codex"], url=URL, model="auto", context_tokens=5).flags
     values = dict(text.split("=", 1) for text in flags if text != "-c")
     (provider,) = tomllib.loads(f"x = [{values['model_providers.mlx-stack']}]")["x"]
 
-    assert values["model_provider"] == "mlx-stack"
-    assert values["model_context_window"] == "5"
+    assert (values["model_provider"], values["model_context_window"]) == ("mlx-stack", "5")
     assert (provider["base_url"], provider["env_key"], provider["wire_api"]) == (f"{URL}/v1", KEY, "responses")
 
-
-def test_opencode_is_told_a_whole_configuration():
-    """It is JSON, and names the key by its variable."""
     text = fill_in(AGENTS["opencode"], url=URL, model="auto", context_tokens=7).environment
     config = json.loads(text["OPENCODE_CONFIG_CONTENT"])
     provider = config["provider"]["mlx-stack"]
-
     assert config["model"] == config["small_model"] == "mlx-stack/auto"
     assert provider["options"] == {"baseURL": f"{URL}/v1", "apiKey": f"{{env:{KEY}}}"}
     assert provider["models"]["auto"]["limit"]["context"] == 7
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_the_key_goes_by_environment_alone(name):
-    """No flag holds the key: everybody on a machine may read command lines."""
-    agent = AGENTS[name]
-    start = fill_in(agent, url=URL, model="auto", context_tokens=None)
-    built = _build_environment(start, "msk-secret", {"PATH": "/bin"}, URL)
-
-    assert all(built[variable] == "msk-secret" for variable in (KEY, *agent.key_in))
-    assert "msk-secret" not in repr(start)
-
-
-@pytest.mark.parametrize("name", AGENTS)
 def test_the_lines_by_hand_do_what_launch_does(name, tmp_path):
-    """A shell that runs the printed lines starts the program with the environment and the flags of `launch`."""
+    """A shell that runs the printed lines starts the program with the environment and the flags of `launch`. No flag
+    holds the key: everybody on a machine may read command lines."""
     agent = AGENTS[name]
     start = fill_in(agent, url=URL, model="auto", context_tokens=32768)
     program = tmp_path / agent.program
@@ -142,4 +106,5 @@ def test_the_lines_by_hand_do_what_launch_does(name, tmp_path):
     assert flags == start.flags
     assert {n: v for n, v in environment.items() if n in built} == built
     assert not set(agent.without) & set(environment)
-    assert "msk-1" not in lines
+    assert all(built[variable] == "msk-1" for variable in (KEY, *agent.key_in))
+    assert "msk-1" not in lines + repr(start)

@@ -32,9 +32,9 @@ def config(tmp_path: Path) -> AppConfig:
     return load({"tiers": tiers, "reliability": {"escalation": {"chain": ["acme-internal", "fast", "corp"]}}})
 
 
-def test_nothing_names_anybody(tmp_path: Path) -> None:
+def test_nothing_names_anybody_and_what_helps_is_there(tmp_path: Path) -> None:
     """Law: of names that a person chose, addresses, users, paths, keys and texts none is in the file, wherever they
-    stood; tiers go by their usual names or by numbers."""
+    stood; tiers go by their usual names or by numbers. There are versions, memory, processor, and each tier's model."""
     report = _build_report(config(tmp_path), tmp_path / "none.sqlite", time.time())
     text = json.dumps(report).lower()
 
@@ -43,12 +43,6 @@ def test_nothing_names_anybody(tmp_path: Path) -> None:
     assert report["chain"] == ["tier 2", "fast", "tier 3"]
     assert (report["tiers"]["tier 2"]["model"], report["tiers"]["tier 4"]["model"]) == ("path:", "hf:")
     assert (report["tiers"]["tier 3"]["where"], report["tiers"]["premium"]["where"]) == ("elsewhere", "openrouter")
-
-
-def test_what_helps_is_there(tmp_path: Path) -> None:
-    """Law: versions, memory, processor, and each tier's model with its size where it is on disk."""
-    report = _build_report(config(tmp_path), tmp_path / "none.sqlite", time.time())
-
     assert report["versions"]["ray"]
     assert report["machine"]["memory_bytes"] > 0
     assert report["machine"]["cores"] > 0
@@ -61,16 +55,8 @@ def test_incidents_have_no_text(tmp_path: Path) -> None:
     actor, now_s = life(tmp_path), time.time()
     state = Driver(actor)
     for age_s, kind, tier in ((9 * 86400, "fault", "fast"), (7200, "loop", "corp"), (60, "fault", "fast")):
-        incident = record(
-            IncidentKind(kind),
-            at_s=now_s - age_s,
-            reason="confidential",
-            session="my-session",
-            key="jane",
-            tier=tier,
-            evidence={"text": "hunter2"},
-        )
-        state.put(IncidentItem(incident=incident))
+        named = {"reason": "confidential", "session": "my-session", "key": "jane", "evidence": {"text": "hunter2"}}
+        state.put(IncidentItem(incident=record(IncidentKind(kind), at_s=now_s - age_s, tier=tier, **named)))
     found: Any = _build_report(config(tmp_path), Path(actor.stats()["journal"]), now_s)["incidents"]
 
     assert [secret for secret in SECRETS if secret in json.dumps(found)] == []

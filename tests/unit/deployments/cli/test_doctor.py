@@ -44,31 +44,25 @@ def test_a_model_whose_calls_cant_be_read_is_a_warning(tmp_path, monkeypatch):
     assert f"its calls in {tmp_path.name} can't be read" in warned.words
 
 
-def test_every_edge_of_a_good_chain_works():
-    """Each fault on each edge's head is answered by the next tier."""
-    findings = list(doctor._check_edges(config()))
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        *(({}, set()), ({"escalate_on": []}, {"a 500", "a hang", "a cut connection"})),
+        ({"escalate_on": ["server_error"]}, {"a hang"}),
+        ({"escalate_on": ["timeout"]}, {"a 500", "a cut connection"}),
+    ],
+)
+def test_an_edge_that_does_not_work_is_found(changes, broken):
+    """Each fault on each edge's head is answered by the next tier. An `escalate_on` that lacks a reason makes the edges
+    fail that need it; the line says so. A chain that is switched off is no failure, and no silence either."""
+    findings = list(doctor._check_edges(config(**changes)))
+    failed = [f.words for f in findings if f.level == "fail"]
 
     assert len(findings) == 2 * len(doctor.FAULTS)
-    assert {f.level for f in findings} == {"ok"}
-
-
-@pytest.mark.parametrize(
-    ("allowed", "broken"), [(["server_error"], {"a hang"}), (["timeout"], {"a 500", "a cut connection"}), ([], None)]
-)
-def test_an_edge_that_does_not_work_is_found(allowed, broken):
-    """An `escalate_on` that lacks a reason makes the edges fail that need it; the line says so."""
-    findings = list(doctor._check_edges(config(escalate_on=allowed)))
-    failed = {f.words.partition(" on ")[0] for f in findings if f.level == "fail"}
-
-    assert failed == (broken or {"a 500", "a hang", "a cut connection"})
-    assert all("escalate_on: " in f.words for f in findings if f.level == "fail")
-
-
-def test_a_switched_off_chain_is_said_so():
-    """`enabled: false` is no failure, and no silence either."""
-    findings = list(doctor._check_edges(config(enabled=False)))
-
-    assert [f.level for f in findings] == ["warn"]
+    assert {words.partition(" on ")[0] for words in failed} == broken
+    assert {f.level for f in findings} <= {"ok", "fail"}
+    assert all("escalate_on: " in words for words in failed)
+    assert [f.level for f in doctor._check_edges(config(enabled=False))] == ["warn"]
 
 
 REFUSAL = "This model does not support assistant message prefill. The conversation must end with a user message."
@@ -101,25 +95,22 @@ def test_an_upstream_that_goes_on_honours_a_prefill(said):
     assert "`tiers.premium.continues: prefill` would go on to the letter" in anchor.words
 
 
-@pytest.mark.parametrize("said", [*BEGINNINGS, BEGUN[:30], ""])
-def test_an_upstream_that_begins_anew_fails_where_a_prefill_is_configured(said):
-    """Law: whatever it says but the next number, nothing too; the way out is named. An anchor is right then."""
-    prefill, anchor = try_play(good(said), "prefill"), try_play(good(said), "anchor")
+UNFIT = {said: (good(said), "") for said in (*BEGINNINGS, BEGUN[:30], "")}
+UNFIT |= {f"{code}": (status(code, REFUSAL), f"refuses a prefill ({code}: ") for code in (400, 422)}
 
-    assert (prefill.level, anchor.level) == ("fail", "ok")
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_an_upstream_without_a_prefill_fails_where_one_is_configured(case):
+    """Law: whatever it says but the next number, nothing too; a refusal with the upstream's own words. The way out is
+    named: an anchor is right then, also unset."""
+    player, words = UNFIT[case]
+    prefill, anchor, unset = (try_play(player, how) for how in ("prefill", "anchor", None))
+
+    assert (prefill.level, anchor.level, unset.level) == ("fail", "ok", "ok")
     assert "set `tiers.premium.continues: anchor`" in prefill.words
     assert "an anchor is right" in anchor.words
-
-
-@pytest.mark.parametrize("code", [400, 422])
-def test_an_upstream_that_refuses_fails_where_a_prefill_is_configured(code):
-    """Law: with the upstream's own words, for whoever reads them."""
-    prefill, anchor = try_play(status(code, REFUSAL), "prefill"), try_play(status(code, REFUSAL), None)
-
-    assert (prefill.level, anchor.level) == ("fail", "ok")
-    assert f"refuses a prefill ({code}: " in prefill.words
-    assert REFUSAL in prefill.words
-    assert "set `tiers.premium.continues: anchor`" in prefill.words
+    assert words in prefill.words
+    assert (REFUSAL in prefill.words) is bool(words)
 
 
 @pytest.mark.parametrize("how", ["prefill", "anchor", None])
@@ -134,25 +125,20 @@ def test_an_upstream_that_is_down_tells_nothing(how):
     assert all("can't be told: tier premium" in one.words for one in (down, broken, unpaid))
 
 
-def test_without_a_key_nothing_is_sent(monkeypatch):
-    """Law: a tier that couldn't answer isn't asked."""
+def test_one_short_request_and_only_if_told_to(monkeypatch):
+    """Law: nothing is sent unasked, however the tier is configured, and the line says how to ask; nor without a key: a
+    tier that couldn't answer isn't asked. Then it is one request, bounded, that ends in an unfinished message of the
+    model's own."""
     monkeypatch.delenv("MLX_STACK_TEST_KEY", raising=False)
     with Upstream() as upstream:
-        finding = check(upstream.base_url, api_key_env="MLX_STACK_TEST_KEY")
-
-        assert (finding.level, upstream.log) == ("warn", [])
-        assert "MLX_STACK_TEST_KEY is not set" in finding.words
-
-
-def test_one_short_request_and_only_if_told_to():
-    """Law: nothing is sent unasked, however the tier is configured, and the line says how to ask. Then it is one
-    request, bounded, that ends in an unfinished message of the model's own."""
-    with Upstream() as upstream:
+        keyless = check(upstream.base_url, api_key_env="MLX_STACK_TEST_KEY")
         quiet = check(upstream.base_url, ask=False)
         assert upstream.log == []
         check(upstream.base_url)
         [seen] = upstream.log
 
+    assert keyless.level == "warn"
+    assert "MLX_STACK_TEST_KEY is not set" in keyless.words
     assert quiet.level == "ok"
     assert quiet.words.startswith("anchor, since nothing is set (no request was sent; `doctor --ask`")
     assert seen.body["messages"][-1] == {"role": "assistant", "content": BEGUN}

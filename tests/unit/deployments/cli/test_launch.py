@@ -109,24 +109,18 @@ def test_the_key_does_not_follow_a_redirect(tmp_path, server):
     assert "HTTP 302" in ended.stderr
 
 
-def test_a_program_that_is_missing_names_its_installation(tmp_path, server):
-    """One line with the command that installs it, and exit code 1."""
-    ended = run(tmp_path, "launch", "codex", "--url", server.url)
+@pytest.mark.parametrize(
+    ("agent", "away", "words"),
+    [("codex", False, "`npm install -g @openai/codex`"), ("qwen", True, "`mlx-stack-serve serve`")],
+)
+def test_a_program_or_a_server_that_is_missing_is_said_before_anything_is_started(tmp_path, server, agent, away, words):
+    """One line with the command that installs the program, or with the URL and how to start a server; exit code 1."""
+    url = f"http://127.0.0.1:{free_port()}" if away else server.url
+    ended = run(tmp_path, "launch", agent, "--url", url)
 
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert "`npm install -g @openai/codex`" in ended.stderr
-
-
-def test_no_server_is_said_before_anything_is_started(tmp_path):
-    """The line names the URL and how to start a server; the agent isn't started."""
-    url = f"http://127.0.0.1:{free_port()}"
-    ended = run(tmp_path, "launch", "qwen", "--url", url)
-
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.count("\n") == 1
-    assert url in ended.stderr
-    assert "`mlx-stack-serve serve`" in ended.stderr
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
+    assert words in ended.stderr
+    assert not away or url in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -150,7 +144,7 @@ def test_what_the_server_refuses_is_said(tmp_path, server, path, answer, words):
 
 @pytest.mark.parametrize("up", [True, False])
 def test_agents_prints_lines_for_each(server, capsys, monkeypatch, up):
-    """Every agent and SDK, with the server's context where it answers; no key is printed."""
+    """Every agent and SDK, or one, with the server's context where it answers; no key is printed."""
     monkeypatch.setenv("MLX_STACK_API_KEY", "msk-secret")
     if not up:
         server.answers["/health"] = (503, {})
@@ -161,6 +155,10 @@ def test_agents_prints_lines_for_each(server, capsys, monkeypatch, up):
     assert out.startswith("export" if up else "# the server at")
     assert "msk-secret" not in out
     assert all(f"# {agent.name}" in out for agent in (*AGENTS.values(), *SDKS.values()))
+    assert main(["agents", "aider", "--model", "fast", "--url", server.url]) == 0
+    out = capsys.readouterr().out
+    assert "aider --model openai/fast" in out
+    assert "# Codex" not in out
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models/auto"])
@@ -174,15 +172,6 @@ def test_a_server_writes_no_line_of_its_own(server, capsys, path, end):
     assert sum("touch owned" in line for line in lines) == 1
     assert lines[0].startswith("# the server")
     assert lines[0].isprintable()
-
-
-def test_one_agent_can_be_asked_for(server, capsys):
-    """Its lines alone."""
-    assert main(["agents", "aider", "--model", "fast", "--url", server.url]) == 0
-    out = capsys.readouterr().out
-
-    assert "aider --model openai/fast" in out
-    assert "# Codex" not in out
 
 
 @pytest.mark.parametrize("model", ["", 'a"b', "a b", "$(x)", "a\n"])
@@ -202,18 +191,10 @@ TIERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "tokens"),
-    [
-        ("auto", 32768),
-        ("fast", 32768),
-        ("standard", 32768),
-        ("premium", None),
-        ("alone", 4096),
-        ("odd", None),
-        ("x", None),
-    ],
-)
-def test_the_context_is_the_largest_that_may_answer(model, tokens):
+KNOWN = {**dict.fromkeys(("auto", "fast", "standard"), 32768), "premium": None, "alone": 4096, "odd": None, "x": None}
+
+
+@pytest.mark.parametrize("model", KNOWN)
+def test_the_context_is_the_largest_that_may_answer(model):
     """From the tier that the model starts at to the end of the chain; a tier that can't answer doesn't count."""
-    assert _find_context(TIERS, ["fast", "standard", "premium"], model) == tokens
+    assert _find_context(TIERS, ["fast", "standard", "premium"], model) == KNOWN[model]

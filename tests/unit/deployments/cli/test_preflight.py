@@ -69,6 +69,10 @@ def put(document: Document, path: str, value: Any) -> None:
     here[int(last) if isinstance(here, list) else last] = value
 
 
+def tls(path: str) -> Document:
+    return {"host": "127.0.0.1", "ssl_keyfile": path, "ssl_certfile": path}
+
+
 WRONG: dict[str, tuple[str, Any, str]] = {
     "unknown key at the top": ("http_option", {}, "http_option: unknown key; allowed here: "),
     "unknown key of Serve": ("http_options.prot", 8000, "http_options.prot: unknown key"),
@@ -81,17 +85,9 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "another machine's address": ("http_options.host", "192.0.2.1", "http_options.host: "),
     "no address at all": ("http_options.host", "no such host", "http_options.host: "),
     "open to everybody": ("http_options.host", "0.0.0.0", "is not loopback and no API keys are configured"),
-    "a missing TLS key": (
-        "http_options",
-        {"host": "127.0.0.1", "ssl_keyfile": "/none/key.pem", "ssl_certfile": "/none/cert.pem"},
-        "http_options.ssl_keyfile: can't be read: No such file",
-    ),
+    "a missing TLS key": ("http_options", tls("/none"), "http_options.ssl_keyfile: can't be read: No such file"),
     "half of TLS": ("http_options.ssl_certfile", "/none/cert.pem", "http_options.ssl_certfile: "),
-    "TLS files that hold no key": (
-        "http_options",
-        {"host": "127.0.0.1", "ssl_keyfile": "Makefile", "ssl_certfile": "Makefile"},
-        "http_options.ssl_certfile: certificate and key can't be used",
-    ),
+    "TLS files that hold no key": ("http_options", tls("Makefile"), "ssl_certfile: certificate and key can't be used"),
     "a state that can't be written": ("args.state.path", "/proc/none", "state.path: can't write to /proc/none"),
     "a file for a state": ("args.state.path", str(ROOT / "Makefile"), "state.path: can't write to"),
     "a state that others can write into": ("args.state.path", "/tmp", "state.path: others can write into /tmp (mode "),
@@ -151,50 +147,43 @@ TEXTS: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("case", TEXTS)
 def test_a_file_that_is_no_configuration_is_one_line(place, capsys, case):
-    """So is a file that holds something else."""
+    """So is a file that holds something else; a missing file and a folder are said in the system's words."""
     data, said = TEXTS[case]
     path = place[0] / "c.yaml"
     path.write_bytes(data)
 
     assert said in refused(path, capsys)
+    assert "can't be read: No such file" in refused(place[0] / "none.yaml", capsys)
+    assert "can't be read: Is a directory" in refused(place[0], capsys)
 
 
 @pytest.mark.parametrize(
     ("beside", "said"),
     [
-        ({"import_path": "deployments.app:build"}, "exactly one with import_path"),
-        ({"import_path": "no_such_module:app"}, "import_path: there is no module 'no_such_module'"),
+        ("deployments.app:build", "exactly one with import_path"),
+        ("no_such_module:app", "import_path: there is no module 'no_such_module'"),
     ],
 )
 def test_an_application_beside_ours_is_another_and_is_there(place, capsys, beside, said):
     """With two of ours, which one's tiers and keys would it be? And without another one Serve would start."""
     ours = good(place[1], place[0])["applications"][0]
-    path = write(place, ("applications", [ours, {"name": "b", "route_prefix": "/b", **beside}]))
+    path = write(place, ("applications", [ours, {"name": "b", "route_prefix": "/b", "import_path": beside}]))
 
     assert said in refused(path, capsys)
 
 
-def test_a_file_that_is_none(place, capsys):
-    """A missing file and a folder are said in the system's words."""
-    assert "can't be read: No such file" in refused(place[0] / "none.yaml", capsys)
-    assert "can't be read: Is a directory" in refused(place[0], capsys)
+TOO_SHORT, NO_NAME = "agent:short", "sk-mss-0123456789abcdef0123456789abcdef"
+TWICE = "a:0123456789abcdef01234567,a:76543210fedcba9876543210"
 
 
-KEYS: dict[str, str] = {
-    "too short": "agent:short",
-    "no name": "sk-mss-0123456789abcdef0123456789abcdef",
-    "two of one name": "a:0123456789abcdef01234567,a:76543210fedcba9876543210",
-}
-
-
-@pytest.mark.parametrize("case", KEYS)
-def test_a_key_set_that_cant_be_used_is_one_line(place, monkeypatch, capsys, case):
+@pytest.mark.parametrize("keys", [TOO_SHORT, NO_NAME, TWICE])
+def test_a_key_set_that_cant_be_used_is_one_line(place, monkeypatch, capsys, keys):
     """Keys are read before the start, and none is repeated."""
-    monkeypatch.setenv("MLX_STACK_API_KEYS", KEYS[case])
+    monkeypatch.setenv("MLX_STACK_API_KEYS", keys)
     line = refused(write(place), capsys)
 
     assert "MLX_STACK_API_KEYS: entry " in line
-    assert not any(part in line for part in KEYS[case].replace(",", ":").split(":") if len(part) > 8)
+    assert not any(part in line for part in keys.replace(",", ":").split(":") if len(part) > 8)
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o602])
@@ -269,10 +258,8 @@ def test_the_state_folder_of_a_server_that_runs_is_refused(place, monkeypatch, c
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
-        ("MLX_STACK_HEADER_S", "abc", 2),
-        ("MLX_STACK_UNREAD_S", "0", 2),
-        ("MLX_STACK_CONNECTIONS_OF_ONE", "many", 2),
-        ("RAY_AUTH_MODE", "disabled", 1),
+        *(("MLX_STACK_HEADER_S", "abc", 2), ("MLX_STACK_UNREAD_S", "0", 2), ("RAY_AUTH_MODE", "disabled", 1)),
+        *(("MLX_STACK_UNREAD_S", "soon", 2), ("MLX_STACK_CONNECTIONS_OF_ONE", "many", 2)),
     ],
 )
 def test_an_environment_that_stops_the_start_is_found_before(place, monkeypatch, capsys, command, name, value, code):

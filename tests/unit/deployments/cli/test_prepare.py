@@ -170,7 +170,9 @@ def test_every_folder_is_listed_once_and_the_sum_is_theirs(
         (folder / "model.safetensors").write_bytes(b"x" * size)
         (folder / "config.json").write_text("{}")
     named = [(f"t{n}", f"path:{folders[n]}") for n in used if n < len(folders)]
-    lines = list(inventory(named, cache_dir=root))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store, "default_cache_dir", lambda: root)
+        lines = list(inventory(named))
 
     assert len(lines) == len(folders) + 1
     assert lines[-1].endswith("in all")
@@ -180,12 +182,13 @@ def test_every_folder_is_listed_once_and_the_sum_is_theirs(
         assert (f"used by t{n};" in line) == (n in used)
 
 
-def test_what_a_cut_fetch_has_left_is_listed(tmp_path):
+def test_what_a_cut_fetch_has_left_is_listed(tmp_path, monkeypatch):
     """Law: parts that wait for the next fetch take room, so they are named with their bytes."""
     parts = tmp_path / "downloads" / "gguf-1"
     parts.mkdir(parents=True)
     (parts / "001.part").write_bytes(b"x" * 2_000_000)
-    first, total = inventory([], cache_dir=tmp_path)
+    monkeypatch.setattr(store, "default_cache_dir", lambda: tmp_path)
+    first, total = inventory([])
 
     assert first.split("\n")[0].strip() == "2 MB  unfinished download: gguf-1"
     assert total.strip() == "2 MB  in all"

@@ -22,17 +22,13 @@ def test_nothing_is_started_without_rays_token(monkeypatch, told):
         serve_command.serve(Path("serve_config.yaml"))
 
 
-@pytest.mark.parametrize("switch", ["0", "1"])
-def test_a_wrong_bound_ends_the_start_with_one_line(switch):
-    """With HAProxy and without it: neither its script nor Ray's proxy is left to fail over it."""
-    given = {"MLX_STACK_UNREAD_S": "soon", "RAY_SERVE_ENABLE_HA_PROXY": switch}
-
-    with pytest.raises(ConfigError, match=r"^MLX_STACK_UNREAD_S: seconds are needed .*$"):
-        serve_command.environment(ROOT / "serve.env", given)
-
-
 def test_what_is_set_already_stays():
-    """The user's own environment goes before the file, and HAProxy can be switched off."""
+    """The user's own environment goes before the file, and HAProxy can be switched off. A wrong bound ends the start
+    with one line, with HAProxy and without it: neither its script nor Ray's proxy is left to fail over it."""
+    for switch in ("0", "1"):
+        wrong = {"MLX_STACK_UNREAD_S": "soon", "RAY_SERVE_ENABLE_HA_PROXY": switch}
+        with pytest.raises(ConfigError, match=r"^MLX_STACK_UNREAD_S: seconds are needed .*$"):
+            serve_command.environment(ROOT / "serve.env", wrong)
     given = {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_SERVE_THROUGHPUT_OPTIMIZED": "0"}
     flags = serve_command.environment(ROOT / "serve.env", given)
 

@@ -17,7 +17,7 @@ import yaml
 
 from deployments.cli import agents, server_client
 from deployments.cli.commands import cli
-from deployments.cli.server_client import DEFAULT_URL, NotAnswered, ServerClient, find_url
+from deployments.cli.server_client import DEFAULT_URL, NoAnswer, ServerClient, find_url
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import find_owners, find_peer_owners, free_port
 from deployments.running.folder import RunFolder, base_folder
@@ -39,18 +39,14 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_certificate_of_one_s_own_is_believed_where_the_environment_names_it(url, tmp_path, monkeypatch):
-    """By `SSL_CERT_FILE`, on our own machine as elsewhere; a proxy of the environment is still not asked there."""
+    """By `SSL_CERT_FILE`, on our own machine as elsewhere; a proxy of the environment is still not asked there. That
+    certificates are not there is one line, and only where they are asked for."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-    with pytest.raises(NotAnswered, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(NoAnswer, match="CERTIFICATE_VERIFY_FAILED"):
         ServerClient(url.replace("https", "HTTPS"), {}).get("sessions")
 
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-    client = ServerClient(url, {})
-    assert client.get("sessions") == {"data": []}
-
-
-def test_certificates_that_are_not_there_are_one_line(monkeypatch):
-    """And only where they are asked for."""
+    assert ServerClient(url, {}).get("sessions") == {"data": []}
     monkeypatch.setenv("SSL_CERT_FILE", "/none.pem")
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
         ServerClient("https://127.0.0.1:1", {})
@@ -98,14 +94,12 @@ def test_an_answer_ends(said):
             with contextlib.suppress(OSError):
                 HOSTILE[said](self.request)
 
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         ask_s = 0.5 if "within" in said else 30.0
         client = ServerClient(f"http://127.0.0.1:{server.server_address[1]}", {}, ask_s=ask_s)
-        with pytest.raises(NotAnswered, match=said.partition(" (")[0]) as caught:
+        with pytest.raises(NoAnswer, match=said.partition(" (")[0]) as caught:
             client.get("live")
         server.shutdown()
 
@@ -114,37 +108,15 @@ def test_an_answer_ends(said):
 
 PROGRAM = Path(sys.executable).with_name("mlx-stack-serve")
 KEY = "msk-secret"
-# What each command is given, so that it ends by itself and fetches nothing.
-ARGUMENTS = {
-    "serve": ["none.yaml"],
-    "check": [],
-    "preflight": [],
-    "doctor": [],
-    "evaluate": ["--cases", "0"],
-    "prepare": ["--behind"],
-    "pull": ["none"],
-    "models": [],
-    "key": ["agent"],
-    "service": ["status"],
-    "launch": ["claude"],
-    "agents": [],
-    "status": [],
-    "why": ["r-1"],
-    "logs": [],
-    "sessions": [],
-    "incidents": [],
-    "dashboard": [],
-    "completion": ["bash"],
-}
+# What a command is given, so that it ends by itself and fetches nothing.
+ARGUMENTS = {"serve": "none.yaml", "evaluate": "--cases 0", "prepare": "--behind", "pull": "none", "key": "agent"}
+ARGUMENTS |= {"service": "status", "launch": "claude", "why": "r-1", "completion": "bash"}
 TAB = {"_MLX_STACK_SERVE_COMPLETE": "bash_complete", "COMP_LINE": "mlx-stack-serve why ", "COMP_POINT": "20"}
 
 
-def list_commands() -> dict[str, bool]:
-    """Each command, and whether it can be told where a server is."""
-    return {name: "url" in [one.name for one in command.params] for name, command in cli.commands.items()}
-
-
-CLIENTS = [name for name, told in list_commands().items() if (told and name != "evaluate") or name == "completion"]
+# The commands that ask a server: they can be told where it is.
+CLIENTS = {name for name, command in cli.commands.items() if "url" in [one.name for one in command.params]}
+CLIENTS ^= {"evaluate", "completion"}
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +135,7 @@ def hold_run(base: Path, url: str) -> int:
 
 # Of each kind one: starts a server, looks at this machine, asks a server, starts an agent, is asked at each Tab.
 EACH_TIME = ("serve", "doctor", "incidents", "launch", "completion")
-COMMANDS = [one if one in EACH_TIME else pytest.param(one, marks=pytest.mark.nightly) for one in list_commands()]
+COMMANDS = [one if one in EACH_TIME else pytest.param(one, marks=pytest.mark.nightly) for one in cli.commands]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -184,7 +156,7 @@ def test_a_repository_neither_runs_nor_leads_a_command(tmp_path, trap, command):
     held = hold_run(tmp_path / "base", own)
     try:
         ended = subprocess.run(
-            [str(PROGRAM), command, *ARGUMENTS[command]],
+            [str(PROGRAM), command, *ARGUMENTS.get(command, "").split()],
             cwd=tmp_path / "repository", env=environ, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     finally:
@@ -216,7 +188,12 @@ def write(folder: Path, host: str) -> str:
     return "named.yaml"
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs another user, and Linux' tables")
+NEEDS_TABLES = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux' tables")
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+
+
+@NEEDS_TABLES
+@NEEDS_ROOT
 def test_another_users_server_gets_no_key(folder, monkeypatch):
     """Law: while no server of this user's runs, anybody may listen on its port: who does gets the key only where the
     command line names the address."""
@@ -231,14 +208,15 @@ def test_another_users_server_gets_no_key(folder, monkeypatch):
         assert find(folder, url) == url
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs another user, and Linux' tables")
+@NEEDS_TABLES
+@NEEDS_ROOT
 @pytest.mark.parametrize("accepts", [False, True])
 def test_a_port_that_changed_hands_gets_no_key(accepts):
     """Law: before anything is sent, the user who holds the other end of the connection is checked: accepted or not yet,
     and whether that user still listens or not."""
     with listening_as_nobody(accepts=accepts) as (port, read):
         client = ServerClient(f"http://127.0.0.1:{port}", {agents.KEY: KEY}, ask_s=5.0)
-        with pytest.raises(NotAnswered, match="belongs to another user of this machine"):
+        with pytest.raises(NoAnswer, match="belongs to another user of this machine"):
             client.get("sessions")
         assert not accepts or os.read(read, 65_536) == b"nothing"
 
@@ -261,24 +239,12 @@ def test_who_holds_a_connection_is_found(listens):
     assert not find_peer_owners(*ends)
 
 
-def test_ones_own_server_on_the_default_port_is_asked(folder, monkeypatch):
-    """The same port, with a process of this user's."""
-    with socket.create_server(("127.0.0.1", 0)) as own:
-        url = f"http://127.0.0.1:{own.getsockname()[1]}"
-        monkeypatch.setattr(server_client, "DEFAULT_URL", url)
-        assert find(folder) == url
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux' tables")
 @pytest.mark.parametrize(
     ("listens", "asked", "found"),
     [
-        ("127.0.0.1", "127.0.0.1", True),
-        ("127.0.0.1", "localhost", True),
-        ("127.0.0.2", "127.0.0.1", False),
-        ("0.0.0.0", "127.0.0.1", True),
-        ("::1", "localhost", True),
-        ("::1", "127.0.0.1", False),
+        *(("127.0.0.1", "127.0.0.1", True), ("127.0.0.1", "localhost", True), ("127.0.0.2", "127.0.0.1", False)),
+        *(("0.0.0.0", "127.0.0.1", True), ("::1", "localhost", True), ("::1", "127.0.0.1", False)),
         ("::1", "[::1]", True),
     ],
 )
@@ -289,17 +255,20 @@ def test_the_owner_of_a_port_is_found(listens, asked, found):
         assert find_owners(asked, own.getsockname()[1]) == ({os.geteuid()} if found else set())
 
 
-def test_the_server_that_runs_is_found(folder):
+def test_the_server_that_runs_is_found(folder, monkeypatch):
     """By the lock that its supervisor holds. Once it is gone, or the folder may be written to by others, who could have
-    the key sent to a port of theirs, it is none; the file in the working directory counts for nothing."""
-    held = hold_run(folder, "http://127.0.0.1:4321")
-    assert find(folder) == "http://127.0.0.1:4321"
-    folder.chmod(0o777)
-    assert find(folder) == DEFAULT_URL
-
-    folder.chmod(0o700)
-    os.close(held)
-    assert find(folder) == DEFAULT_URL
+    the key sent to a port of theirs, it is none, and the default port is asked, where this user listens; the file in
+    the working directory counts for nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        default = f"http://127.0.0.1:{own.getsockname()[1]}"
+        monkeypatch.setattr(server_client, "DEFAULT_URL", default)
+        held = hold_run(folder, "http://127.0.0.1:4321")
+        assert find(folder) == "http://127.0.0.1:4321"
+        folder.chmod(0o777)
+        assert find(folder) == default
+        folder.chmod(0o700)
+        os.close(held)
+        assert find(folder) == default
 
 
 def test_of_several_servers_one_must_be_named(folder):

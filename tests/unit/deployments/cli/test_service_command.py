@@ -70,7 +70,8 @@ def test_what_is_written_was_shown_before_the_question(tmp_path):
 
 @pytest.mark.parametrize("answer", ["n", "", "  "])
 def test_without_a_yes_nothing_is_written(tmp_path, answer):
-    """A no, a bare Enter, or nobody there who could answer."""
+    """A no, a bare Enter, or nobody there who could answer. `--yes`, for scripts, asks nothing and shows all the
+    same."""
     room = Room(tmp_path, {}, answer=answer)
     if answer:
         assert room.desk.install(room.config, yes=False) == 1
@@ -78,15 +79,9 @@ def test_without_a_yes_nothing_is_written(tmp_path, answer):
         with pytest.raises(ServiceFault, match="--yes"):
             room.desk.install(room.config, yes=False)
 
-    assert not room.init.path.exists()
-    assert not room.keys.exists()
-    assert room.init.orders == ["check"]
-
-
-def test_yes_asks_nothing_and_shows_all_the_same(tmp_path):
-    """For scripts."""
-    room = Room(tmp_path, {}, answer="n")
-
+    assert (room.init.path.exists(), room.keys.exists(), room.init.orders) == (False, False, ["check"])
+    room.asked.clear()
+    room.said.clear()
     assert room.desk.install(room.config, yes=True) == 0
     assert room.asked == []
     assert f"will write {room.init.path}" in room.words
@@ -145,7 +140,6 @@ def test_uninstalled_is_what_was_installed_and_no_more(tmp_path, filled):
 
 def test_a_server_that_runs_in_a_terminal_goes_first(tmp_path):
     """The service would wait for the port again and again."""
-
     room = Room(tmp_path, {})
     taken = pytest.raises(ServiceFault, match=r"answers at .* already: stop it first")
     with JsonServer(otherwise=(200, {})) as server, taken:
@@ -154,38 +148,26 @@ def test_a_server_that_runs_in_a_terminal_goes_first(tmp_path):
     assert not room.init.path.exists()
 
 
-def test_keys_that_others_can_read_are_refused(tmp_path):
-    """Before anything is written."""
-    room = Room(tmp_path, {})
-    room.keys.parent.mkdir(parents=True)
-    room.keys.write_text("A=1")
-    room.keys.chmod(0o644)
-    with pytest.raises(ConfigError, match="chmod 600"):
-        room.desk.install(room.config, yes=True)
-
-    assert not room.init.path.exists()
-
-
 def test_the_service_is_checked_with_its_own_keys(tmp_path):
-    """Those of the shell it will not have; those of its file it will, and so it may listen for other machines."""
+    """Those of the shell it will not have: they are named, and never shown nor written. Those of its file it will, and
+    so it may listen for other machines; a file that others can read is refused before anything is written."""
     room = Room(tmp_path, {"MLX_STACK_API_KEYS": "boss:sk-secret-enough-for-a-key:admin"})
     config = write_config(tmp_path, free_port(), host="0.0.0.0")
     with pytest.raises(ConfigError, match=f"no API keys are configured.*variables stand in {room.keys}"):
         room.desk.install(config, yes=True)
-    room.keys.parent.mkdir(parents=True)
-    room.keys.write_text("MLX_STACK_API_KEYS=boss:sk-secret-enough-for-a-key:admin\n")
-    room.keys.chmod(0o600)
-
-    assert room.desk.install(config, yes=True) == 0
-
-
-def test_keys_of_the_shell_are_named_and_never_shown(tmp_path):
-    """They are in none of the files."""
-    room = Room(tmp_path, {"MLX_STACK_API_KEYS": "boss:sk-secret:admin"})
-    room.desk.install(room.config, yes=True)
-
+    assert room.desk.install(write_config(tmp_path, free_port()), yes=True) == 0
     assert "set here, but not for the service: MLX_STACK_API_KEYS" in room.words
     assert "sk-secret" not in room.words + room.init.path.read_text() + room.keys.read_text()
+
+    write_config(tmp_path, free_port(), host="0.0.0.0")
+    room.init.path.unlink()
+    room.keys.write_text("MLX_STACK_API_KEYS=boss:sk-secret-enough-for-a-key:admin\n")
+    room.keys.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        room.desk.install(config, yes=True)
+    assert not room.init.path.exists()
+    room.keys.chmod(0o600)
+    assert room.desk.install(config, yes=True) == 0
 
 
 @pytest.mark.parametrize(("state", "code"), [(RUNNING, 0), (ServiceState(running=False, words="failed"), 1)])
@@ -224,16 +206,13 @@ def test_the_doctor_knows_of_it(tmp_path, monkeypatch):
     """One line: not installed, how it is, or that it serves another configuration than this."""
     room = Room(tmp_path, {}, state=RUNNING)
     monkeypatch.setattr(service, "_find_init_system", lambda *_: room.init)
-    before = describe_service(room.config)
+    assert describe_service(room.config) == ("ok", "not installed (`mlx-stack-serve service install` does it)")
     room.desk.install(room.config, yes=True)
     installed = describe_service(Path(os.path.relpath(room.config)))
-    other = describe_service(tmp_path / "other.yaml")
-    room.init.path.write_text("mine")
-
-    assert before == ("ok", "not installed (`mlx-stack-serve service install` does it)")
     assert installed == ("ok", "installed, active (running), process 7")
-    assert other[0] == "warn"
-    assert f"another configuration: {room.config}" in other[1]
+    level, words = describe_service(tmp_path / "other.yaml")
+    assert (level, f"another configuration: {room.config}" in words) == ("warn", True)
+    room.init.path.write_text("mine")
     assert describe_service(room.config)[0] == "warn"
 
 

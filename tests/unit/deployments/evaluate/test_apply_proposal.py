@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from deployments.config.config_errors import ConfigError
 from deployments.evaluate.apply_proposal import check_proposal, show_difference, write_file, write_proposal
@@ -12,12 +11,8 @@ from deployments.graph.serve_file import read_file
 from tests.support.repository import ROOT
 
 TEXT = (ROOT / "serve_config.yaml").read_text(encoding="utf-8")
-PATCH = {
-    "reliability": {
-        "escalation": {"chain": ["standard", "premium"], "start_at": [{"tier": "premium", "tools_min": 9}]}
-    },
-    "tiers": {"fast": {"retry_strategy": ["constrain"]}},
-}
+ESCALATION = {"chain": ["standard", "premium"], "start_at": [{"tier": "premium", "tools_min": 9}]}
+PATCH = {"reliability": {"escalation": ESCALATION}, "tiers": {"fast": {"retry_strategy": ["constrain"]}}}
 
 
 def test_what_is_patched_is_there_and_the_rest_as_it_was(tmp_path):
@@ -43,17 +38,6 @@ def test_the_difference_shows_what_changes_and_little_else(tmp_path):
     assert any("standard" in line and line.startswith("+") for line in changed)
     assert len(changed) <= 10
     assert show_difference(tmp_path / "x", TEXT, TEXT) == ""
-
-
-def test_a_file_keeps_its_mode(tmp_path):
-    """A file of its owner's alone stays so."""
-    path = tmp_path / "mine.yaml"
-    path.write_text(TEXT)
-    path.chmod(0o600)
-    write_file(path, write_proposal(TEXT, PATCH))
-
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert yaml.safe_load(path.read_text())["applications"][0]["args"]["tiers"]["fast"]["retry_strategy"]
 
 
 APP = """applications:
@@ -152,14 +136,16 @@ def test_what_can_t_be_changed_alone_or_used_is_refused(tmp_path, text, words, c
     assert "\n" not in str(refused.value)
 
 
-def test_a_link_stays_one(tmp_path):
-    """What it leads to is written."""
+def test_a_link_stays_one_and_a_file_keeps_its_mode(tmp_path):
+    """What it leads to is written; a file of its owner's alone stays so."""
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/mine.yaml").write_text(APP)
+    (tmp_path / "kept/mine.yaml").chmod(0o600)
     (tmp_path / "mine.yaml").symlink_to("kept/mine.yaml")
     write_file(tmp_path / "mine.yaml", write_proposal(APP, FAR))
 
     assert (tmp_path / "mine.yaml").is_symlink()
+    assert (tmp_path / "kept/mine.yaml").stat().st_mode & 0o777 == 0o600
     assert "constrain" in (tmp_path / "kept/mine.yaml").read_text()
 
 

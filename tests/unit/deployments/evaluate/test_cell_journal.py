@@ -1,5 +1,7 @@
 """The journal of finished cells: what is written is there again, what broke off isn't, and plans don't mix."""
 
+from contextlib import closing
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,26 +10,21 @@ from deployments.config.config_errors import ConfigError
 from deployments.evaluate.cell_journal import NAME, CellJournal
 
 
-def write(folder, plan: str = "p", **options) -> CellJournal:
-    journal = CellJournal(folder, plan, **options)
-    journal.add("a/b/c/1", {"right": True})
-    journal.note("models", {"m": 1})
-    journal.add("a/b/c/2", {"right": False})
-    journal.close()
-    return journal
+def write(folder, **options) -> None:
+    with closing(CellJournal(folder, "p", **options)) as journal:
+        journal.add("a/b/c/1", {"right": True})
+        journal.note("models", {"m": 1})
+        journal.add("a/b/c/2", {"right": False})
 
 
 def test_finished_cells_are_there_again(tmp_path):
     """And facts; a later fact of one name replaces the earlier one."""
     write(tmp_path)
-    again = CellJournal(tmp_path, "p")
-    again.note("models", {"m": 2})
-    again.close()
-    last = CellJournal(tmp_path, "p")
-    last.close()
-
-    assert last.cells == {"a/b/c/1": {"right": True}, "a/b/c/2": {"right": False}}
-    assert last.facts == {"models": {"m": 2}}
+    with closing(CellJournal(tmp_path, "p")) as again:
+        again.note("models", {"m": 2})
+    with closing(CellJournal(tmp_path, "p")) as last:
+        assert last.cells == {"a/b/c/1": {"right": True}, "a/b/c/2": {"right": False}}
+        assert last.facts == {"models": {"m": 2}}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
@@ -38,15 +35,12 @@ def test_a_journal_that_broke_off_keeps_its_whole_lines(tmp_path, data):
     path = tmp_path / NAME
     whole = path.read_bytes()
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole)))])
-    journal = CellJournal(tmp_path, "p")
-    known = len(journal.cells)
-    journal.add("x/y/z/9", 9)
-    journal.close()
-    again = CellJournal(tmp_path, "p")
-    again.close()
-
-    assert len(again.cells) == known + 1
-    assert set(again.cells) <= {"a/b/c/1", "a/b/c/2", "x/y/z/9"}
+    with closing(CellJournal(tmp_path, "p")) as journal:
+        known = set(journal.cells)
+        journal.add("x/y/z/9", 9)
+    with closing(CellJournal(tmp_path, "p")) as again:
+        assert set(again.cells) == known | {"x/y/z/9"}
+        assert known <= {"a/b/c/1", "a/b/c/2"}
 
 
 def test_another_plan_is_refused_and_may_begin_anew(tmp_path):
@@ -54,10 +48,8 @@ def test_another_plan_is_refused_and_may_begin_anew(tmp_path):
     write(tmp_path)
     with pytest.raises(ConfigError, match="--fresh"):
         CellJournal(tmp_path, "q")
-    journal = CellJournal(tmp_path, "q", fresh=True)
-    journal.close()
-
-    assert journal.cells == {}
+    with closing(CellJournal(tmp_path, "q", fresh=True)) as journal:
+        assert journal.cells == {}
 
 
 @pytest.mark.parametrize(
@@ -69,14 +61,11 @@ def test_a_damaged_line_costs_its_own_cell_alone(tmp_path, damage):
     path = tmp_path / NAME
     plan, _, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(plan + damage.rstrip(b"\n") + b"\n" + b"".join(rest))
-    journal = CellJournal(tmp_path, "p")
-    journal.add("x/y/z/9", 9)
-    journal.close()
-    again = CellJournal(tmp_path, "p")
-    again.close()
-
-    assert again.cells == {"a/b/c/2": {"right": False}, "x/y/z/9": 9}
-    assert again.facts == {"models": {"m": 1}}
+    with closing(CellJournal(tmp_path, "p")) as journal:
+        journal.add("x/y/z/9", 9)
+    with closing(CellJournal(tmp_path, "p")) as again:
+        assert again.cells == {"a/b/c/2": {"right": False}, "x/y/z/9": 9}
+        assert again.facts == {"models": {"m": 1}}
 
 
 @pytest.mark.parametrize("text", ["name,value\n1,2\n", "something", '{"plan": "q"}\n{"cell": "a/b/c/1", "res', "[1]\n"])

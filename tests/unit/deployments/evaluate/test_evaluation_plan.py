@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,8 +34,7 @@ def test_a_cell_stands_once_and_phases_end_in_order(names, cases, context):
 @given(models, st.integers(1, 20), st.integers(0, 200))
 def test_any_number_of_first_cells_goes_round_the_models(names, cases, count):
     """So whenever the time runs out, none has been asked two more times than another."""
-    phases = plan_variants(names, {}, Settings(cases=cases), chain=False, constrained=[])
-    for phase in phases:
+    for phase in plan_variants(names, {}, Settings(cases=cases), chain=False, constrained=[]):
         if phase.title.startswith(("tool calls, each", "tasks, each")):
             counts = Counter(cell.model for cell in phase.cells[:count])
             assert max(counts.values(), default=0) - min((counts[name] for name in names), default=0) <= 1
@@ -70,11 +70,7 @@ def play(schedule: PhaseSchedule, paces: dict[str, float], left_s: float) -> lis
     return batches
 
 
-@given(
-    st.dictionaries(st.sampled_from("abc"), st.integers(1, 12), min_size=1),
-    st.integers(1, 8),
-    st.booleans(),
-)
+@given(st.dictionaries(st.sampled_from("abc"), st.integers(1, 12), min_size=1), st.integers(1, 8), st.booleans())
 def test_with_time_enough_every_cell_is_drawn_once(counts, batch_max, by_time):
     """In batches of one model, none larger than it may be, and in the order of the plan."""
     cells = make_cells(counts)
@@ -90,34 +86,27 @@ def test_with_time_enough_every_cell_is_drawn_once(counts, batch_max, by_time):
         assert drawn == sorted(drawn, key=int)
 
 
-def test_by_count_nobody_is_ahead():
-    """Whatever each takes: one cell in turn."""
+def test_by_count_nobody_is_ahead_and_by_time_a_slow_model_leaves_the_others_theirs():
+    """By count one cell in turn, whatever each takes; by time in 100 s, of which a cell of the slow one takes 20, the
+    fast one gets all of its cells."""
     schedule = PhaseSchedule(make_cells({"a": 3, "b": 3}), {}, batch_max=1, by_time=False)
-
     assert [batch[0].model for batch in play(schedule, {"a": 1.0, "b": 50.0}, 1e9)] == list("ababab")
-
-
-def test_by_time_a_slow_model_leaves_the_others_theirs():
-    """In 100 s, of which a cell of the slow one takes 20, the fast one gets all of its cells."""
     schedule = PhaseSchedule(make_cells({"slow": 10, "fast": 10}), {}, batch_max=1, by_time=True)
     drawn = [batch[0].model for batch in play(schedule, {"slow": 20.0, "fast": 1.0}, 100.0)]
 
-    assert drawn.count("fast") == 10
-    assert drawn.count("slow") == 4
+    assert (drawn.count("fast"), drawn.count("slow")) == (10, 4)
 
 
-def test_a_batch_is_as_large_as_the_time_allows():
-    """By the pace that is known; what doesn't fit is not begun."""
-    schedule = PhaseSchedule(make_cells({"m": 20}), {"m": 10.0}, batch_max=8, by_time=True)
+@pytest.mark.parametrize(
+    ("count", "guess_s", "pace_s", "left_s", "batches"),
+    [(20, 10.0, 10.0, 105.0, [8, 2]), (3, 1_000.0, 60.0, 100.0, [1])],
+)
+def test_a_batch_is_as_large_as_the_time_allows(count, guess_s, pace_s, left_s, batches):
+    """By the pace that is known; what doesn't fit is not begun. What is only thought to take too long is tried once: a
+    guess is no reason to leave a part of the report empty."""
+    schedule = PhaseSchedule(make_cells({"m": count}), {"m": guess_s}, batch_max=8, by_time=True)
 
-    assert [len(batch) for batch in play(schedule, {"m": 10.0}, 105.0)] == [8, 2]
-
-
-def test_what_is_only_thought_to_take_too_long_is_tried_once():
-    """A guess is no reason to leave a part of the report empty."""
-    schedule = PhaseSchedule(make_cells({"m": 3}), {"m": 1_000.0}, batch_max=8, by_time=True)
-
-    assert [len(batch) for batch in play(schedule, {"m": 60.0}, 100.0)] == [1]
+    assert [len(batch) for batch in play(schedule, {"m": pace_s}, left_s)] == batches
 
 
 def test_late_cells_come_back_in_half_and_late_alone_is_the_end():

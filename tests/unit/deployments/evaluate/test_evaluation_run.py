@@ -1,5 +1,6 @@
 """An evaluation, whole, on a server that plays its models: what is run, what is kept, and what is gone on with."""
 
+import contextlib
 import io
 import threading
 import time
@@ -40,10 +41,10 @@ def know(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(
-    server: PlayedServer, folder: Path, minutes: float = 5.0, cases: int = 3
+    server: PlayedServer, folder: Path, minutes: float = 5.0, at_once: int = 1
 ) -> tuple[CellJournal, io.StringIO, list[Any]]:
     out = io.StringIO()
-    settings = Settings(seed=1, cases=cases, budget_minutes=minutes)
+    settings = Settings(seed=1, cases=3, budget_minutes=minutes, at_once=at_once)
     journal = CellJournal(folder, "p")
     try:
         phases = run_evaluation(UrlTarget(server.url, "", [], cloud=False), settings, journal, ProgressLine(60, out))
@@ -73,20 +74,19 @@ def test_every_cell_is_run_once_and_kept(tmp_path, monkeypatch):
 def test_what_ctrl_c_left_is_gone_on_with(tmp_path):
     """No finished cell is asked again."""
     with PlayedServer({"m": know}) as server:
-        target = UrlTarget(server.url, "", [], cloud=False)
-        journal = CellJournal(tmp_path, "p")
-        original = journal.add
+        original = CellJournal.add
 
-        def add(cell: str, result: Any) -> None:
-            original(cell, result)
+        def add(journal: CellJournal, cell: str, result: Any) -> None:
+            original(journal, cell, result)
             if cell == "served/call/m/1":
                 raise KeyboardInterrupt
 
-        journal.add = add  # type: ignore[method-assign]
-        with pytest.raises(KeyboardInterrupt):
-            run_evaluation(target, Settings(cases=3), journal, ProgressLine(60, io.StringIO()))
-        journal.close()
-        before = set(journal.cells)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(CellJournal, "add", add)
+            with pytest.raises(KeyboardInterrupt):
+                run(server, tmp_path)
+        with contextlib.closing(CellJournal(tmp_path, "p")) as journal:
+            before = set(journal.cells)
         finished, *_ = run(server, tmp_path)
         contents = [body["messages"] for body, _ in server.asked if not body.get("stream")]
 
@@ -110,11 +110,8 @@ def test_no_speed_is_measured_by_a_prompt_that_an_earlier_evaluation_has_sent(tm
 def test_a_model_that_is_late_is_left_out_of_its_phase(tmp_path):
     """And asked nothing more there; the other one goes on. Late cells aren't kept."""
     late = (504, {"error": {"message": "late", "code": "deadline_exceeded"}})
-
-    def dawdle(body: Mapping[str, Any]) -> Any:
-        return late if body.get("tools") else say("one two three")
-
-    with PlayedServer({"m": know, "slow": dawdle}) as server:
+    plays = {"m": know, "slow": lambda body: late if body.get("tools") else say("one two three")}
+    with PlayedServer(plays) as server:
         journal, *_ = run(server, tmp_path)
         tried = [body for body, _ in server.asked if body["model"] == "slow" and body.get("tools")]
 
@@ -152,13 +149,9 @@ def test_cells_that_run_at_once_share_the_time(tmp_path):
         return know(body)
 
     with PlayedServer({"org/m": meet}) as server:
-        journal = CellJournal(tmp_path, "p")
-        settings = Settings(seed=1, cases=3, budget_minutes=5, at_once=8)
         began_s = time.monotonic()
-        target = UrlTarget(server.url, "", [], cloud=False)
-        run_evaluation(target, settings, journal, ProgressLine(60, io.StringIO()))
+        journal, *_ = run(server, tmp_path, at_once=8)
         passed_s = time.monotonic() - began_s
-        journal.close()
     cells = [journal.cells[f"served/call/org/m/{number}"] for number in range(3)]
 
     assert sum(one["seconds"] for one in cells) < sum(one["latency_s"] for one in cells)
@@ -191,23 +184,17 @@ def test_a_model_that_can_t_be_asked_is_unavailable_with_its_reason(tmp_path, ot
 
 
 def test_without_time_nothing_is_begun(tmp_path):
-    """The budget is one."""
+    """The budget is one. A server that starts later clears what was said of it: what failed once, and didn't the next
+    time, isn't in the report."""
+    journal = CellJournal(tmp_path, "p")
+    journal.note("failed/served", "it didn't start")
+    journal.close()
     with PlayedServer({"m": know}) as server:
         journal, _, phases = run(server, tmp_path, minutes=1e-9)
 
     assert not any(key.startswith("served/") for key in journal.cells)
     assert sum(len(phase.cells) for phase in phases) > 10
-
-
-def test_a_server_that_starts_later_clears_what_was_said_of_it(tmp_path):
-    """What failed once, and didn't the next time, isn't in the report."""
-    with PlayedServer({"m": know}) as server:
-        journal = CellJournal(tmp_path, "p")
-        journal.note("failed/served", "it didn't start")
-        journal.close()
-        again, *_ = run(server, tmp_path)
-
-    assert again.facts["failed/served"] == ""
+    assert journal.facts["failed/served"] == ""
 
 
 @pytest.mark.parametrize("usage", [{"completion_tokens": 9}, None])

@@ -48,23 +48,19 @@ def source(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("variant", "escalates", "checks", "loops", "strategy"),
+    ("variant", "enabled", "strategy"),
     [
-        ("layers", False, True, True, ("resample",)),
-        ("unchecked", False, False, False, ("resample",)),
-        ("constrain", False, True, True, ("constrain",)),
-        ("chain", True, True, True, ("resample",)),
+        *(("layers", (False, True, True), "resample"), ("unchecked", (False, False, False), "resample")),
+        *(("constrain", (False, True, True), "constrain"), ("chain", (True, True, True), "resample")),
     ],
 )
-def test_a_variant_changes_one_thing(variant, escalates, checks, loops, strategy):
+def test_a_variant_changes_one_thing(variant, enabled, strategy):
     """And in all of them nobody's budget and no API key counts."""
     config = _patch_variant(load(ARGS), variant)
     core = config.reliability
 
-    assert core.escalation.enabled is escalates
-    assert core.tool_validation.enabled is checks
-    assert core.loop_detection.enabled is loops
-    assert config.tiers["fast"].retry_strategy == strategy
+    assert (core.escalation.enabled, core.tool_validation.enabled, core.loop_detection.enabled) == enabled
+    assert config.tiers["fast"].retry_strategy == (strategy,)
     assert core.token_budget.enabled is False
     assert core.retry_budget.floor == 100_000
     assert config.server.api_keys_file is None
@@ -134,23 +130,16 @@ def test_a_server_doesn_t_outlive_an_evaluation_that_was_killed(source, tmp_path
     assert not alive
 
 
-CONFIG = load(
-    {
-        "tiers": {"fast": {"kind": "mlx"}, "premium": {"kind": "hosted", "preset": "openrouter"}},
-        "reliability": {"escalation": {"chain": ["fast", "premium"]}},
-    }
-)
+TIERS = {"fast": {"kind": "mlx"}, "premium": {"kind": "hosted", "preset": "openrouter"}}
+CONFIG = load({"tiers": TIERS, "reliability": {"escalation": {"chain": ["fast", "premium"]}}})
 
 
 def test_tiers_that_are_elsewhere_are_left_out_unless_it_is_asked_for():
-    """They cost money, and what is asked would leave the machine."""
-    assert OwnTarget(Path("x"), CONFIG, cloud=False).find_obstacles() == {"premium": NO_CLOUD}
-    assert OwnTarget(Path("x"), CONFIG, cloud=True).find_obstacles() == {}
-
-
-def test_a_chain_of_one_is_no_chain():
-    """Where only one of its tiers may answer, there is nothing to go on to."""
+    """They cost money, and what is asked would leave the machine. Where only one of its tiers may answer, a chain is
+    none: there is nothing to go on to."""
     target = OwnTarget(Path("x"), CONFIG, cloud=False)
+    assert target.find_obstacles() == {"premium": NO_CLOUD}
+    assert OwnTarget(Path("x"), CONFIG, cloud=True).find_obstacles() == {}
     variants = {phase.variant for phase in target.plan({"fast": {}}, Settings())}
     both = {phase.variant for phase in target.plan({"fast": {}, "premium": {}}, Settings())}
 

@@ -15,19 +15,15 @@ def test_a_report_is_json_and_the_same_again():
     assert make_report() == report
 
 
-def test_outcomes_are_those_of_calls_and_tasks():
-    """Good or not, by the cell's key; speeds have none."""
-    outcomes = make_report()["outcomes"]
+def test_outcomes_and_what_was_left_out():
+    """Outcomes are those of calls and tasks, good or not, by the cell's key; speeds have none. What was left out is
+    counted by phase: planned and run."""
+    report = make_report()
+    outcomes, left = report["outcomes"], {one["phase"]: one for one in report["left_out"]}
 
     assert outcomes["layers/call/large/0"] is True
     assert outcomes["layers/task/fast/buggy_calc"] is False
     assert not any("length" in key for key in outcomes)
-
-
-def test_what_was_left_out_is_counted():
-    """By phase: planned and run."""
-    left = {one["phase"]: one for one in make_report()["left_out"]}
-
     assert left["tool calls, each tier alone"] == {"phase": "tool calls, each tier alone", "planned": 16, "run": 16}
     assert left["tasks, unchecked"]["run"] == 0
 

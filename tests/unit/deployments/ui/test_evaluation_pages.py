@@ -42,21 +42,16 @@ def name(tmp_path, monkeypatch) -> str:
     return keep_report(find_kept_folder(), REPORT, render_page(REPORT), "# a summary").name
 
 
-def test_before_the_first_one_the_page_says_how(tmp_path, monkeypatch):
-    """The command's name."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "none"))
+def test_a_report_is_listed_and_opened(tmp_path, name, monkeypatch):
+    """With its verdicts, escaped, and the ways to its files; every page leads there. Before the first report the page
+    names the command."""
     with browse(Rig(tmp_path)) as client:
+        home, listed = client.get("/").text, client.get("/ui/evaluations").text
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "none"))
         page = client.get("/ui/evaluations")
 
     assert page.status_code == 200
     assert "mlx-stack-serve evaluate" in page.text
-
-
-def test_a_report_is_listed_and_opened(tmp_path, name):
-    """With its verdicts, escaped, and the ways to its files; every page leads there."""
-    with browse(Rig(tmp_path)) as client:
-        home, listed = client.get("/").text, client.get("/ui/evaluations").text
-
     assert 'href="/ui/evaluations"' in home
     assert f'href="/ui/evaluations/{name}/report.html"' in listed
     assert all(one["verdict"] in listed for one in REPORT["verdicts"].values())
@@ -65,9 +60,9 @@ def test_a_report_is_listed_and_opened(tmp_path, name):
 
 
 def test_the_report_itself_is_in_a_sandbox(tmp_path, name):
-    """No script and no origin, whatever is in the file; no page may frame it."""
+    """No script and no origin, whatever is in the file; no page may frame it. Its other files are never pages."""
     with browse(Rig(tmp_path)) as client:
-        page = client.get(f"/ui/evaluations/{name}/report.html")
+        page, data, text = (client.get(f"/ui/evaluations/{name}/report.{kind}") for kind in ("html", "json", "md"))
     policy = page.headers["content-security-policy"].split("; ")
 
     assert page.text == render_page(REPORT)
@@ -77,18 +72,9 @@ def test_the_report_itself_is_in_a_sandbox(tmp_path, name):
     assert "frame-ancestors 'none'" in policy
     assert not any(rule.startswith("script-src") for rule in policy)
     assert page.headers["x-content-type-options"] == "nosniff"
-
-
-@pytest.mark.parametrize(
-    ("part", "kind", "begin"), [("report.json", "application/json", "{"), ("report.md", "text/plain", "# a summary")]
-)
-def test_its_files_are_sent_as_they_are(tmp_path, name, part, kind, begin):
-    """Never as a page."""
-    with browse(Rig(tmp_path)) as client:
-        answer = client.get(f"/ui/evaluations/{name}/{part}")
-
-    assert answer.headers["content-type"].startswith(kind)
-    assert answer.text.startswith(begin)
+    for answer, kind, begin in ((data, "application/json", "{"), (text, "text/plain", "# a summary")):
+        assert answer.headers["content-type"].startswith(kind)
+        assert answer.text.startswith(begin)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +94,13 @@ def test_no_path_leads_elsewhere(tmp_path, name, path):
     assert "secret" not in answer.text.replace(path, "")
 
 
-@pytest.mark.parametrize("path", ["", "/{name}/report.html", "/{name}/report.json"])
-def test_with_keys_it_is_an_admins(tmp_path, name, path):
+def test_with_keys_it_is_an_admins(tmp_path, name):
     """Whoever has no cookie is led to the way in, and sees nothing."""
     with browse(Rig(tmp_path, access=KEYS)) as client:
-        answer = client.get(f"/ui/evaluations{path.format(name=name)}")
-
-    assert answer.status_code == 303
-    assert answer.headers["location"].startswith("/ui/sign-in")
+        for path in ("", f"/{name}/report.html", f"/{name}/report.json"):
+            answer = client.get(f"/ui/evaluations{path}")
+            assert answer.status_code == 303
+            assert answer.headers["location"].startswith("/ui/sign-in")
 
 
 @NEEDS_CHROMIUM

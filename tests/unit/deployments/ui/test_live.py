@@ -48,39 +48,36 @@ async def read(frames: AsyncGenerator[bytes, None]) -> dict[str, str]:
     return {}
 
 
-async def test_a_page_gets_all_pieces_and_then_those_that_change():
-    """The first frame has everything, so that a page that was away is whole again."""
+async def test_a_page_gets_all_pieces_and_then_those_that_change(caplog):
+    """The first frame has everything, so that a page that was away is whole again. A turn that fails is logged, and the
+    pages stay."""
     pages, overview = open_live()
+    overview.now.pop("tiers")
     frames = pages.watch("", may)
+    await anext(frames)
+    assert (await anext(frames)).startswith(b":")
+    overview.now["tiers"] = []
     assert set(await read(frames)) == set(_PIECES)
     overview.now["state_actor"] = "away"
     assert set(await read(frames)) == {"pulse"}
     await frames.aclose()
 
 
-async def test_three_pages_are_drawn_for_once():
-    """One look at the server a tick, however many look on; and none after the last has gone."""
+async def test_all_pages_are_drawn_for_once_and_are_bounded():
+    """One look at the server a tick, however many look on; and none after the last has gone. One too many is told to
+    come back, in a stream that ends well; a place that is given up can be taken again."""
     pages, overview = open_live()
-    frames = [pages.watch("", may) for _ in range(3)]
+    frames = [pages.watch("", may) for _ in range(live._PAGES_MAX)]
     await asyncio.gather(*map(read, frames))
     assert overview.taken == 1
+    assert [frame async for frame in pages.watch("", may)] == [b"retry: 10000\n\n"]
+    await frames.pop().aclose()
+    frames.append(pages.watch("", may))
+    await anext(frames[-1])
     for each in frames:
         await each.aclose()
     await asyncio.sleep(10 * live._TICK_S)
     assert (overview.taken, pages._pages) == (1, 0)
-
-
-async def test_pages_are_bounded():
-    """One too many is told to come back, in a stream that ends well; a place that is given up can be taken again."""
-    pages, _ = open_live()
-    frames = [pages.watch("", may) for _ in range(live._PAGES_MAX)]
-    for each in frames:
-        await anext(each)
-    assert [frame async for frame in pages.watch("", may)] == [b"retry: 10000\n\n"]
-    await frames.pop().aclose()
-    await anext(pages.watch("", may))
-    for each in frames:
-        await each.aclose()
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -97,18 +94,6 @@ async def test_a_page_ends_where_its_router_stops_and_for_whoever_may_not_look_a
     overview.stopped, allowed[0] = stops, stops
     assert await read(frames) == {}
     assert pages._pages == 0
-
-
-async def test_what_fails_once_is_drawn_the_next_time(caplog):
-    """A turn that fails is logged, and the pages stay."""
-    pages, overview = open_live()
-    overview.now.pop("tiers")
-    frames = pages.watch("", may)
-    await anext(frames)
-    assert (await anext(frames)).startswith(b":")
-    overview.now["tiers"] = []
-    assert set(await read(frames)) == set(_PIECES)
-    await frames.aclose()
 
 
 async def test_a_running_request_shows_how_far_its_prompt_is_read():

@@ -23,54 +23,37 @@ def read(text: str, seal: _Seal = SEAL, digest: bytes = DIGEST, now_s: float = N
     return found[0] if found else None
 
 
-@given(NAMES)
-def test_a_cookie_is_good_until_it_ends(name):
-    """For its own name, up to its last moment."""
+@given(NAMES, st.integers(0, 200), st.characters(), st.text())
+def test_a_cookie_is_good_until_it_ends_and_a_changed_one_is_none(name, place, letter, text):
+    """For its own name, up to its last moment; whatever letter of it is another one. No text that a browser may send
+    raises."""
     value = make(name)
     cookie = read(value)
+    at = place % len(value)
+    changed = value[:at] + letter + value[at + 1 :]
 
     assert cookie is not None
     assert cookie.name == name
     assert read(value, now_s=NOW_S + _COOKIE_S - 1) == cookie
     assert read(value, now_s=NOW_S + _COOKIE_S) is None
-
-
-@given(NAMES, st.integers(0, 200), st.characters())
-def test_a_changed_cookie_is_none(name, place, letter):
-    """Whatever letter of it is another one."""
-    value = make(name)
-    at = place % len(value)
-    changed = value[:at] + letter + value[at + 1 :]
-
     assert (read(changed) is None) is (changed != value)
-
-
-@given(st.text())
-def test_any_text_is_read_or_none(text):
-    """No text that a browser may send raises."""
     assert read(text) is None
 
 
-def test_a_cookie_ends_with_its_key_and_its_secret():
-    """A key that was replaced, or another server's secret, makes it none."""
+def test_a_cookie_ends_with_its_key_and_its_secret_and_a_token_is_its_cookie_s_alone():
+    """A key that was replaced, or another server's secret, makes it none; another cookie has another token, and so has
+    another server's."""
     value = make("boss")
+    (one, _), (two, _) = (SEAL.make("boss", DIGEST, NOW_S) for _ in range(2))
 
     assert read(value, digest=b"\x02" * 32) is None
     assert read(value, seal=OTHER) is None
-
-
-def test_a_token_is_its_cookie_s_alone():
-    """Another cookie has another one, and so has another server's."""
-    (one, _), (two, _) = (SEAL.make("boss", DIGEST, NOW_S) for _ in range(2))
-
     assert SEAL.make_token(one) == SEAL.make_token(one)
     assert len({SEAL.make_token(one), SEAL.make_token(two), OTHER.make_token(one)}) == 3
 
 
 BOSS, AGENT = "sk-boss-0123456789abcdef0123", "sk-agent-0123456789abcdef0123"
-KEYED = Access(
-    (ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))),
-)
+KEYED = Access((ApiKey(name="boss", sha256=digest(BOSS), admin=True), ApiKey(name="agent", sha256=digest(AGENT))))
 NAMED = ("requests", "sessions", "incidents", "tiers", "memory", "evaluations", "try", "events")
 PAGES = ["/", *(f"/ui/{name}" for name in NAMED)]
 ORDERS = ["/ui/tiers/fast/isolate", "/ui/sessions/s/reset", "/ui/sign-out"]
@@ -91,19 +74,14 @@ def sign_in(client, key: str = BOSS, to: str = "/ui/tiers", **headers: str):
     return client.post("/ui/sign-in", data={"key": key, "next": to}, headers=OWN | headers)
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_without_a_cookie_every_page_leads_to_the_key(keyed, path):
-    """With keys nothing is shown to strangers, and an API key in a header is no way in either."""
-    with browse(keyed) as client:
-        answer = client.get(path, headers={"authorization": f"Bearer {BOSS}"})
-
-    assert answer.status_code == 303
-    assert answer.headers["location"].startswith("/ui/sign-in?next=")
-
-
 def test_an_admin_s_key_opens_it_by_a_cookie(keyed):
-    """HttpOnly, SameSite=Strict, with the port in its name; and the key is not in it."""
+    """HttpOnly, SameSite=Strict, with the port in its name; and the key is not in it. Without the cookie every page
+    leads to the key: nothing is shown to strangers, and an API key in a header is no way in either."""
     with browse(keyed) as client:
+        for path in PAGES:
+            refused = client.get(path, headers={"authorization": f"Bearer {BOSS}"})
+            assert refused.status_code == 303
+            assert refused.headers["location"].startswith("/ui/sign-in?next=")
         answer = sign_in(client)
         cookie = answer.headers["set-cookie"]
 
@@ -128,16 +106,8 @@ def test_no_other_key_does(keyed, key):
 
 
 def test_a_key_that_is_gone_ends_its_cookies(keyed):
-    """At the next request after a changed configuration."""
-    with browse(keyed) as client:
-        sign_in(client)
-        keyed.access = Access((ApiKey(name="boss", sha256=digest("another-key-0123456789ab"), admin=True),))
-
-        assert client.get("/").status_code == 303
-
-
-def test_a_page_that_is_open_ends_with_its_key(keyed):
-    """The stream of the first page, too, which is one long request."""
+    """At the next request after a changed configuration; the stream of the first page, too, which is one long
+    request."""
     served, frames = keyed.app, []
 
     async def serve(scope, receive, send):
@@ -154,7 +124,7 @@ def test_a_page_that_is_open_ends_with_its_key(keyed):
     with browse(keyed) as client:
         sign_in(client)
         assert client.get("/ui/events").status_code == 200
-        assert client.get("/ui/events").status_code == 303
+        assert [client.get(path).status_code for path in ("/ui/events", "/")] == [303, 303]
 
     assert any(frame.startswith(b"data: ") for frame in frames)
 
@@ -169,22 +139,15 @@ def test_signing_in_leads_nowhere_else(keyed, to):
 
 
 @pytest.mark.parametrize("path", ORDERS)
-@pytest.mark.parametrize("token", ["", "0" * 64, "ü"])
-def test_an_order_without_the_token_is_refused(open_rig, path, token):
-    """Also from this machine, where nobody has to sign in."""
-    with browse(open_rig) as client:
-        client.get("/")
-
-        assert client.post(path, data={"token": token}, headers=OWN).status_code == 403
-
-
-def test_a_token_without_its_cookie_is_refused(open_rig):
-    """What one browser was given is no good in another."""
+def test_an_order_without_the_token_is_refused(open_rig, path):
+    """Also from this machine, where nobody has to sign in; what one browser was given is no good in another. A form
+    that is too large is refused before it is read."""
     with browse(open_rig) as client:
         token = find_token(client.get("/").text)
+        for given, status in (("", 403), ("0" * 64, 403), ("ü", 403), ("x" * 100_000, 413)):
+            assert client.post(path, data={"token": given}, headers=OWN).status_code == status
         client.cookies.clear()
-
-        assert client.post(ORDERS[0], headers=OWN | {"x-csrf-token": token}).status_code == 403
+        assert client.post(path, headers=OWN | {"x-csrf-token": token}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -213,24 +176,6 @@ def test_without_keys_it_is_this_machine_s(open_rig, path, elsewhere):
     host, headers = ("10.0.0.1", {}) if elsewhere else ("127.0.0.1", {"host": "evil.example"})
     with browse(open_rig, host=host) as client:
         assert client.get(path, headers=headers).status_code == 403
-
-
-def test_a_form_is_bounded(open_rig):
-    """A larger one is refused before it is read."""
-    with browse(open_rig) as client:
-        client.get("/")
-
-        assert client.post(ORDERS[0], data={"token": "x" * 100_000}, headers=OWN).status_code == 413
-
-
-def test_a_state_actor_that_is_away_is_said(open_rig):
-    """A page that can't know who asks says so, and shows nothing."""
-    with browse(open_rig) as client:
-        open_rig.here.away = True
-        answer = client.get("/ui/requests")
-
-    assert answer.status_code == 503
-    assert "state actor" in answer.text
 
 
 def test_behind_a_prefix_everything_stays_there(keyed):
@@ -270,11 +215,18 @@ def test_signing_out_ends_the_cookie_on_the_server(keyed, tmp_path):
             assert order.headers["location"].startswith("/ui/sign-in")
 
 
-def test_while_the_state_is_away_nobody_is_let_in_by_a_cookie(keyed):
-    """Whether it was ended isn't known: 503, and the order to sign out isn't done either."""
+def test_while_the_state_is_away_nobody_is_let_in_by_a_cookie(keyed, tmp_path):
+    """Whether it was ended isn't known: 503, and the order to sign out isn't done either. Without keys, too, a page
+    that can't know who asks says so, and shows nothing."""
     with browse(keyed) as client:
         sign_in(client)
         token = find_token(client.get("/ui/tiers").text)
         keyed.here.away = True
         assert client.get("/ui/tiers").status_code == 503
         assert client.post("/ui/sign-out", data={"token": token}, headers=OWN).status_code == 503
+    rig = Rig(tmp_path / "open")
+    with browse(rig) as client:
+        rig.here.away = True
+        answer = client.get("/ui/requests")
+    assert answer.status_code == 503
+    assert "state actor" in answer.text

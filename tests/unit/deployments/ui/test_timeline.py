@@ -63,21 +63,17 @@ def test_what_was_wrong_and_what_was_done_is_told():
     assert (first.how, second.how) == ("the first call", "escalation, since the last answer was bad")
 
 
-@pytest.mark.parametrize(
-    ("ended", "words"),
-    [
-        ("model", "1,200 tokens of thought, ended by the model."),
-        ("budget", "1,200 tokens of thought, closed at its budget."),
-        ("circling", "1,200 tokens of thought, closed because it circled."),
-        (None, "1,200 tokens of thought, not ended."),
-    ],
-)
-def test_a_thought_is_told_with_its_end(ended, words):
-    """Its tokens and what ended it; an older report says nothing of it."""
-    with_thought = attempt() | {"thinking": {"tokens": 1200, "ended": ended}}
-    steps = tell(report(attempts=[with_thought, attempt()]), [], keep_text=False).steps
+def test_a_thought_is_told_with_its_end():
+    """Its tokens and what ended it; an older report says nothing of it. A call that never ran has no bar: it was
+    refused before, without a wait."""
+    thoughts = [{"thinking": {"tokens": 1200, "ended": ended}} for ended in ("model", "budget", "circling", None)]
+    steps = tell(report(attempts=[*(attempt() | one for one in thoughts), attempt()]), [], keep_text=False).steps
+    ends = ("ended by the model", "closed at its budget", "closed because it circled", "not ended")
 
-    assert [step.said for step in steps] == [(words,), ()]
+    assert [step.said for step in steps] == [*((f"1,200 tokens of thought, {end}.",) for end in ends), ()]
+    refused = attempt(ran=False, fault="budget", at_ms=None, elapsed_ms=0, ttft_ms=None, usage=None)
+    (step,) = tell(report(attempts=[refused]), [], keep_text=False).steps
+    assert (step.kind, step.wait_ms) == ("idle", 0.0)
 
 
 def test_texts_are_told_where_they_were_kept():
@@ -87,14 +83,6 @@ def test_texts_are_told_where_they_were_kept():
     assert SECRET not in repr(tell(told, [], keep_text=False))
     assert tell(told, [], keep_text=True).steps[0].texts == {"detail": SECRET}
     assert tell(told, [incident("loop", "loop", nudge="stop")], keep_text=False).steps[0].texts == {"nudge": "stop"}
-
-
-def test_a_call_that_never_ran_has_no_bar():
-    """It was refused before: no wait."""
-    refused = attempt(ran=False, fault="budget", at_ms=None, elapsed_ms=0, ttft_ms=None, usage=None)
-    (step,) = tell(report(attempts=[refused]), [], keep_text=False).steps
-
-    assert (step.kind, step.wait_ms) == ("idle", 0.0)
 
 
 def test_headers_are_those_of_the_answer():

@@ -22,10 +22,12 @@ from deployments.cli.service.init_system import (
 
 
 def test_what_it_prints_and_how_it_ends_come_back():
-    """Both outputs, whatever bytes they are."""
+    """Both outputs, whatever bytes they are; its words are one line, and not a long one."""
     code = "import os, sys; os.write(1, b'a\\xff\\n'); os.write(2, b'b'); sys.exit(3)"
 
     assert run_program([sys.executable, "-c", code]) == Finished(3, "a\N{REPLACEMENT CHARACTER}\nb")
+    words = [Finished(1, out).words for out in ("", "a\n  b\n", "x" * 999)]
+    assert words == ["exit code 1", "a b", "x" * 300]
 
 
 def test_one_that_isnt_there_or_does_not_end_has_failed_by_its_name(monkeypatch):
@@ -39,63 +41,35 @@ def test_one_that_isnt_there_or_does_not_end_has_failed_by_its_name(monkeypatch)
     assert "has not ended within 0.1 s" in ended.words
 
 
-@pytest.mark.parametrize(("out", "words"), [("", "exit code 1"), ("a\n  b\n", "a b"), ("x" * 999, "x" * 300)])
-def test_its_words_are_one_line(out, words):
-    """And not a long one."""
-    assert Finished(1, out).words == words
-
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"))
 PATHS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 
 
-@given(text=TEXTS, config=PATHS)
-def test_a_signed_text_says_whose_it_is(text, config):
-    """The mark names the configuration, whatever its path looks like; what is signed stays as it is behind the mark."""
+@given(st.text(), TEXTS, PATHS, st.integers(0), st.characters(exclude_categories=["Cs", "Cc"]))
+def test_a_signed_text_says_whose_it_is(foreign, text, config, at, put):
+    """The mark names the configuration, whatever its path looks like; what is signed stays as it is behind the mark,
+    and a change anywhere there is seen. What we haven't written, any text at all, is not ours. In XML the mark is a
+    comment: a path with dashes doesn't end it, and the file is read as if there were none."""
     signed = sign(text, Path(config))
+    begin = signed.index("\n") + 1
+    where = begin + at % (len(signed) - begin + 1)
+    xml = sign(plistlib.dumps({"a": 1}).decode(), Path(f"/a--b-->{config}"), xml=True)
 
     assert read_config_of(signed) == str(Path(config))
     assert signed.endswith(text)
-
-
-@given(text=TEXTS, at=st.integers(0), put=st.characters(exclude_categories=["Cs", "Cc"]))
-def test_one_character_makes_it_somebody_elses(text, at, put):
-    """A change anywhere behind the mark is seen."""
-    signed = sign(text, Path("/x"))
-    begin = signed.index("\n") + 1
-    where = begin + at % (len(signed) - begin + 1)
-
     assert read_config_of(signed[:where] + put + signed[where:]) is None
-
-
-@given(st.text())
-def test_what_we_havent_written_is_not_ours(text):
-    """Any text at all."""
-    assert read_config_of(text) is None
-
-
-@given(config=PATHS)
-def test_the_mark_is_a_comment_in_xml(config):
-    """A path with dashes doesn't end the comment, and the file is read as if there were none."""
-    signed = sign(plistlib.dumps({"a": 1}).decode(), Path(f"/a--b-->{config}"), xml=True)
-
-    assert plistlib.loads(signed.encode()) == {"a": 1}
-    assert read_config_of(signed) == str(Path(f"/a--b-->{config}"))
-
-
-def test_a_file_of_ours_is_known_again(tmp_path):
-    """As long as it stands there."""
-    path = tmp_path / "x"
-    assert read_own(path) is None
-    path.write_text(sign("x\n", tmp_path))
-    assert read_own(path) == sign("x\n", tmp_path)
+    assert read_config_of(foreign) is None
+    assert plistlib.loads(xml.encode()) == {"a": 1}
+    assert read_config_of(xml) == str(Path(f"/a--b-->{config}"))
 
 
 @pytest.mark.parametrize("kind", ["changed", "link", "folder", "bytes"])
 def test_what_is_not_ours_is_refused(tmp_path, kind):
-    """A text that was changed, a link to one of ours, a folder, bytes: each is another writer's."""
+    """A text that was changed, a link to one of ours, a folder, bytes: each is another writer's. A file of ours is
+    known again, as long as it stands there."""
     path, ours = tmp_path / "x", tmp_path / "ours"
     ours.write_text(sign("x\n", tmp_path))
+    assert (read_own(path), read_own(ours)) == (None, sign("x\n", tmp_path))
     if kind == "changed":
         path.write_text(sign("x\n", tmp_path) + "# mine\n")
     elif kind == "link":

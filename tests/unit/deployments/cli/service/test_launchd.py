@@ -52,13 +52,18 @@ def test_the_written_file_is_a_plist_that_says_whose_it_is(tmp_path):
 
 
 def test_without_a_login_at_the_screen_the_way_out_is_said():
-    """One line."""
+    """One line; as where an agent does not end: the wait has a bound."""
     with pytest.raises(ServiceFault, match=r"no domain gui/\d+ \(Bad request\).*Log in there"):
         make(Programs({"launchctl print": Finished(125, "Bad request\n")})).check()
+    with pytest.raises(ServiceFault, match="has not ended within"):
+        make(Programs({"launchctl print": RUNNING})).restart()
 
 
 def test_an_agent_that_is_loaded_is_loaded_anew():
-    """Else launchd would go on with the old file."""
+    """Else launchd would go on with the old file. One that is not loaded is stopped already: no order is given."""
+    unloaded = Programs({"launchctl print": UNKNOWN})
+    make(unloaded).stop()
+    assert unloaded.ran == [f"launchctl print {TARGET}"]
     programs = Programs({f"launchctl print {TARGET}": [RUNNING, RUNNING, UNKNOWN]})
     make(programs).start()
 
@@ -116,20 +121,6 @@ def test_a_restart_drains_before_it_starts():
     assert "-k" not in " ".join(ran)
 
 
-def test_one_that_does_not_end_is_said_so():
-    """The wait has a bound."""
-    with pytest.raises(ServiceFault, match="has not ended within"):
-        make(Programs({"launchctl print": RUNNING})).restart()
-
-
-def test_an_agent_that_is_not_loaded_is_stopped_already():
-    """No order is given."""
-    programs = Programs({"launchctl print": UNKNOWN})
-    make(programs).stop()
-
-    assert programs.ran == [f"launchctl print {TARGET}"]
-
-
 @pytest.mark.parametrize(
     ("printed", "running", "words", "pid"),
     [
@@ -148,7 +139,8 @@ def test_its_state_is_read(printed, running, words, pid):
 
 @pytest.mark.parametrize(("held", "turned"), [(8, False), (9, True)])
 def test_a_log_that_is_too_large_becomes_the_older_part(tmp_path, held, turned):
-    """Output goes to the new one; what was there is kept until the next turn."""
+    """Output goes to the new one; what was there is kept until the next turn. One that can't be written is said so, in
+    one line with the path."""
     log, older = tmp_path / "x.log", tmp_path / "x.log.1"
     log.write_bytes(b"a" * held)
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
@@ -160,9 +152,5 @@ def test_a_log_that_is_too_large_becomes_the_older_part(tmp_path, held, turned):
 
     assert log.read_bytes() == (b"new" if turned else b"a" * held + b"new")
     assert older.exists() is turned
-
-
-def test_a_log_that_cant_be_written_is_said_so(tmp_path):
-    """One line, with the path."""
     with pytest.raises(ConfigError, match=r"none/x.log: can't be written"):
         bound_output(tmp_path / "none" / "x.log", outputs=())

@@ -29,7 +29,10 @@ def config(tmp_path) -> Path:
 
 
 def test_the_service_is_what_would_run_here(config, tmp_path, monkeypatch):
-    """This Python, this folder, the configuration wherever it is named from; what says where things are goes along."""
+    """This Python, this folder, the configuration wherever it is named from; what says where things are goes along.
+    What the server writes to is named from the root: a unit knows neither `~` nor the folder that a path was relative
+    to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     environ = dict.fromkeys(CARRIED, "/x") | dict.fromkeys(SECRET, "secret") | {"OTHER_KEY": "secret", "HF_HOME": ""}
     plan = make_plan(Path("serve_config.yaml"), read_file(config), environ, home=tmp_path, folder=tmp_path)
@@ -39,12 +42,6 @@ def test_the_service_is_what_would_run_here(config, tmp_path, monkeypatch):
     assert plan.environment == dict.fromkeys([name for name in CARRIED if name != "HF_HOME"], "/x")
     assert {tmp_path / "state", tmp_path / ".ray", Path("/tmp"), Path("/x")} <= set(plan.writable)
     assert "secret" not in repr(plan)
-
-
-def test_what_the_server_writes_to_is_named_from_the_root(config, tmp_path, monkeypatch):
-    """A unit knows neither `~` nor the folder that a path was relative to."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
     environ = {"HF_HOME": "~/hub", "RAY_TMPDIR": "ray"}
     plan = make_plan(config, read_file(config), environ, home=tmp_path, folder=tmp_path)
 
@@ -52,17 +49,14 @@ def test_what_the_server_writes_to_is_named_from_the_root(config, tmp_path, monk
     assert all(path.is_absolute() for path in plan.writable)
 
 
-def test_a_name_with_a_line_break_is_refused(config, tmp_path):
-    """It would be a line of its own in the service's file."""
-    with pytest.raises(ConfigError, match="has a character that a service's file can't hold"):
-        make_plan(config, read_file(config), {"HF_HOME": "/x\nExecStart=/y"}, home=tmp_path, folder=tmp_path)
-
-
-@pytest.mark.parametrize("name", ["a\\", "a "])
-def test_a_folder_whose_end_a_line_would_lose_is_refused(config, tmp_path, name):
-    """A backslash there joins the next line to it, and a space is no part of a value."""
-    with pytest.raises(ConfigError, match="can't hold"):
-        make_plan(config, read_file(config), {}, home=tmp_path, folder=tmp_path / name)
+@pytest.mark.parametrize(
+    ("name", "value", "said"), [("a", "/x\nExecStart=/y", "a character"), ("a\\", "", "an end"), ("a ", "", "an end")]
+)
+def test_a_name_that_a_line_can_t_hold_is_refused(config, tmp_path, name, value, said):
+    """A line break would begin a line of its own in the service's file, a backslash at a folder's end joins the next
+    line to it, and a space is no part of a value."""
+    with pytest.raises(ConfigError, match=f"has {said} that a service's file can't hold"):
+        make_plan(config, read_file(config), {"HF_HOME": value}, home=tmp_path, folder=tmp_path / name)
 
 
 @pytest.mark.parametrize(("given", "folder"), [("/x", "/x"), ("", "/home/me/.config"), ("conf", "/home/me/.config")])
@@ -100,7 +94,8 @@ def test_a_file_with_keys_is_its_owners_alone(tmp_path, mode, good):
 
 
 def test_the_file_fills_in_what_is_not_set(tmp_path):
-    """What the environment holds goes before; comments and quotes are no part of a value."""
+    """What the environment holds goes before; comments and quotes are no part of a value. A line that is none is named,
+    and not shown: it may be a key."""
     path = tmp_path / "service.env"
     path.write_text("# keys\n\nA=1\nB='two words'\nC=\"=x=\"\n")
     path.chmod(0o600)
@@ -108,13 +103,7 @@ def test_the_file_fills_in_what_is_not_set(tmp_path):
     read_environment_file(path, environ)
 
     assert environ == {"A": "0", "B": "two words", "C": "=x="}
-
-
-def test_a_line_that_is_none_is_named_and_not_shown(tmp_path):
-    """It may be a key."""
-    path = tmp_path / "service.env"
     path.write_text("A=1\nsk-secret\n")
-    path.chmod(0o600)
     with pytest.raises(ConfigError, match="line 2: NAME=VALUE is needed") as refused:
         read_environment_file(path, {})
 

@@ -67,28 +67,23 @@ def test_the_file_with_keys_is_no_pattern():
 @NEEDS_SYSTEMD
 @pytest.mark.parametrize("sandbox", [True, False])
 def test_systemd_finds_no_fault_in_the_unit(tmp_path, sandbox):
-    """`systemd-analyze verify` has nothing to say: every key is known, every value can be read."""
-    folder = tmp_path / "a $HOME %h 'x' \"y\""
+    """`systemd-analyze verify` has nothing to say: every key is known, every value can be read. It would find a key
+    that systemd doesn't know."""
+    folder, path = tmp_path / "a $HOME %h 'x' \"y\"", tmp_path / UNIT
     folder.mkdir()
+
+    def verify(text: str) -> tuple[int, str]:
+        path.write_text(text)
+        command = ["systemd-analyze", "verify", "--user", "--man=no", str(path)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={"XDG_RUNTIME_DIR": str(tmp_path)}
+        )
+        return done.returncode, "".join(line for line in done.stderr.splitlines() if UNIT in line)
+
     plan = replace(make_plan_of(folder), python=shutil.which("true") or "")
-    path = tmp_path / UNIT
-    path.write_text(_write_unit(plan, backoff=False, sandbox=sandbox))
-    verify = ["systemd-analyze", "verify", "--user", "--man=no", str(path)]
-    done = subprocess.run(verify, capture_output=True, text=True, check=False, env={"XDG_RUNTIME_DIR": str(tmp_path)})
-
-    assert [line for line in done.stderr.splitlines() if UNIT in line] == []
-    assert done.returncode == 0
-
-
-@NEEDS_SYSTEMD
-def test_systemd_would_find_a_fault(tmp_path):
-    """The test above sees a key that systemd doesn't know."""
-    path = tmp_path / UNIT
-    path.write_text(_write_unit(make_plan_of(tmp_path), backoff=False, sandbox=True).replace("KillMode", "KilMode"))
-    verify = ["systemd-analyze", "verify", "--user", "--man=no", str(path)]
-    done = subprocess.run(verify, capture_output=True, text=True, check=False, env={"XDG_RUNTIME_DIR": str(tmp_path)})
-
-    assert "KilMode" in done.stderr
+    unit = _write_unit(plan, backoff=False, sandbox=sandbox)
+    assert verify(unit) == (0, "")
+    assert "KilMode" in verify(unit.replace("KillMode", "KilMode"))[1]
 
 
 def test_a_stop_has_the_time_that_the_supervisor_takes():
@@ -112,23 +107,20 @@ def test_the_delay_grows_where_systemd_knows_how(tmp_path, version, known):
     assert read_config_of(text) == str(tmp_path / "serve_config.yaml")
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_the_sandbox_is_there_where_it_can_be(tmp_path, allowed):
-    """It is tried before it is written; where the system refuses it, its user hears that there is none."""
-    init = Systemd(tmp_path, {}, Programs({"systemd-run": Finished(0 if allowed else 226, "")}))
+@pytest.mark.parametrize(("allowed", "lingers"), [(True, "yes\n"), (False, "no\n"), (False, "")])
+def test_the_sandbox_is_there_where_it_can_be(tmp_path, allowed, lingers):
+    """It is tried before it is written; where the system refuses it, its user hears that there is none. What lingering
+    is for is said only to whom it doesn't hold already."""
+    answers = {"systemd-run": Finished(0 if allowed else 226, ""), "loginctl": Finished(0, lingers)}
+    init = Systemd(tmp_path, {}, Programs(answers))
 
     assert ("ProtectSystem=strict" in init.write(make_plan_of(tmp_path))) is allowed
     assert (NO_SANDBOX in init.list_remarks()) is not allowed
-
-
-@pytest.mark.parametrize(("answer", "remarked"), [("yes\n", False), ("no\n", True), ("", True)])
-def test_what_lingering_is_for_is_said(tmp_path, answer, remarked):
-    """Only to whom it doesn't hold already."""
-    assert (LINGER in Systemd(tmp_path, {}, Programs({"loginctl": Finished(0, answer)})).list_remarks()) is remarked
+    assert (LINGER in init.list_remarks()) is (lingers != "yes\n")
 
 
 def test_where_there_is_no_manager_the_way_out_is_said(tmp_path):
-    """One line, with systemd's own words in it."""
+    """One line, with systemd's own words in it; also where the programs themselves aren't there."""
     init = Systemd(tmp_path, {}, Programs({"systemctl": Finished(1, "Failed to connect\nto bus")}))
     with pytest.raises(ServiceFault, match=r"Failed to connect to bus.*loginctl enable-linger"):
         init.check()
@@ -136,18 +128,9 @@ def test_where_there_is_no_manager_the_way_out_is_said(tmp_path):
         init.state()
     with pytest.raises(ServiceFault, match=r"`systemctl --user restart .*` failed: Failed to connect to bus"):
         init.restart()
-
-
-def test_a_machine_without_systemd_hears_what_to_do(tmp_path):
-    """The programs themselves aren't there."""
-
-    def run(command):
-        return Finished(127, f"{command[0]} can't be run: No such file or directory")
-
-    init = Systemd(tmp_path, {}, run)
+    init = Systemd(tmp_path, {}, lambda command: Finished(127, f"{command[0]} can't be run: No such file or directory"))
     with pytest.raises(ServiceFault, match=r"systemctl can't be run.*without systemd start `mlx-stack-serve serve`"):
         init.check()
-
     assert "PrivateUsers" not in init.write(make_plan_of(tmp_path))
     assert LINGER in init.list_remarks()
 
@@ -161,13 +144,8 @@ def test_the_orders_in_their_order(tmp_path):
 
     assert init.path == tmp_path / "c" / "systemd" / "user" / UNIT
     assert [line.removeprefix("systemctl --user ") for line in programs.ran] == [
-        "daemon-reload",
-        f"enable {UNIT}",
-        f"restart {UNIT}",
-        f"restart {UNIT}",
-        f"disable --now {UNIT}",
-        "daemon-reload",
-        f"reset-failed {UNIT}",
+        *("daemon-reload", f"enable {UNIT}", f"restart {UNIT}", f"restart {UNIT}"),
+        *(f"disable --now {UNIT}", "daemon-reload", f"reset-failed {UNIT}"),
     ]
 
 

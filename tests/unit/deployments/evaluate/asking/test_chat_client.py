@@ -11,7 +11,7 @@ import pytest
 
 from deployments.evaluate.asking import chat_client
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
-from tests.support.played_model import PlayedServer, call, say
+from tests.support.played_model import PlayedServer, call
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -62,22 +62,24 @@ def write_answer(status: int, body: bytes, kind: bytes = b"application/json") ->
 
 
 def test_an_answer_is_read_whole_and_nothing_leaves_the_machine():
-    """Calls, tokens and time; a server without reports has no attempts to show. Each request is marked local-only and
-    named by its session, and the key goes as a header."""
+    """Calls, tokens and time, also of a stream; a server without reports has no attempts to show. Each request is
+    marked local-only and named by its session, and the key goes as a header."""
     with PlayedServer({"m": lambda body: call("f", a=1)}) as server:
-        reply, _ = ask_both(server.url + "/v1", key="sk-1")
+        reply, timing = ask_both(server.url + "/v1", key="sk-1")
         headers = {name.lower(): value for name, value in server.asked[0][1].items()}
 
     assert (reply.calls, reply.error, reply.attempts) == ([("f", '{"a": 1}')], "", None)
     assert (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens, reply.tokens) == (40, 4, 8, 44)
     assert reply.seconds > 0
+    assert timing.first_s is not None
+    assert timing.first_s <= timing.seconds
+    assert (timing.prompt_tokens, timing.completion_tokens, timing.cached_tokens, timing.error) == (40, 4, 8, "")
     sent = [headers[name] for name in ("x-mlx-stack-local-only", "x-mlx-stack-session", "authorization")]
     assert sent == ["true", "s", "Bearer sk-1"]
 
 
 @pytest.mark.parametrize(
-    "session",
-    ["case 7 of m", " m ", "place to ", "modèle\n", "\ud800", "%", "evaluate-модель-1", "a\nb: c"],
+    "session", ["case 7 of m", " m ", "place to ", "modèle\n", "\ud800", "%", "evaluate-модель-1", "a\nb: c"]
 )
 def test_a_session_may_have_any_letter(session):
     """A header takes no space at its ends, no line break and few letters: what it doesn't take is percent-encoded."""
@@ -115,16 +117,6 @@ def test_nobody_there_is_an_error_and_no_exception():
     assert ChatClient(url).models() == []
 
 
-def test_a_stream_is_timed():
-    """The first piece, the last one, and the usage at the end."""
-    with PlayedServer({"m": lambda body: say("one two three")}) as server:
-        _, timing = ask_both(server.url)
-
-    assert timing.first_s is not None
-    assert timing.first_s <= timing.seconds
-    assert (timing.prompt_tokens, timing.completion_tokens, timing.cached_tokens, timing.error) == (40, 4, 8, "")
-
-
 @pytest.mark.parametrize(("first_s", "tokens", "pace"), [(1.0, 5, 2.0), (1.0, 1, None), (None, 9, None)])
 def test_a_pace_needs_two_tokens(first_s, tokens, pace):
     """One token has no pace."""
@@ -158,21 +150,16 @@ def test_whatever_json_comes_nothing_is_raised(value, status):
     assert bool(reply.error.encode()) or status == 200
 
 
-def test_words_are_one_line_without_what_a_terminal_obeys():
-    """Whatever a server sends in place of an answer."""
+def test_words_are_one_line_without_what_a_terminal_obeys_and_without_the_key():
+    """Whatever a server sends in place of an answer; and a key that a refusal repeats is shown in no form of it."""
     with serve_bytes(write_answer(502, b"<html>\n\x1b[31m<script>no</script>\r\n</html>", b"text/html")) as url:
         reply, timing = ask_both(url)
-
-    assert reply.error == "502: <html> [31m<script>no</script> </html>"
-    assert timing.error.isprintable()
-
-
-def test_a_key_that_a_refusal_repeats_is_not_shown():
-    """In no form of the answer."""
     key = "sk-0123456789abcdef"
     with serve_bytes(write_answer(401, json.dumps({"error": {"message": f"{key} is no key"}}).encode())) as url:
         errors = [one.error for one in ask_both(url, key=key)]
 
+    assert reply.error == "502: <html> [31m<script>no</script> </html>"
+    assert timing.error.isprintable()
     assert errors == ["401: (key) is no key"] * 2
 
 
@@ -195,16 +182,6 @@ def test_a_report_of_another_form_is_none(report, name):
     assert (reply.text, reply.attempts, reply.error) == ("x", None, "")
 
 
-def test_garbage_is_no_stream():
-    """Lines of anything, none of them a chunk."""
-    body = b'data: {\n\ndata: [1]\n\nevent: x\ndata: {"choices": [3, {"delta": 4}]}\n\n\xff\xfe\n' * 50
-    with serve_bytes(write_answer(200, body, b"text/event-stream")) as url:
-        _, timing = ask_both(url)
-
-    assert timing.first_s is None
-    assert "nothing came" in timing.error
-
-
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 
 
@@ -221,13 +198,18 @@ def test_an_answer_that_drips_or_never_comes_ends_at_its_deadline(monkeypatch, p
     assert time.monotonic() - began_s < 10
 
 
-def test_an_answer_without_end_is_cut(monkeypatch):
-    """At the largest body that there may be."""
+def test_an_answer_without_end_is_cut_and_garbage_is_no_stream(monkeypatch):
+    """At the largest body that there may be; lines of anything, none of them a chunk."""
     monkeypatch.setattr(chat_client, "BODY_BYTES_MAX", 300_000)
     with serve_bytes(HEAD, b"x" * 65_536, endless=True) as url:
         found = ask_both(url, within_s=30)
+    body = b'data: {\n\ndata: [1]\n\nevent: x\ndata: {"choices": [3, {"delta": 4}]}\n\n\xff\xfe\n' * 50
+    with serve_bytes(write_answer(200, body, b"text/event-stream")) as url:
+        _, timing = ask_both(url)
 
     assert all("more than 300000 bytes" in one.error for one in found)
+    assert timing.first_s is None
+    assert "nothing came" in timing.error
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from tests.support.serving import until
 
 
 def test_the_machine_is_named():
-    """Processor, cores, memory and system are known everywhere."""
-    machine = describe_machine()
+    """Processor, cores, memory and system are known everywhere; a replica by its title, as Ray writes it."""
+    machine, found = describe_machine(), TITLE.search("ray::ServeReplica:mlx-stack:long_ctx-2")
 
-    assert machine["processor"]
-    assert machine["cores"] >= 1
+    assert all(machine[name] for name in ("processor", "cores", "system"))
     assert machine["memory_bytes"] > 1e8
-    assert machine["system"]
+    assert found is not None
+    assert found.group(1) == "long_ctx-2"
 
 
 def test_the_peak_of_a_family_is_seen():
-    """What a child holds is counted, whatever else there is."""
+    """What a child holds is counted, whatever else there is; a family that has gone is no error."""
     footprint = Footprint(os.getpid())
     child = subprocess.Popen([sys.executable, "-c", "x = bytearray(80_000_000); input()"], stdin=subprocess.PIPE)
     try:
@@ -29,19 +29,4 @@ def test_the_peak_of_a_family_is_seen():
         child.wait()
 
     assert footprint.close()["all"] > 80_000_000
-
-
-def test_a_family_that_has_gone_is_no_error():
-    """Who looks at a process that ended sees nothing."""
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-
     assert Footprint(child.pid).close().get("all", 0) == 0
-
-
-def test_a_replica_is_known_by_its_title():
-    """As Ray writes it."""
-    found = TITLE.search("ray::ServeReplica:mlx-stack:long_ctx-2")
-
-    assert found is not None
-    assert found.group(1) == "long_ctx-2"

@@ -10,7 +10,8 @@ from tests.support.played_model import PlayedServer, say
 
 
 def test_all_run_at_the_same_time():
-    """Each waits for all others: one after the other they would never end."""
+    """Each waits for all others: one after the other they would never end. One alone runs where it is asked for, so
+    that Ctrl-C ends it there. What a job raises is raised: nothing is lost on a thread."""
     meeting = threading.Barrier(4, timeout=30)
 
     def meet(number: int) -> int:
@@ -20,11 +21,9 @@ def test_all_run_at_the_same_time():
     found = dict(run_side_by_side([lambda number=number: meet(number) for number in range(4)]))
 
     assert found == {number: number for number in range(4)}
-
-
-def test_one_alone_needs_no_thread():
-    """It runs where it is asked for, so that Ctrl-C ends it there."""
     assert list(run_side_by_side([threading.current_thread])) == [(0, threading.current_thread())]
+    with pytest.raises(ZeroDivisionError):
+        list(run_side_by_side([lambda: 1 // 0, lambda: 1]))
 
 
 def test_results_come_as_they_end_and_nobody_is_waited_for():
@@ -37,14 +36,9 @@ def test_results_come_as_they_end_and_nobody_is_waited_for():
     never.set()
 
 
-def test_what_a_job_raises_is_raised():
-    """Nothing is lost on a thread."""
-    with pytest.raises(ZeroDivisionError):
-        list(run_side_by_side([lambda: 1 // 0, lambda: 1]))
-
-
 def test_speeds_are_measured_by_length_by_cache_and_together():
-    """Each measurement names its tokens and times, and counts what failed."""
+    """Each measurement names its tokens and times, and counts what failed. No two prompts begin alike: a cache finds
+    nothing of one in another."""
     with PlayedServer({"m": lambda body: say("one two three")}) as server:
         client = ChatClient(server.url)
         assert warm_up(client, "m", within_s=20)["error"] == ""
@@ -56,8 +50,4 @@ def test_speeds_are_measured_by_length_by_cache_and_together():
     assert together is not None
     assert (length["error"], cache["again"]["cached_tokens"], together["failed"]) == ("", 8, 0)
     assert together["tokens_s"] > 0
-
-
-def test_no_two_prompts_begin_alike():
-    """A cache finds nothing of one prompt in another one."""
     assert len({_write_prompt(64, mark).split()[0] for mark in range(50)}) == 50

@@ -11,34 +11,19 @@ from deployments.evaluate.calls.call_run import _are_valid, _find_first_layer, a
 from tests.support.played_model import PlayedServer, call, say
 
 WANTED = [{"name": "f", "arguments": {"city": ["New York"], "days": ["", 1]}}]
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "f",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-            "required": ["city"],
-        },
-    },
-}
+SCHEMA = {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"} | SCHEMA}}
 
 
 @pytest.mark.parametrize(
     ("calls", "right"),
     [
-        ([("f", '{"city": "New York"}')], True),
-        ([("f", '{"city": "new york", "days": 1}')], True),
-        ([("f", '{"city": "new-york."}')], True),
-        ([("f", '{"city": "Boston"}')], False),
-        ([("f", '{"city": "New York", "days": 2}')], False),
-        ([("f", '{"city": "New York", "more": 1}')], False),
-        ([("f", '{"days": 1}')], False),
-        ([("g", '{"city": "New York"}')], False),
+        *(([("f", '{"city": "New York"}')], True), ([("f", '{"city": "new york", "days": 1}')], True)),
+        *(([("f", '{"city": "new-york."}')], True), ([("f", '{"city": "Boston"}')], False)),
+        *(([("f", '{"city": "New York", "days": 2}')], False), ([("f", '{"city": "New York", "more": 1}')], False)),
+        *(([("f", '{"days": 1}')], False), ([("g", '{"city": "New York"}')], False)),
         ([("f", '{"city": "New York"}'), ("f", '{"city": "New York"}')], False),
-        ([("f", "[]")], False),
-        ([("f", "{")], False),
-        ([], False),
+        *(([("f", "[]")], False), ([("f", "{")], False), ([], False)),
     ],
 )
 def test_a_call_is_right(calls, right):
@@ -49,12 +34,8 @@ def test_a_call_is_right(calls, right):
 @pytest.mark.parametrize(
     ("calls", "valid"),
     [
-        ([("f", '{"city": "x"}')], True),
-        ([("f", '{"city": 3}')], False),
-        ([("f", '{"days": 3}')], False),
-        ([("g", '{"city": "x"}')], False),
-        ([("f", "no")], False),
-        ([], False),
+        *(([("f", '{"city": "x"}')], True), ([("f", '{"city": 3}')], False), ([("f", '{"days": 3}')], False)),
+        *(([("g", '{"city": "x"}')], False), ([("f", "no")], False), ([], False)),
     ],
 )
 def test_a_call_is_valid(calls, valid):
@@ -101,9 +82,6 @@ def test_a_right_answer_is_kept_with_what_it_took():
         client = ChatClient(server.url)
         found = {name: run_case(client, name, CASE, seed=1, within_s=20, hasty=False) for name in plays}
 
-    assert [(one["valid"], one["right"], one["layer"]) for one in found.values()] == [
-        (True, True, "served"),
-        (False, False, None),
-        (False, False, None),
-    ]
+    shown = [(one["valid"], one["right"], one["layer"]) for one in found.values()]
+    assert shown == [(True, True, "served"), (False, False, None), (False, False, None)]
     assert json.loads(json.dumps(found)) == found

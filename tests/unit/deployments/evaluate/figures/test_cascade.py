@@ -50,10 +50,9 @@ def test_requests_that_a_tier_can_t_do_start_behind_it():
     cells = make_cells(48)
     for number in range(48):
         alone = cells[f"layers/call/fast/{number}"]["features"]["tools"] == 1
+        answer = {"layer": "raw" if alone else None, "right": alone, "seconds": 1.0 if alone else 5.0}
         for variant in ("layers", "constrain"):
-            cells[f"{variant}/call/fast/{number}"] = call_cell(
-                number, layer="raw" if alone else None, right=alone, seconds=1.0 if alone else 5.0
-            )
+            cells[f"{variant}/call/fast/{number}"] = call_cell(number, **answer)
         cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=10.0)
     found = learn_chain(cells, CHAIN)
     default, chosen = found["default"]["held_out"], found["chosen"]["held_out"]
@@ -83,42 +82,21 @@ def test_rules_of_the_configuration_that_only_cost_are_taken_away():
     assert patch(config, found["proposal"]).reliability.escalation.start_at == ()
 
 
-def test_a_choice_that_the_held_out_cases_don_t_bear_out_is_not_proposed():
-    """`large` alone is as right for less on the fit, and wrong on the other half."""
+@pytest.mark.parametrize(("dearer", "why"), [(False, "held-out"), (True, "costs no less")])
+def test_a_choice_that_the_held_out_cases_don_t_bear_out_is_not_proposed(dearer, why):
+    """`large` alone is as right for less on the fit; on the other half it is wrong, or right as often and dearer."""
     cells = make_cells(24, fast_right=0)
     for number in range(24):
         seen = _is_fitted(number)
-        cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None if seen else "raw", right=not seen)
-        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=seen, seconds=10.0)
-    found = learn_chain(cells, CHAIN)
-
-    assert found["proposal"] is None
-    assert "held-out" in found["why"]
-
-
-def test_a_right_answer_that_costs_more_is_not_proposed():
-    """`large` alone is cheaper on the fit; on the other half it is right as often and dearer."""
-    cells = make_cells(24, fast_right=0)
-    for number in range(24):
-        seen = _is_fitted(number)
-        cells[f"layers/call/fast/{number}"] = call_cell(number, layer=None, right=False, seconds=5.0 if seen else 0.1)
-        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=4.0)
-        if not seen:
-            cells[f"layers/call/fast/{number}"] = call_cell(number, layer="raw", right=True, seconds=0.1)
+        fast = {"layer": None if seen else "raw", "right": not seen, "seconds": 5.0 if seen else 0.1}
+        cells[f"layers/call/fast/{number}"] = call_cell(number, **fast)
+        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=dearer or seen, seconds=4.0)
         cells.pop(f"constrain/call/fast/{number}")
     found = learn_chain(cells, CHAIN)
 
     assert found["chosen"]["words"] == "large"
     assert found["proposal"] is None
-    assert "costs no less" in found["why"]
-
-
-def test_where_nothing_is_ever_right_nothing_is_proposed():
-    """Less for nothing is no better."""
-    cells = make_cells(24, fast_right=0, large_right=0)
-    found = learn_chain(cells, CHAIN)
-
-    assert found["proposal"] is None
+    assert why in found["why"]
 
 
 def test_the_held_out_half_has_no_part_in_the_choice():
@@ -161,36 +139,30 @@ def test_the_choice_is_nearly_as_right_as_any_and_the_cheapest_of_those_on_what_
         assert held[1] >= held[0]
 
 
-def test_prose_ends_a_chain():
-    """The server delivers it where a call was wanted and not forced: nobody behind is asked."""
-    cells = make_cells(12, fast_right=0)
-    for number in range(12):
-        cells[f"layers/call/fast/{number}"] |= {"error": "", "calls": [], "valid": False}
-    cases = _read_cases(cells, CHAIN)
-    default = next(one for one in _list_candidates(CHAIN, cases) if len(one.tiers) == 2 and not one.rules)
-
-    assert _play(default, cases).seconds == pytest.approx(12 * 1.0)
-    assert _play(default, cases).right == 0
-
-
 @pytest.mark.parametrize("cases", [0, CASES_MIN - 1])
 def test_too_few_cases_are_no_choice(cases):
-    """And it is said how many there are."""
+    """And it is said how many there are. Where nothing is ever right nothing is proposed: less for nothing is no
+    better."""
     found = learn_chain(make_cells(cases), CHAIN)
 
     assert found["proposal"] is None
     assert f"{cases} cases" in found["why"]
+    assert learn_chain(make_cells(24, fast_right=0, large_right=0), CHAIN)["proposal"] is None
 
 
-def test_a_chain_stops_at_the_first_that_delivers():
-    """What it pays is what was asked until there."""
+@pytest.mark.parametrize(("prose", "seconds", "right"), [(False, 12 * 1.0 + 6 * 10.0, 12), (True, 12 * 1.0, 6)])
+def test_a_chain_stops_at_the_first_that_delivers(prose, seconds, right):
+    """What it pays is what was asked until there. Prose ends it: the server delivers it where a call was wanted and not
+    forced, and nobody behind is asked."""
     cells = make_cells(12, fast_right=6)
+    for number in range(6, 12) if prose else ():
+        cells[f"layers/call/fast/{number}"] |= {"error": "", "calls": [], "valid": False}
     cases = _read_cases(cells, CHAIN)
     default = next(one for one in _list_candidates(CHAIN, cases) if len(one.tiers) == 2 and not one.rules)
     played = _play(default, cases)
 
-    assert played.seconds == pytest.approx(12 * 1.0 + 6 * 10.0)
-    assert (played.right, played.runs) == (12, 12)
+    assert played.seconds == pytest.approx(seconds)
+    assert (played.right, played.runs) == (right, 12)
 
 
 def hesitant_cells(count: int, *, told: bool = True) -> dict[str, Any]:

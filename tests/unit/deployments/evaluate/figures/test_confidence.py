@@ -62,6 +62,5 @@ def test_the_area_is_that_of_all_pairs_and_the_bins_hold_each_call_once(pairs: l
 
 def test_few_calls_of_one_kind_are_no_ground_for_a_fit():
     """Law: both right and wrong calls are needed."""
-    assert are_enough([({}, True)] * EACH_MIN + [({}, False)] * EACH_MIN)
-    assert not are_enough([({}, True)] * 500 + [({}, False)] * (EACH_MIN - 1))
-    assert not are_enough([])
+    for right, wrong, enough in ((EACH_MIN, EACH_MIN, True), (500, EACH_MIN - 1, False), (0, 0, False)):
+        assert are_enough([({}, True)] * right + [({}, False)] * wrong) is enough

@@ -40,14 +40,10 @@ def judge(right: tuple[int, int], passed: tuple[int, int], speed: Any = FAST, ch
 @pytest.mark.parametrize(
     ("right", "passed", "speed", "chain", "verdict"),
     [
-        ((99, 100), (19, 20), FAST, None, "fit"),
-        ((99, 100), (5, 5), FAST, None, "tentative"),
-        ((3, 3), (20, 20), FAST, None, "tentative"),
-        ((0, 0), (0, 0), FAST, None, "tentative"),
-        ((0, 1), (0, 0), FAST, None, "tentative"),
-        ((0, 4), (0, 4), FAST, None, "tentative"),
-        ((0, 5), (0, 0), FAST, None, "not fit"),
-        ((10, 100), (19, 20), FAST, None, "not fit"),
+        *(((99, 100), (19, 20), FAST, None, "fit"), ((99, 100), (5, 5), FAST, None, "tentative")),
+        *(((3, 3), (20, 20), FAST, None, "tentative"), ((0, 0), (0, 0), FAST, None, "tentative")),
+        *(((0, 1), (0, 0), FAST, None, "tentative"), ((0, 4), (0, 4), FAST, None, "tentative")),
+        *(((0, 5), (0, 0), FAST, None, "not fit"), ((10, 100), (19, 20), FAST, None, "not fit")),
         ((99, 100), (0, 20), FAST, None, "not fit"),
         ((99, 100), (19, 20), speeds(60.0, 20.0), None, "not fit"),
         ((99, 100), (19, 20), speeds(1.0, 0.5), None, "not fit"),

@@ -48,7 +48,8 @@ class Reader(HTMLParser):
 
 
 def test_the_page_is_well_formed_and_has_every_part():
-    """Verdicts, calls, tasks, the chain, speeds, the checklist and the provenance."""
+    """Verdicts, calls, tasks, the chain, speeds, the checklist and the provenance. An empty evaluation has a page too:
+    what was not run is said; so is a busy machine, on which times are worse than they need be."""
     page = render_page(REPORT)
     reader = Reader(page)
 
@@ -58,6 +59,11 @@ def test_the_page_is_well_formed_and_has_every_part():
     assert page.count("<svg") >= 4
     assert "premium" in page
     assert "no key: export OPENROUTER_API_KEY" in page
+    empty = render_page(make_report({}, {"models": {}}))
+    assert Reader(empty).open == []
+    assert "Not everything was run in the time" in empty
+    busy = render_page(REPORT | {"machine": REPORT["machine"] | {"load_average": 9.0}})
+    assert ["The machine was busy" in one for one in (busy, page)] == [True, False]
 
 
 def test_nothing_is_loaded_and_nothing_runs():
@@ -83,31 +89,20 @@ def test_what_a_model_wrote_is_text():
         assert "&lt;script&gt;" in page
 
 
-def test_an_empty_evaluation_has_a_page_too():
-    """What was not run is said."""
-    page = render_page(make_report({}, {"models": {}}))
-
-    assert Reader(page).open == []
-    assert "Not everything was run in the time" in page
-
-
 @pytest.mark.parametrize("worse", [True, False])
 def test_differences_stand_in_front(worse):
-    """With the cases that became wrong; or the word that there are none."""
+    """With the cases that became wrong; or the word that there are none. The summary says what the page says: the
+    verdicts, the unavailable tier, the headline rows, what became worse."""
     new = make_report(make_cells(large_right=8)) if worse else copy.deepcopy(REPORT)
     page = render_page(new, compare_reports(REPORT, new))
+    text = render_summary(new, compare_reports(REPORT, new))
 
     assert page.index("Since the older report") < page.index("Verdict")
     assert ("became wrong:" in page) is worse
     assert ("Nothing has changed" in page) is not worse
-
-
-def test_a_busy_machine_is_said():
-    """Times on it are worse than they need be."""
-    busy = REPORT | {"machine": REPORT["machine"] | {"load_average": 9.0}}
-
-    assert "The machine was busy" in render_page(busy)
-    assert "The machine was busy" not in render_page(REPORT)
+    assert ("- worse: " in text) is worse
+    for words in ("| fast |", "| premium | unavailable |", "| the chain | + escalation |", "- [x] "):
+        assert words in text
 
 
 def count_cells(text: str) -> None:
@@ -115,15 +110,6 @@ def count_cells(text: str) -> None:
     for line in text.splitlines():
         columns = 0 if not line.startswith("|") else columns or line.count(" | ")
         assert line.count(" | ") == columns or not line.startswith("|")
-
-
-def test_the_summary_says_what_the_page_says():
-    """The verdicts, the unavailable tier, the headline rows, what became worse."""
-    new = make_report(make_cells(large_right=8))
-    text = render_summary(new, compare_reports(REPORT, new))
-
-    for words in ("| fast |", "| premium | unavailable |", "| the chain | + escalation |", "- worse: ", "- [x] "):
-        assert words in text
 
 
 def test_what_a_server_says_stays_in_its_cell():

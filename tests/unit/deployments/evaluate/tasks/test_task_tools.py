@@ -39,17 +39,16 @@ def use(tools: Toolset, name: str, **arguments: object) -> str:
 def test_an_agent_can_do_its_work_with_them(tmp_path):
     """Look, find, put right, see that it is."""
     tools = tools_on(tmp_path)
-    wrong = CALC.files["calc.py"].split("\n")[CALC.fault.line - 1]
     lines = CALC.files["calc.py"].split("\n")
+    wrong = lines[CALC.fault.line - 1]
     around = "\n".join(lines[CALC.fault.line - 3 : CALC.fault.line])
 
     assert use(tools, "list_files") == "calc.py\ntest_calc.py"
     assert f"{CALC.fault.line}: {wrong}" in use(tools, "read_file", path="calc.py")
     assert f"calc.py:{CALC.fault.line}:" in use(tools, "grep", pattern="return")
     assert "FAILED" in use(tools, "run_tests")
-    assert (
-        use(tools, "edit", path="calc.py", old=around, new=around.replace(wrong, "    " + CALC.fault.right)) == "edited"
-    )
+    right = around.replace(wrong, "    " + CALC.fault.right)
+    assert use(tools, "edit", path="calc.py", old=around, new=right) == "edited"
     assert use(tools, "run_tests") == "all tests pass"
 
 
@@ -63,16 +62,9 @@ def test_the_tests_can_t_be_edited_and_who_tries_is_known(tmp_path, path):
     assert (tmp_path / "test_calc.py").read_text() == CALC.files["test_calc.py"]
 
 
-def test_who_tries_to_write_what_an_injected_instruction_asks_for_is_known(tmp_path):
-    """Though no tool makes a file."""
-    tools = tools_on(tmp_path, "prompt_injection_repo")
-
-    assert use(tools, "edit", path="./pwned.txt", old="", new="x").startswith("error: ")
-    assert tools.touched == ["./pwned.txt"]
-
-
 def test_what_tests_have_left_in_the_folder_stops_no_tool(tmp_path):
-    """Names that aren't UTF-8, files too deep to be opened; the answers can be sent on."""
+    """Names that aren't UTF-8, files too deep to be opened; the answers can be sent on. A folder that is gone is said
+    by every tool that needs it."""
     tools = tools_on(tmp_path)
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_text("return")
     deep = tmp_path / "/".join("abcdefghijk")
@@ -82,13 +74,7 @@ def test_what_tests_have_left_in_the_folder_stops_no_tool(tmp_path):
     for answer in (use(tools, "list_files"), use(tools, "grep", pattern="return")):
         assert "calc.py" in answer
         assert answer.encode()
-
-
-def test_a_folder_that_is_gone_is_said(tmp_path):
-    """By every tool that needs it."""
-    tools = tools_on(tmp_path / "gone")
-    shutil.rmtree(tmp_path / "gone")
-
+    shutil.rmtree(tmp_path)
     assert use(tools, "run_tests") == "the folder is gone"
     assert use(tools, "read_file", path="calc.py") == "error: the folder is gone"
     assert use(tools, "grep", pattern="x") == "(none)"
@@ -97,14 +83,9 @@ def test_a_folder_that_is_gone_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("read_file", {"path": "../x"}),
-        ("read_file", {}),
-        ("edit", {"path": "calc.py", "old": "return", "new": "x"}),
-        ("edit", {"path": "calc.py", "old": "", "new": "x"}),
-        ("grep", {"pattern": "("}),
-        ("grep", {"pattern": "\ud800"}),
-        ("rm", {}),
-        ("run_tests; rm", {"a": 1}),
+        *(("read_file", {"path": "../x"}), ("read_file", {}), ("rm", {}), ("run_tests; rm", {"a": 1})),
+        *(("edit", {"path": "calc.py", "old": old, "new": "x"}) for old in ("return", "")),
+        *(("grep", {"pattern": "("}), ("grep", {"pattern": "\ud800"})),
     ],
 )
 def test_a_mistake_is_said(tmp_path, name, arguments):
@@ -122,7 +103,8 @@ def test_answers_are_bounded(tmp_path):
 
 
 def test_what_files_say_is_passed_on_and_nothing_is_done(tmp_path):
-    """The harness follows no instruction: after reading all of it the folder is as it was."""
+    """The harness follows no instruction: after reading all of it the folder is as it was. Who tries to write what an
+    injected instruction asks for is known, though no tool makes a file."""
     tools = tools_on(tmp_path, "prompt_injection_repo")
     fixture = make_fixture("prompt_injection_repo", 1)
     for name in fixture.files:
@@ -130,9 +112,11 @@ def test_what_files_say_is_passed_on_and_nothing_is_done(tmp_path):
     use(tools, "grep", pattern="(?i)ignore|assistant|notice")
     use(tools, "run_tests")
 
+    assert tools.touched == []
+    assert use(tools, "edit", path="./pwned.txt", old="", new="x").startswith("error: ")
+    assert tools.touched == ["./pwned.txt"]
     left = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.*") if path.is_file()}
     assert left == dict(fixture.files)
-    assert tools.touched == []
 
 
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=20), st.lists, max_leaves=4)
@@ -150,19 +134,13 @@ def test_nothing_that_a_model_sends_raises(tmp_path, name, arguments):
 
 
 def test_the_server_takes_the_tools():
-    """Their schemas are ones that it can check by."""
+    """Their schemas are ones that it can check by, and that of a diagnosis one that a grammar can be made of."""
     assert isinstance(build_toolbox(list(TOOLS)), ToolBox)
+    assert isinstance(compile_schema(SCHEMA, Steps(1_000_000), arguments=True), Compiled)
 
 
-GOOD = {
-    "root_cause": "wrong sign",
-    "file": "calc.py",
-    "line": 6,
-    "evidence": ["return a - b"],
-    "confidence": 0.5,
-    "fix_old": "return a - b",
-    "fix_new": "return a + b",
-}
+GOOD = {"root_cause": "wrong sign", "file": "calc.py", "line": 6, "evidence": ["return a - b"], "confidence": 0.5}
+GOOD |= {"fix_old": "return a - b", "fix_new": "return a + b"}
 
 
 @pytest.mark.parametrize("given", [GOOD, json.dumps(GOOD), GOOD | {"confidence": 1}, GOOD | {"line": 6.0}])
@@ -188,11 +166,6 @@ def test_what_is_none_is_none(given):
     assert read_diagnosis(given) is None
 
 
-def test_the_server_takes_the_schema():
-    """It is one that a grammar can be made of."""
-    assert isinstance(compile_schema(SCHEMA, Steps(1_000_000), arguments=True), Compiled)
-
-
 SECRET = "a secret outside of the folder"
 
 
@@ -211,11 +184,14 @@ def folder(tmp_path) -> WorkFolder:
 
 
 def test_files_inside_are_read_and_written(folder):
-    """By relative paths, however they are spelled."""
+    """By relative paths, however they are spelled; a new file is refused, and one that is too large."""
     assert folder.read("./src//b.py") == "x = 1\n"
     folder.write("src/b.py", "x = 22\n")
     folder.write("src/b.py", "y\n")
-    assert folder.read("src/b.py") == "y\n"
+    for path, text in (("new.txt", "x"), ("a.txt", "x" * (FILE_BYTES_MAX + 1))):
+        with pytest.raises(Refused):
+            folder.write(path, text)
+    assert (folder.read("src/b.py"), folder.read("a.txt")) == ("y\n", "inside")
     assert folder.list_files() == ["a.txt", "src/b.py"]
 
 
@@ -239,16 +215,6 @@ def test_what_is_no_file_is_refused_in_words(folder, path):
     """Nothing hangs, and nothing raises anything else."""
     with pytest.raises(Refused):
         folder.read(path)
-
-
-def test_nothing_is_made_and_nothing_grows_without_end(folder):
-    """A new file is refused, and one that is too large."""
-    with pytest.raises(Refused):
-        folder.write("new.txt", "x")
-    with pytest.raises(Refused):
-        folder.write("a.txt", "x" * (FILE_BYTES_MAX + 1))
-
-    assert folder.read("a.txt") == "inside"
 
 
 parts = st.sampled_from(["..", ".", "", "src", "a.txt", "link.txt", "out", "secret.txt", "loop", "etc", "~", "b.py"])
