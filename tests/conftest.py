@@ -36,8 +36,8 @@ os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # The key of the upstream that plays OpenRouter; replicas inherit the environment that Ray was started in.
-CLOUD_KEY_ENV = "MLX_STACK_TEST_KEY"
-os.environ[CLOUD_KEY_ENV] = "sk-or-secret-0123456789"
+CLOUD_KEY_ENV, UPSTREAM_KEY = "MLX_STACK_TEST_KEY", "sk-or-secret-0123456789"
+os.environ[CLOUD_KEY_ENV] = UPSTREAM_KEY
 
 # Journals of servers that name no folder; gone with the tests.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ms-state-")

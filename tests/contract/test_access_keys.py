@@ -125,7 +125,6 @@ def test_what_changes_or_shows_everything_needs_an_admin(server, method, path):
     assert asked(server).header("Tier") == "fast"
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_an_admin_can_free_a_sessions_budget(server, stream):
     """Three answers, then 400; reset, and it goes on; totals start again, and the act is an incident."""
     session = f"reset-{stream}"
@@ -153,7 +152,6 @@ def isolated(server: Server) -> Iterator[None]:
     until(lambda: asked(server).header("Tier") == "fast", "the tier is back")
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_an_isolated_tier_gets_no_call(server, isolated, stream):
     """All requests go to the next tier without an extra call; it is shown as degraded, and why."""
     trail = {"Tier": "standard", "Escalated-From": "fast", "Escalation-Reason": "server_error"}
@@ -169,7 +167,6 @@ def test_an_isolated_tier_gets_no_call(server, isolated, stream):
     until(lambda: shown() == ("degraded", "isolated", "degraded", True, "ready"), "it is shown everywhere")
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_last_tier_can_be_isolated_too(server, isolated, stream):
     """Then there is a clear refusal."""
     refused = ask(server, user("standard:500"), stream=stream, api_key=KEYS["agent"])

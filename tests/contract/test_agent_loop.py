@@ -49,7 +49,6 @@ MARKED = {
 BROKEN = MARKED | {"Retries": "1", "Attempts": "2", "Loop": "broken"}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_laps_of_a_stuck_agent(server, stream):
     """Two laps in peace; nudged and marked from the third on, and never stopped by it; the circuit breaks at the fifth,
     with an error that says so. A new message of the user is then answered as if nothing had been."""
@@ -67,7 +66,6 @@ def test_the_laps_of_a_stuck_agent(server, stream):
     assert (answer.text, answer.trail) == ("Hello from fast.", QUIET)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_fifth_lap_goes_to_the_next_tier(server, stream):
     """The circuit breaks on `fast`, which isn't asked twice; `standard` is told of the loop and leaves it."""
     laps = Agent(server, "fifth", stream).run(9)
@@ -77,7 +75,6 @@ def test_the_fifth_lap_goes_to_the_next_tier(server, stream):
     assert laps[-1].trail == BROKEN
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_model_that_heeds_the_nudge_is_left_alone(server, stream):
     """The third lap never comes: the same tier, told of its loop, says something else."""
     laps = Agent(server, "heeds", stream).run(9)
@@ -87,7 +84,6 @@ def test_a_model_that_heeds_the_nudge_is_left_alone(server, stream):
     assert laps[-1].trail == QUIET | {"Retries": "1", "Attempts": "2", "Loop": "nudged"}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_poller_with_changing_results_is_never_touched(server, stream):
     """The same call nine times, another result each time: no nudge, no mark, no extra call."""
     laps = Agent(server, "poll", stream, tool=lambda lap: f"{lap} of 9 files done").run(12)
@@ -96,7 +92,6 @@ def test_a_poller_with_changing_results_is_never_touched(server, stream):
     assert laps[-1].text == "All done."
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_changed_result_rearms(server, stream):
     """Two equal laps, another result, two equal laps: nobody has gone round three times."""
     results = ["It rains.", "It rains.", "The sun shines.", "It rains.", "It rains."]
@@ -105,7 +100,6 @@ def test_a_changed_result_rearms(server, stream):
     assert [lap.trail.get("Loop") for lap in laps[:4]] == [None, None, "nudged", None]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_every_marked_lap_leaves_its_incident(server, stream):
     """The incident names the request, the laps and the tools, and nothing of the conversation."""
     lap = Agent(server, "stuck", stream).run(3)[-1]
@@ -130,7 +124,6 @@ def marks(server: Server, outcomes: list[Outcome]) -> list[str | None]:
     return [report_of(server, outcome)["loop"] for outcome in outcomes]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_same_answer_to_different_requests_is_found_without_a_history(server, stream):
     """The session remembers what it was answered: nudged and marked at the third time, broken at the fifth. So it is in
     a stream: what may be the same again is held until that is known."""
@@ -188,7 +181,6 @@ def test_an_agents_side_requests_are_no_loop(server, agent):
     assert marks(server, outcomes) == ([None] * 5 if agent else [None, None, "nudged", "nudged", "broken"])
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_same_request_may_be_answered_alike(server, stream):
     """A health check that asks the same gets the same, six times, and nobody minds."""
     outcomes = [question(server, 1, f"health-check-{stream}", stream=stream) for _ in range(6)]
@@ -196,7 +188,6 @@ def test_the_same_request_may_be_answered_alike(server, stream):
     assert [outcome.trail for outcome in outcomes] == [QUIET] * 6
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_two_sessions_do_not_mix(server, stream):
     """Alternating, each hears the answer twice: neither is in a loop. The third time in one of them is."""
     names = [f"left-{stream}", f"right-{stream}"]

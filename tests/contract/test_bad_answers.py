@@ -142,7 +142,6 @@ def test_a_tier_that_does_better_when_told_is_kept(server, upstream, name, said,
     assert second[: len(first)] == first
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", ["fast", "weak"])
 def test_an_empty_answer_is_no_answer(server, upstream, model, stream):
     """Where nothing was said the tier is sampled again, and then the next one answers."""

@@ -23,7 +23,6 @@ def quiet_server(deploy: Deploy) -> Server:
     return deploy(args, "quiet")
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_plain_answer(server, stream):
     """An unchanged client gets the text, the usage, and the headers that say which tier answered."""
     options = {"stream_options": {"include_usage": True}} if stream else {}
@@ -96,7 +95,6 @@ def test_an_error_after_a_keep_alive_is_a_frame(quiet_server):
     assert (last["error"]["code"], last["mlx_stack"]["outcome"]) == ("timeout", "timeout")
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_legacy_functions(server, stream):
     """A client that still speaks `functions` is answered with `function_call`."""
     function = WEATHER_TOOLS[0]["function"]

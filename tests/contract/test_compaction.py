@@ -59,7 +59,6 @@ def blocks_of(message: Any) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_answer_begins_with_the_summary(server: Server, stream: bool) -> None:
     """Law: over the trigger the answer has a block with the summary, then the words that rest on it; what the summary
     took is told apart, and the usage is that of the words. Sent back, the block stands for all before it."""
@@ -77,7 +76,6 @@ def test_the_answer_begins_with_the_summary(server: Server, stream: bool) -> Non
     assert after.usage.input_tokens < 200
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "fields", [{"context_management": PAUSED}, {"extra_body": {"compaction": {"type": "summarize"}}}]
 )

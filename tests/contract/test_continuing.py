@@ -5,12 +5,10 @@
 """
 
 import json
-import os
 
 import pytest
 
 from reliability.answer.seam import find_anchor
-from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
 from tests.support.dialects import ask_in_all
 from tests.support.http_asking import user
@@ -19,7 +17,6 @@ from tests.support.plays import Play, Player, Seen
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 MODEL = "some/model"
 TEXT = (
     "First you open the valve on the left, and wait until the needle stands at two. Then you close the lid, turn the "
@@ -51,7 +48,7 @@ def break_off(how: str, share: float) -> Player:
 @pytest.fixture(scope="module")
 def server(deploy: Deploy, upstream: Upstream) -> Server:
     timeouts = {"connect_s": 3.0, "first_token_s": 5.0, "idle_s": 1.0, "total_s": 20.0}
-    hosted = scripts.hosted(upstream, MODEL, api_key_env=CLOUD_KEY_ENV, timeouts=timeouts)
+    hosted = scripts.hosted(upstream, MODEL, timeouts=timeouts)
     return deploy(scripts.graph({"premium": hosted, "other": hosted}), "continuing")
 
 

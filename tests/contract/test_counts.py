@@ -40,7 +40,6 @@ async def at_once(server: Server, session: str, *, stream: bool) -> list[How]:
         return [each.how for each in outcomes]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("run", "count"), [(one_by_one, ALONE), (at_once, AT_ONCE)])
 def test_two_steps_and_one_call(server, upstream, run, count, stream):
     """Each request, alone or among many, costs at most two steps of the actor and one call to a tier; many at once
@@ -56,7 +55,6 @@ def test_two_steps_and_one_call(server, upstream, run, count, stream):
     assert 2 <= steps(server) - before <= 2 * count
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_refused_call_costs_no_more(server, upstream, stream):
     """A request that nobody admits (its tiers are isolated) makes no call at all."""
     for tier in ("fast", "standard"):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support import plays, scripts
-from tests.support.dialects import DIALECTS, ask_in
+from tests.support.dialects import ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.plays import SSE, Head, Send
 from tests.support.serving import Deploy, Server, until
@@ -26,8 +26,6 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
     return deploy(scripts.graph(tiers, retries=0, tool_validation={"placeholders": []}), "halves")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_call_arrives_whole_and_its_repair_is_reported(
     server: Server, upstream: Upstream, dialect: str, stream: bool
 ) -> None:
@@ -39,8 +37,6 @@ def test_a_call_arrives_whole_and_its_repair_is_reported(
     assert told.report["repairs"] == ["surrogate"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_text_arrives_whole(server: Server, upstream: Upstream, dialect: str, stream: bool) -> None:
     """Law: the halves of a character in two chunks are that character, and a lone one is U+FFFD."""
     pieces = ("a \ud83d", "\ude00 b", " \ud83d", " c \udc00")
@@ -101,8 +97,6 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", BODIES)
 def test_a_conversation_with_half_characters_goes_on(
     server: Server, upstream: Upstream, dialect: str, stream: bool
 ) -> None:
@@ -126,7 +120,6 @@ def test_a_conversation_with_half_characters_goes_on(
     assert any("half a character" in note for note in told["notes"])
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_custom_tools_text_arrives_whole(server: Server, upstream: Upstream, stream: bool) -> None:
     """Law: the free text of a custom tool on Responses holds no half character either."""
     upstream.plays("far", plays.tools(("patch", '{"input": "a \\ud83d b"}')))

@@ -63,7 +63,6 @@ def work(
     return agent, *prompts
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_judge_is_asked_once_in_five_calls_and_heard(server, upstream, stream):
     """At the sixth request the history holds five calls: the judge sees the task and the calls, and what it says stands
     at the end of that prompt, where the client's own history never has it."""
@@ -81,7 +80,6 @@ def test_the_judge_is_asked_once_in_five_calls_and_heard(server, upstream, strea
     assert (report["retries"], report["loop"]) == (0, None)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_tokens_of_the_judge_are_counted_in_the_session(server, upstream, stream):
     """Seven calls of tiers, seven times the upstream's usage."""
     name = f"counted-{stream}"
@@ -99,7 +97,6 @@ def test_the_tokens_of_the_judge_are_counted_in_the_session(server, upstream, st
 ERRORS = ["no such city", "timed out after 3 s", "permission denied", "disk is full", "bad gateway", "unknown key"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_five_failures_in_a_row_are_a_case_too(server, upstream, stream):
     """Five different errors of one tool: no rule convicts, and the judge is asked why it fails."""
     agent, prompts, judged = work(

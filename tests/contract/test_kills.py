@@ -25,6 +25,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.support import scripts
 from tests.support.client_load import (
     ANSWER,
     COST,
@@ -61,19 +62,17 @@ OPENAI_RETRIES = 2  # the openai client's own default
 def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
     for name in TIERS:
         upstream.plays(name, paced())
-    tier: dict[str, Any] = {"kind": "hosted", "base_url": upstream.base_url}
-    timeouts = PATIENT | {"connect_s": 2.0}
     args = {
         "tiers": {
-            "fast": tier | {"model": "fast", "min_replicas": 2, "max_replicas": 2},
-            "standard": tier | {"model": "standard"},
+            "fast": scripts.hosted(upstream, "fast", min_replicas=2, max_replicas=2),
+            "standard": scripts.hosted(upstream, "standard"),
         },
         "reliability": {
             "escalation": {"chain": list(TIERS), "max_retries_before_escalate": 1},
             "token_budget": {"per_session": None, "per_hour": None},
         },
         # A grant whose Router died is closed when its request's deadline has passed, and a little later.
-        "server": {"timeouts": timeouts, "router_replicas": 2, "deadline_s": DEADLINE_S},
+        "server": {"timeouts": PATIENT | {"connect_s": 2.0}, "router_replicas": 2, "deadline_s": DEADLINE_S},
     }
     return deploy_on_ray(args, APP)
 

@@ -90,7 +90,6 @@ def with_torn(call: bool) -> Play:
     return (Head(headers=SSE), *map(Send, frames), *plays.tail("tool_calls"))
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_torn_line_costs_no_answer_and_makes_no_call(server: Server, upstream: Upstream, stream: bool) -> None:
     """Text goes on, with a note; a call that is whole without the lost piece, and wrong, never leaves: the next tier is
     asked for it."""

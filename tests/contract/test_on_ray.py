@@ -22,7 +22,7 @@ from tests.clients.wires import Answer
 from tests.contract.test_serve import of, ours
 from tests.support import plays, scripts
 from tests.support.client_load import PATIENT, Ledger, kill_state, processes
-from tests.support.dialects import DIALECTS, ask_in
+from tests.support.dialects import ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.schema_attacks import ATTACKS, RULES, attack, spare_bystander
 from tests.support.serving import Server, ask_actor, until
@@ -67,7 +67,6 @@ def deploy_file(serve_port: int, upstream: Upstream, knob: Path, state_folder: P
     from ray import serve
     from ray.serve.schema import ServeDeploySchema
 
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model", "cloud": True}
     script = [*RULES, GOOD, STORY, BROKEN, {"answer": "from fast"}]
     pressure = {"sensor": f"scripted:{knob}", "sustained_s": 2.0, "poll_s": 0.1, "calm_s": 0.5, "stale_s": 5.0}
     pressure |= {"complex_prompt_tokens": 300, "critical_prompt_tokens": 300}
@@ -78,7 +77,11 @@ def deploy_file(serve_port: int, upstream: Upstream, knob: Path, state_folder: P
         **scripts.UNBOUNDED,
     }
     args = {
-        "tiers": {"fast": {"kind": "scripted", "script": script}, "standard": scripts.tier("standard"), "late": hosted},
+        "tiers": {
+            "fast": scripts.scripted(*script),
+            "standard": scripts.tier("standard"),
+            "late": scripts.hosted(upstream, cloud=True),
+        },
         "reliability": reliability,
         "server": {"timeouts": PATIENT, "deadline_s": DEADLINE_S},
         "state": {"path": str(state_folder / APP)},
@@ -100,8 +103,6 @@ def server(deploy_file: Callable[..., None], serve_port: int) -> Server:
     return Server(APP, f"http://127.0.0.1:{serve_port}/{APP}", partial(ask_actor, APP))
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_dialect_is_answered(server, dialect, stream):
     """A text and a call, whole and streamed, by the dialect's own client: with the tokens and the report."""
     said = ask_in(dialect, server, user("hi"), stream=stream)
@@ -112,7 +113,6 @@ def test_each_dialect_is_answered(server, dialect, stream):
     assert all(one.tokens and min(one.tokens[:2]) > 0 for one in (said, called))
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_large_request_goes_by_reference(server, upstream, stream):
     """More than gRPC carries between replicas: the upstream reads every word of it."""
     upstream.plays("some/model", plays.good("All of it."))

@@ -1,6 +1,5 @@
 """The description against the server that it describes: every example works, every answer is what it says."""
 
-import os
 from typing import Any
 
 import httpx
@@ -8,13 +7,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from deployments.api.openapi.operations import OPERATIONS, Operation
-from tests.conftest import CLOUD_KEY_ENV
 from tests.support import scripts
 from tests.support.plays import Play, Seen, completion, completion_frames, embeddings
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 SENT = [each for each in OPERATIONS if each.example is not None]
 READ = [each for each in OPERATIONS if each.method == "get" and "{" not in each.path]
 
@@ -23,7 +20,7 @@ READ = [each for each in OPERATIONS if each.method == "get" and "{" not in each.
 def server(deploy: Deploy, upstream: Upstream) -> Server:
     """A tier of this machine, and behind it one that has completions and embeddings."""
     upstream.plays("some/model", answer)
-    tiers = {"fast": scripts.tier("fast"), "premium": scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV)}
+    tiers = {"fast": scripts.tier("fast"), "premium": scripts.hosted(upstream)}
     return deploy(scripts.graph(tiers), "described")
 
 

@@ -1,19 +1,16 @@
 """Completions and embeddings through the whole graph: the real openai client, a real upstream, real books."""
 
-import os
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from tests.conftest import CLOUD_KEY_ENV
 from tests.support import scripts
 from tests.support.plays import completion, completion_frames, embeddings
 from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"
 
 
@@ -22,7 +19,7 @@ def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPath
     """`fast` has no completions; `premium` is in the cloud, `backup` on this machine; `vectors` stands alone."""
     fields: Any = {"admin": {"admin": True}, "local": {"allow_cloud": False}}
     keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), {"admin": ADMIN, "local": LOCAL}, **fields)
-    hosted = scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV)
+    hosted = scripts.hosted(upstream)
     tiers = {
         "fast": scripts.tier("fast"),
         "premium": hosted | {"cloud": True},

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support import plays, scripts
-from tests.support.dialects import DIALECTS, ask_in
+from tests.support.dialects import ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.plays import SSE, Head, Send
 from tests.support.serving import Deploy, Server
@@ -39,8 +39,6 @@ def in_pieces(text: str) -> plays.Play:
     return (Head(headers=SSE), *sends, *plays.tail())
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_answer_and_the_call_are_apart(server: Server, upstream: Upstream, dialect: str, stream: bool) -> None:
     """Law: with tools and without, the text is the answer's alone, and the call behind a thought is one."""
     for answers, calls in WRITTEN.values():
@@ -53,7 +51,6 @@ def test_the_answer_and_the_call_are_apart(server: Server, upstream: Upstream, d
         assert (told.text, told.calls) == ("", [("get_weather", {"city": "Oslo"})])
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_chat_client_may_send_the_reasoning_back(server: Server, upstream: Upstream, stream: bool) -> None:
     """Law: it comes as `reasoning_content`; sent back as it was delivered, the upstream reads no mark of it."""
     for _, calls in WRITTEN.values():
@@ -85,8 +82,6 @@ def _gather(stream: str) -> dict[str, Any]:
     return out
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_thought_without_an_end_is_asked_for_again(
     server: Server, upstream: Upstream, dialect: str, stream: bool
 ) -> None:

@@ -37,7 +37,6 @@ def go_on(server: Server, messages: list[Any], words: str, *, stream: bool) -> O
     return ask(server, messages, stream=stream)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_two_runs_that_begin_alike_are_two_sessions(server, stream):
     """Equal first requests and equal answers: two sessions, which stay apart, each with a budget of its own; a third
     run that begins alike once they have ended is a third."""
@@ -71,7 +70,6 @@ class Forgetful(Agent):
         return outcome
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_forgets_is_told_of_its_loop(server, stream):
     """Two messages a request, no session named: nudged at the third repetition and stopped at the fifth."""
     laps = Forgetful(server, f"Forget {stream}.", stream).run(5)

@@ -38,12 +38,7 @@ def verdict(arguments, name="get_weather", box=BOX, config=None, **more) -> Chec
     more.setdefault("new_id", IDS)
     call = RawCall(name=name, arguments=text, id="own")
     return check_calls(
-        [call],
-        box,
-        more.pop("tool_choice", None),
-        more.pop("parallel", None),
-        config or CheckConfig(),
-        **more,
+        [call], box, more.pop("tool_choice", None), more.pop("parallel", None), config or CheckConfig(), **more
     )
 
 

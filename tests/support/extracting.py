@@ -7,11 +7,7 @@ from tests.support.renderings import tool
 BOX = made(
     [
         tool(
-            "search",
-            {
-                "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
-                "required": ["query"],
-            },
+            "search", {"properties": {"query": {"type": "string"}, "limit": {"type": "integer"}}, "required": ["query"]}
         ),
         tool("get_time", {}),
         tool(

@@ -53,10 +53,7 @@ IDS = {
         "{% endif %}{% endfor %}"
     ),
 }
-MARKS = {
-    "any": "",
-    "refused": "{% if '<|channel|>' in m.content %}{{ raise_exception('marks') }}{% endif %}",
-}
+MARKS = {"any": "", "refused": "{% if '<|channel|>' in m.content %}{{ raise_exception('marks') }}{% endif %}"}
 
 
 def make_templates(system: str, turns: str) -> Iterator[tuple[str, str]]:

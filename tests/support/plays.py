@@ -109,13 +109,7 @@ def tail(finish: str = "stop", usage: Mapping[str, Any] | None = USAGE) -> list[
 def good(text: str = "Hello from above.", *, reasoning: str = "", usage: Mapping[str, Any] | None = USAGE) -> Play:
     """A good answer, one write per word, with OpenRouter's comment before it."""
     thought = [Send(chunk({"reasoning": reasoning}))] if reasoning else []
-    return (
-        Head(headers=SSE),
-        Send(b": OPENROUTER PROCESSING\n\n"),
-        *thought,
-        *words(text),
-        *tail(usage=usage),
-    )
+    return (Head(headers=SSE), Send(b": OPENROUTER PROCESSING\n\n"), *thought, *words(text), *tail(usage=usage))
 
 
 def tools(*calls: tuple[str, Any], text: str = "") -> Play:
@@ -125,12 +119,7 @@ def tools(*calls: tuple[str, Any], text: str = "") -> Play:
         written = arguments if isinstance(arguments, str) else json.dumps(arguments)
         half = len(written) // 2
         pieces: list[dict[str, Any]] = [
-            {
-                "index": index,
-                "id": f"call_{index}",
-                "type": "function",
-                "function": {"name": name, "arguments": ""},
-            },
+            {"index": index, "id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": ""}},
             {"index": index, "function": {"arguments": written[:half]}},
             {"index": index, "function": {"arguments": written[half:]}},
         ]

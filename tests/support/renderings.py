@@ -222,14 +222,7 @@ def schema_of(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         properties = {key: schema_of(inner) for key, inner in value.items()}
         return {"type": "object", "properties": properties, "required": list(value)}
-    kinds = {
-        bool: "boolean",
-        int: "integer",
-        float: "number",
-        str: "string",
-        list: "array",
-        type(None): "null",
-    }
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", type(None): "null"}
     return {"type": kinds[type(value)]}
 
 

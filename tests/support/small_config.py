@@ -47,11 +47,7 @@ def with_tier(name: str, **keys: Any) -> AppConfig:
 
 
 REQUEST = ChatRequest(
-    request_id="r",
-    session_id="s",
-    messages=({"role": "user", "content": "hi"},),
-    max_tokens=200,
-    timeout_s=30.0,
+    request_id="r", session_id="s", messages=({"role": "user", "content": "hi"},), max_tokens=200, timeout_s=30.0
 )
 
 
@@ -82,11 +78,7 @@ def run(
         )
         timeouts = {name: config.tiers[name].timeouts or config.server.timeouts for name in names}
         ports = Ports(
-            tiers=tiers,
-            timeouts=timeouts,
-            clock=clock,
-            jitter=lambda: 0.0,
-            deferring=_find_deferring(config.tiers),
+            tiers=tiers, timeouts=timeouts, clock=clock, jitter=lambda: 0.0, deferring=_find_deferring(config.tiers)
         )
         async for _ in drive(one, ports):
             pass

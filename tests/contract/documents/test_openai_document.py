@@ -196,7 +196,6 @@ def test_the_events_of_a_response(server, name):
         assert is_of_document(event) == []
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_is_a_refusal(server, stream):
     """A client of chat completions that waits for a schema gets the refusal, as from OpenAI; one of Responses finds it
     in a part of its own."""

@@ -3,14 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtests.scoreboard.figures import (
-    Standings,
-    build_table,
-    collect_standings,
-    compute_wilson,
-    find_lost,
-    name_sum,
-)
+from loadtests.scoreboard.figures import Standings, build_table, collect_standings, compute_wilson, find_lost, name_sum
 
 
 def _build_row(case: str, right: bool, **fields: object) -> dict[str, object]:
