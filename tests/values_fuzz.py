@@ -243,7 +243,6 @@ def _work(seed: int, start: int, step: int, values_max: int) -> Tally:
 
 
 def main() -> int:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.values_fuzz", description=__doc__.split("\n")[0])
     parser.add_argument("--values", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -74,7 +74,6 @@ def run_group(
     folder: Path,
     seconds: float,
 ) -> list[Finding]:
-    """Run clients against one server, one after the other."""
     findings = []
     for scenario in scenarios:
         for number, (client, programs) in enumerate(group):

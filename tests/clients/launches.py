@@ -86,14 +86,12 @@ def launch_codex_as_known(place: Place) -> Launch:
 
 
 def launch_qwen_code(place: Place) -> Launch:
-    """Start qwen-code."""
     command = [str(place.programs / "qwen"), "--yolo", "--auth-type", "openai", "-p", place.task]
     env = {"OPENAI_BASE_URL": f"{place.url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": place.model}
     return Launch(command, env)
 
 
 def launch_opencode(place: Place) -> Launch:
-    """Start opencode, with a provider of its own."""
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{place.url}/v1", "apiKey": KEY},
@@ -106,7 +104,6 @@ def launch_opencode(place: Place) -> Launch:
 
 
 def launch_continue(place: Place) -> Launch:
-    """Start Continue's command line."""
     settings = place.home / "config.yaml"
     model = {
         "name": "local",

@@ -46,11 +46,9 @@ class Players:
     asked: Counter[int] = field(default_factory=Counter)
 
     def play_weak(self, seen: Seen) -> Play:
-        """Answer as the weak model."""
         return self._play(seen, weak=True)
 
     def play_good(self, seen: Seen) -> Play:
-        """Answer as the good model."""
         return self._play(seen, weak=False)
 
     def _play(self, seen: Seen, *, weak: bool) -> Play:

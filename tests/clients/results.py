@@ -26,7 +26,6 @@ def is_met(finding: Finding, *, real: bool = False) -> bool:
 
 
 def build_table(clients: Sequence[Client], findings: Sequence[Finding]) -> str:
-    """Build the table, one row a client."""
     heads = ["client", "version", "API", "what to set", "job", "faults mended", "loop", "budget", "chain down", "usage"]
     rows = [f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}"]
     for client in clients:
@@ -51,7 +50,6 @@ def build_real_table(findings: Sequence[Finding]) -> str:
 
 
 def put_table(table: str) -> None:
-    """Put the table between its markers."""
     put("clients", f"{stamp('make clients')}\n\n{table}", PAGE)
 
 

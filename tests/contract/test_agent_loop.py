@@ -115,7 +115,6 @@ def test_every_marked_lap_leaves_its_incident(server, stream):
 
 
 def question(server: Server, number: int, session: str, *, stream: bool) -> Outcome:
-    """One request of a client that keeps its history to itself."""
     return ask(server, user(f"question {number}"), stream=stream, headers={"X-MLX-Stack-Session": session})
 
 

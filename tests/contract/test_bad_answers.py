@@ -34,14 +34,12 @@ class Bad:
     corrected: bool = True
 
     def steps(self, said: str) -> list[dict[str, Any]]:
-        """As a script."""
         steps = [{"raw": said}] if said else []
         if self.call is not None:
             return [*steps, {"tool_call": {"name": self.call[0], "arguments": self.call[1]}}]
         return [*steps, {"raw": self.text}]
 
     def play(self, said: str) -> Play:
-        """As raw SSE."""
         if self.call is not None:
             return plays.tools(self.call, text=said.strip())
         sends = plays.words(said.strip()) if said else []
@@ -105,7 +103,6 @@ def calling(server: Server, text: str, *, model: str, stream: bool, **options: A
 
 
 def is_good(outcome: Outcome, bad: Bad) -> bool:
-    """A valid call, and nothing of the bad one."""
     unseen = outcome.wire.partition('"mlx_stack"')[0] if outcome.stream else outcome.wire
     return outcome.calls == GOOD_CALL and outcome.choice.finish_reason == "tool_calls" and bad.mark not in unseen
 

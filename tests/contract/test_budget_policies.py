@@ -53,7 +53,6 @@ def hours(request: pytest.FixtureRequest, deploy: Deploy) -> tuple[Server, bool]
 
 
 def say(server: Server, session: str, text: str, *, stream: bool, model: str = "auto") -> Any:
-    """One request of a session; returns the raw response."""
     body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 14, "stream": stream}
     return server.post(body, headers={"x-mlx-stack-session": session})
 

@@ -142,7 +142,6 @@ def test_a_local_tier_gets_what_the_budget_holds_too(server, stream):
 
 
 def ungranted(server: Server, answered: list[Outcome]) -> int:
-    """How many of these ran without a grant."""
     reports = [report_of(server, each.headers["x-request-id"]) for each in answered]
     return sum(1 for report in reports if report["state_silent"])
 

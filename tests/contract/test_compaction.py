@@ -42,7 +42,6 @@ def server(deploy: Deploy) -> Server:
 
 
 def ask(server: Server, messages: list[Any], *, stream: bool = False, **fields: Any) -> Any:
-    """The message that the client puts together."""
     client = anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0)
     with client:
         wanted: dict[str, Any] = {"model": "auto", "max_tokens": 200, "messages": messages, **fields}

@@ -74,7 +74,6 @@ def go_round(server: Server, session: str) -> Outcome:
 
 
 def spend_all(server: Server, session: str) -> Outcome:
-    """A request behind one that took the whole budget."""
     asked(server, "spend", session)
     return asked(server, "hello", session)
 

@@ -102,8 +102,6 @@ def read_until(server: Server, session: str, model: str, then: Callable[[], bool
 
 
 def victim(deployment: str) -> Callable[[], bool]:
-    """Kill -9 the one replica of a deployment."""
-
     def kill() -> bool:
         (process,) = processes(f"ServeReplica:{APP}:{deployment}")
         os.kill(process.pid, signal.SIGKILL)

@@ -107,7 +107,6 @@ class Load:
 
 
 def replicas(deployment: str) -> list[psutil.Process]:
-    """The living replicas of one deployment of this app."""
     return [p for p in processes(f"ServeReplica:{APP}:{deployment}") if p.status() != psutil.STATUS_ZOMBIE]
 
 

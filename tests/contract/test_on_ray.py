@@ -184,7 +184,6 @@ def test_the_memory_page_says_which_replicas_have_come(server):
 
 
 def find(client: openai.OpenAI, response_id: str) -> Any:
-    """Read a stored response; None while the state doesn't answer."""
     try:
         return client.responses.retrieve(response_id)
     except openai.InternalServerError:

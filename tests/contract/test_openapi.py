@@ -32,7 +32,6 @@ def answer(seen: Seen) -> Play:
 
 @pytest.fixture(scope="module")
 def described(server: Server) -> Any:
-    """The description, as a client reads it."""
     return server.get("/openapi.json").json()
 
 

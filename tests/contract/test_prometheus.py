@@ -52,7 +52,6 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **params: str) -> Any:
-        """What one route of its API answers."""
         answer = httpx.get(f"{self.url}/api/v1/{path}", params=params, timeout=30.0).json()
         assert answer["status"] == "success", answer
         return answer["data"]
@@ -107,11 +106,9 @@ def test_every_alert_and_every_panel_finds_its_series(server, prometheus):
 
 
 def find_missing(prometheus: Prometheus) -> set[str]:
-    """What the files name and it hasn't seen."""
     return NAMES - PAID - set(prometheus.get("label/__name__/values"))
 
 
 def find_evaluated(prometheus: Prometheus) -> list[Any]:
-    """Its rules, where each has been evaluated."""
     rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
     return rules if rules and all(rule["health"] != "unknown" for rule in rules) else []

@@ -34,7 +34,6 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
 
 
 def in_pieces(text: str) -> plays.Play:
-    """An answer in writes of three characters."""
     sends = [Send(plays.chunk({"content": text[at : at + 3]})) for at in range(0, len(text), 3)]
     return (Head(headers=SSE), *sends, *plays.tail())
 
@@ -69,7 +68,6 @@ def test_a_chat_client_may_send_the_reasoning_back(server: Server, upstream: Ups
 
 
 def _gather(stream: str) -> dict[str, Any]:
-    """The message of a stream, as a client puts it together."""
     out: dict[str, Any] = {"role": "assistant", "content": "", "reasoning_content": "", "tool_calls": []}
     for line in stream.splitlines():
         if not line.startswith("data: {"):

@@ -204,7 +204,6 @@ def of(application: str) -> list[Sample]:
 
 
 def ours(samples: list[Sample], family: str) -> dict[tuple[tuple[str, str], ...], float]:
-    """The samples of a counter, by our labels."""
     return {
         tuple(sorted((k, v) for k, v in labels.items() if k in OURS)): value
         for name, labels, value in samples

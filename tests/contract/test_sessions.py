@@ -32,7 +32,6 @@ def begin(task: str) -> list[Any]:
 
 
 def go_on(server: Server, messages: list[Any], words: str, *, stream: bool) -> Outcome:
-    """Ask what comes next in a conversation."""
     messages += [{"role": "assistant", "content": SAID.strip()}, *user(words)]
     return ask(server, messages, stream=stream)
 

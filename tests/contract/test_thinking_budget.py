@@ -37,7 +37,6 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
 
 
 def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str, str, dict[str, Any]]:
-    """The body that a client gets, the answer's text in it, and the report."""
     path, fields = ASKED[dialect]
     request_id = uuid.uuid4().hex
     body, headers = {"model": model, "stream": stream} | fields, {"x-request-id": request_id}

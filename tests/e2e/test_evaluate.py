@@ -30,7 +30,6 @@ NONSENSE = {"name": "no_such_tool", "arguments": {}}
 
 
 def write_rule(case: CallCase, *, delay_s: float) -> dict[str, Any]:
-    """A rule that answers one case, right."""
     arguments = {key: values[0] for key, values in case.arguments.items() if values[0] != ""}
     call = {"name": case.tool, "arguments": arguments}
     when: dict[str, Any] = {"last_user": case.messages[-1]["content"], "has_tools": True}

@@ -19,13 +19,11 @@ USERS, SECONDS = 17, 12  # as many users as their weights sum up to: at least on
 
 @pytest.fixture(scope="module")
 def server(deploy: Deploy) -> Server:
-    """The scripted tiers of `make load`."""
     return deploy(yaml.safe_load((ROOT / "loadtests" / "scripted.yaml").read_text(encoding="utf-8")), "load")
 
 
 @pytest.fixture(scope="module")
 def figures(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What locust has written of a run."""
     path: Path = tmp_path_factory.mktemp("load") / "load.json"
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
     command += ["--host", server.url, "--users", str(USERS), "--spawn-rate", str(USERS), "--only-summary"]

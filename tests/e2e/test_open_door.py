@@ -39,7 +39,6 @@ class Started:
     port: int
 
     def said(self, words: str) -> bool:
-        """Whether the terminal shows `words`."""
         assert self.process.poll() is None, self.log.read_text()[-4000:]
         return words in self.log.read_text()
 

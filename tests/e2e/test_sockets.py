@@ -71,7 +71,6 @@ def started(request) -> Iterator[Started]:
 
 
 def has_haproxy(server: Started) -> bool:
-    """Which door it has."""
     return server.flags["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
 
 
@@ -294,7 +293,6 @@ def test_ctrl_c_ends_it(started):
 
 
 def _http_answer(port: int) -> bytes:
-    """What a plain HTTP request gets, where that is HTTP."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as peer, contextlib.suppress(OSError):
         peer.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         answer = peer.recv(4096)

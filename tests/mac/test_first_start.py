@@ -44,7 +44,6 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def settle() -> AppConfig:
-    """The server's own configuration, as it is run."""
     chain = {"reliability": {"escalation": {"chain": list(ROLES)}}}
     return let_auto_sleep(AppConfig.model_validate({"tiers": {role: {"kind": "mlx"} for role in ROLES}, **chain}))
 

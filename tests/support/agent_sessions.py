@@ -32,7 +32,6 @@ def list_words(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def find_words(text: str) -> list[str]:
-    """Find the words in a text, in order."""
     return WORD.findall(text)
 
 

@@ -55,7 +55,6 @@ def turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """A whole request as an agent sends it."""
     history = [{"role": "user", "content": draw(SAID | st.lists(texts | images, min_size=1, max_size=3))}]
     for number in range(draw(st.integers(0, 3))):
         history += draw(turns(number))

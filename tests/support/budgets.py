@@ -30,7 +30,6 @@ def ask(
 
 
 def spent(budget: Budget, config: BudgetConfig, tokens: int, now_ns: int, **who: str) -> Budget:
-    """The budget after one call that used `tokens`."""
     wanted = AdmissionRequest(**{"tier": "fast", "key": "k", "session": "s", **who}, prompt_tokens=tokens - 50)
     budget, answer = reserve(budget, config, "spend", wanted, now_ns)
     assert isinstance(answer, Grant)

@@ -74,7 +74,6 @@ class Outcome:
 
 
 def openai_client(server: Server, *, key: str = "sk-test", retries: int = 0) -> openai.AsyncOpenAI:
-    """The real client."""
     return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=retries, timeout=90.0)
 
 
@@ -168,12 +167,10 @@ class Ledger:
         return dict(books)
 
     def settled(self) -> dict[str, Any] | None:
-        """The books once nothing is reserved."""
         books = self.now()
         return books if books["open_calls"] == books["reserved_tokens"] == 0 else None
 
     async def watch(self) -> None:
-        """Look until cancelled."""
         async with httpx.AsyncClient() as client:
             while True:
                 response = await client.get(**self._call)
@@ -196,14 +193,12 @@ async def crowd(
 
 
 def state_actor(app: str) -> Any:
-    """The handle of an app's state actor."""
     import ray
 
     return ray.get_actor(_actor_name(app), NAMESPACE)
 
 
 def state_pid(app: str) -> int:
-    """The process that the actor lives in now."""
     import ray
 
     return int(ray.get(state_actor(app).__ray_call__.remote(_pid)))
@@ -214,7 +209,6 @@ def _pid(_: Any) -> int:
 
 
 def kill_state(app: str) -> int:
-    """Kill -9 an app's state actor."""
     pid = state_pid(app)
     os.kill(pid, signal.SIGKILL)
     return pid

@@ -44,7 +44,6 @@ class Told:
 
 
 def ask_in(dialect: str, server: Server, messages: Messages, *, stream: bool, **options: Any) -> Told:
-    """Ask once, and wait for the request's report."""
     request_id = uuid.uuid4().hex
     headers = {"x-request-id": request_id, "X-MLX-Stack-Session": request_id}
     told = DIALECTS[dialect](server, messages, stream, headers, options)

@@ -50,7 +50,6 @@ def call_cell(
 
 
 def task_cell(*, passed: bool, steps: int = 3) -> dict[str, Any]:
-    """A task cell."""
     step = {"prompt_tokens": 500, "completion_tokens": 40, "cached_tokens": 400, "tokens": 540, "seconds": 2.0}
     checks = dict.fromkeys(("passed", "located", "evidence", "fixed", "unmoved"), passed)
     return {
@@ -109,7 +108,6 @@ def make_cells(cases: int = 24, *, fast_right: int = 6, large_right: int = 22, s
 def make_report(
     cells: Mapping[str, Any] | None = None, facts: Mapping[str, Any] = FACTS, seed: int = 1
 ) -> dict[str, Any]:
-    """The report of cells."""
     settings = Settings(seed=seed, cases=24, budget_minutes=1)
     phases: list[PlanPhase] = plan_variants(["fast", "large"], {}, settings, chain=True, constrained=["fast"])
     cells = make_cells() if cells is None else cells

@@ -25,7 +25,6 @@ class FakeHub(LoopbackServer):
         self.served_bytes = self.asked = 0
 
     def describe(self) -> dict[str, Any]:
-        """The answer to `model_info`, with the files' metadata."""
         siblings = []
         for name, content in self.files.items():
             one: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
@@ -35,7 +34,6 @@ class FakeHub(LoopbackServer):
         return {"id": NAME, "sha": COMMIT, "siblings": siblings, "private": False, "gated": False}
 
     def list_tree(self) -> list[dict[str, Any]]:
-        """The answer to `list_repo_tree`."""
         entries = []
         for name, content in self.files.items():
             one: dict[str, Any] = {"type": "file", "path": name, "size": len(content), "oid": self.etag(name)}

@@ -54,7 +54,6 @@ def draw_number(dice: Random) -> int | float:
 
 
 def draw_value(dice: Random, depth: int = 3) -> Any:
-    """A JSON value of any type, nested."""
     kind = dice.randrange(10 if depth else 7)
     if kind < 4:
         return draw_text(dice)
@@ -68,7 +67,6 @@ def draw_value(dice: Random, depth: int = 3) -> Any:
 
 
 def draw_key(dice: Random) -> str:
-    """A plain key, or any text."""
     return dice.choice(KEYS) if dice.random() < 0.5 else draw_text(dice)
 
 

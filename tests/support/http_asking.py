@@ -71,11 +71,9 @@ class Outcome:
 
     @property
     def choice(self) -> Any:
-        """The one choice; None where there was an error."""
         return None if self.completion is None else self.completion.choices[0]
 
     def header(self, name: str) -> str | None:
-        """One of ours."""
         return self.headers.get(f"X-MLX-Stack-{name}")
 
     @property
@@ -103,19 +101,16 @@ class Outcome:
 
     @property
     def frames(self) -> list[Any]:
-        """The JSON of a stream's frames."""
         if not self.stream or self.status != 200:
             return []
         return [json.loads(part[6:]) for part in self.wire.split("\n\n") if part.startswith("data: {")]
 
     @property
     def code(self) -> str | None:
-        """The error's code."""
         return self.error.get("code")
 
     @property
     def request_id(self) -> str:
-        """The name of this request's report."""
         return self.headers["x-request-id"]
 
     @property
@@ -129,7 +124,6 @@ class Outcome:
 
 
 def user(text: str) -> list[Any]:
-    """A conversation of one message."""
     return [{"role": "user", "content": text}]
 
 

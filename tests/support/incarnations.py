@@ -139,7 +139,6 @@ class Driver:
         return reply.answers
 
     def put(self, *items: Item) -> None:
-        """Items only."""
         self.step(items=items)
 
     def ask(self, *requests: StepRequest) -> list[Any]:
@@ -147,5 +146,4 @@ class Driver:
         return [answer.decision for answer in self.step(requests=requests)]
 
     def granted(self, *requests: StepRequest) -> list[Grant]:
-        """The grants among the decisions."""
         return [decision for decision in self.ask(*requests) if isinstance(decision, Grant)]

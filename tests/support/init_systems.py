@@ -44,36 +44,28 @@ class RememberedInit:
         self._state = state or ServiceState(running=False, words="inactive")
 
     def check(self) -> None:
-        """There is one."""
         self.orders.append("check")
 
     def write(self, plan: ServicePlan) -> str:
-        """A unit with the command alone."""
         return sign(" ".join(plan.command) + "\n", plan.config)
 
     def list_remarks(self) -> list[str]:
-        """One."""
         return ["a remark"]
 
     def start(self) -> None:
-        """Remember it."""
         assert self.path.exists()
         self.orders.append("start")
 
     def stop(self) -> None:
-        """Remember it."""
         assert self.path.exists()
         self.orders.append("stop")
 
     def forget(self) -> None:
-        """Remember it."""
         assert not self.path.exists()
         self.orders.append("forget")
 
     def restart(self) -> None:
-        """Remember it."""
         self.orders.append("restart")
 
     def state(self) -> ServiceState:
-        """As it was given."""
         return self._state

@@ -88,7 +88,6 @@ class Told:
 
     @property
     def calls(self) -> set[str]:
-        """The ids of the calls in it."""
         return {part.split('"')[0] for part in self.raw.replace("toolu_", "call_").split('"call_')[1:]}
 
 
@@ -101,7 +100,6 @@ class Router:
         self.clock = VirtualClock()
 
     async def kill(self) -> None:
-        """It speaks no more."""
         self.near.away = True
 
     async def answer(
@@ -114,7 +112,6 @@ class Router:
         limits: Any = None,
         **more: Any,
     ) -> Told:
-        """Answer one request as the Router does."""
         told.path, spoken = path, DIALECTS[path]
         raw = orjson.dumps(BODIES[path] | {"stream": stream} | more)
         try:
@@ -198,13 +195,11 @@ class World:
     tasks: list[asyncio.Task[Told]] = field(default_factory=list)
 
     def begin(self, router: Router, **more: Any) -> Told:
-        """Begin a request beside."""
         told = Told()
         self.tasks.append(asyncio.create_task(router.answer(told, **more)))
         return told
 
     def spent(self, told: Told) -> int:
-        """What the session of a request was charged."""
         assert told.run is not None
         return int(self.near.actor.budget("k", told.run.request.session_id)["spent_tokens"])
 

@@ -12,7 +12,6 @@ NEVER_TWICE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": Tru
 
 
 def ready(**options: Any) -> MlxTier:
-    """A tier that has loaded its model."""
     tier = MlxTier(name="fast", **options)
     status = asyncio.run(tier.wait_for_load(PATIENCE_S))
     assert status.state is TierState.READY, status

@@ -9,7 +9,6 @@ GB = 10**9
 
 
 def report(node: str = "n", **changes: Any) -> NodeReport:
-    """A node that is well, with a budget of 12 GB, and these changes."""
     facts: dict[str, Any] = {
         "node": node,
         "host": node,
@@ -34,5 +33,4 @@ def report(node: str = "n", **changes: Any) -> NodeReport:
 
 
 def need(name: str, gb: float, least: int = 1, most: int = 10, **changes: Any) -> TierNeed:
-    """A tier whose replica takes so much."""
     return TierNeed(name=name, replica_bytes=int(gb * GB), replicas_min=least, replicas_max=most, **changes)

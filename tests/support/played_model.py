@@ -17,12 +17,10 @@ Play = Callable[[Mapping[str, Any]], Message | tuple[int, dict[str, Any]]]
 
 
 def say(text: str) -> Message:
-    """A message of text."""
     return {"role": "assistant", "content": text}
 
 
 def call(name: str, **arguments: Any) -> Message:
-    """A message with one call."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     return {
         "role": "assistant",

@@ -32,12 +32,10 @@ class Seen:
 
     @property
     def body(self) -> Any:
-        """The JSON that was sent."""
         return json.loads(self.raw) if self.raw else None
 
     @property
     def model(self) -> str:
-        """The model that was asked for."""
         body = self.body
         return str(body.get("model", "")) if isinstance(body, dict) else ""
 
@@ -82,18 +80,15 @@ SSE = {"Content-Type": "text/event-stream"}
 
 
 def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-    """One frame with one chunk."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return frame({"id": "gen-1", "model": "up/stream", "choices": [choice]} | more)
 
 
 def frame(payload: Any) -> bytes:
-    """One frame with any JSON."""
     return b"data: " + json.dumps(payload).encode() + b"\n\n"
 
 
 def words(text: str) -> list[Send]:
-    """A write per word."""
     first, *rest = text.split(" ")
     return [Send(chunk({"content": part})) for part in (first, *(f" {word}" for word in rest)) if part]
 
@@ -175,7 +170,6 @@ def completion_frames(*texts: str, usage: Mapping[str, Any] | None = USAGE, fini
 
 
 def embeddings(*vectors: Any, tokens: int = 5) -> Play:
-    """Vectors, one for each input."""
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return whole(json.dumps({"object": "list", "model": "up/vectors", "data": data, "usage": usage}).encode())

@@ -40,7 +40,6 @@ MODELS = {
 
 
 def build_model(kind: str, vocabulary: int = VOCABULARY) -> Any:
-    """One of `MODELS`."""
     import mlx.core as mx
     from mlx.utils import tree_map
 

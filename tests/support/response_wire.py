@@ -81,7 +81,6 @@ FORMS: dict[str, tuple[str, str, str]] = {
 
 
 def parse(body: dict[str, Any], **named: Any) -> ChatCall:
-    """Parse a body as the server does."""
     named = {"request_id": "r", "tokens_max": 4096, "timeout_s": 60.0} | named
     return parse_response(json.dumps(body).encode(), {}, **named)
 
@@ -92,7 +91,6 @@ def ask(**fields: Any) -> ChatCall:
 
 
 def stream(call: ChatCall, batches: list[list[Event]], finish: Finish) -> list[dict[str, Any]]:
-    """Stream an answer; return its events."""
     writer = RESPONSES.writer(call, None)  # type: ignore[arg-type]
     sent = b"".join(
         [*(writer.chunks("fast", batch) for batch in batches), writer.last("fast", finish, {"tier": "fast"})]
@@ -101,7 +99,6 @@ def stream(call: ChatCall, batches: list[list[Event]], finish: Finish) -> list[d
 
 
 def answer(call: ChatCall, batches: list[list[Event]], finish: Finish) -> dict[str, Any]:
-    """Answer in one piece; return the response object."""
     collector = RESPONSES.collector(call, None)  # type: ignore[arg-type]
     for batch in batches:
         collector.take(batch)

@@ -138,7 +138,6 @@ class Rig:
         return JSONResponse({"choices": []})
 
     def finish(self, request_id: str = "r", incidents: tuple[dict[str, Any], ...] = (), **changes: Any) -> None:
-        """A request has ended."""
         made = report(request_id, **changes)
         item = done(request_id, session=made["session"], key=made["key"])
         Driver(self.here.actor, client=f"of-{made['key']}-{request_id}", limits=self.limits).put(
@@ -156,14 +155,12 @@ def browse(rig: Rig, host: str = "127.0.0.1", root: str = "") -> Iterator[TestCl
 
 
 def find_token(page: str) -> str:
-    """The token that stands in a page."""
     found = re.search(r'X-CSRF-Token": "([0-9a-f]{64})"', page)
     assert found is not None
     return found[1]
 
 
 def make_config(**changes: Any) -> AppConfig:
-    """Three tiers in a row."""
     tiers: dict[str, Any] = {name: {"kind": "scripted", "script": [{"answer": "hi"}]} for name in TIERS}
     budget = {"per_session": 10_000, "policy": "hard_stop"}
     reliability = {"escalation": {"chain": list(TIERS)}, "token_budget": budget} | changes

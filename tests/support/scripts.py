@@ -56,7 +56,6 @@ UNBOUNDED: dict[str, Any] = {
 
 
 def scripted(*rules: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    """A scripted tier with these rules."""
     return {"kind": "scripted", "script": list(rules), **keys}
 
 

@@ -80,7 +80,6 @@ class ShrunkSession:
         return judged
 
     def take(self, expected: Expected, turn: Turn) -> None:
-        """Keep an answer, as the state does."""
         if expected.asked:
             self.window, _ = observe(self.window, turn, self.config, expected.asked)
         if expected.shown is not None:

@@ -27,7 +27,6 @@ BASE: dict[str, Any] = {
 
 
 def config_of(path: str = "", value: Any = None) -> AppConfig:
-    """The base configuration with one key changed."""
     raw = copy.deepcopy(BASE)
     if path:
         _put(raw, path, value)

@@ -17,7 +17,6 @@ def thought_of(tokens: int, begin: int = 0) -> list[str]:
 
 
 def count_thought(text: str) -> int:
-    """Count the tokens of such a thought."""
     return len(text.split())
 
 
@@ -37,7 +36,6 @@ def is_off(body: Mapping[str, Any]) -> bool:
 
 
 def is_prefilled(body: Mapping[str, Any]) -> bool:
-    """Whether a request ends in the model's own words."""
     return bool(body["messages"][-1]["role"] == "assistant")
 
 

@@ -112,7 +112,6 @@ def _add(writer: Any, name: str, value: Any, *, permute: bool) -> None:
 
 
 def write_folder(folder: Path, *, seed: int = 0) -> Path:
-    """The converted model, ready for mlx-lm. Another seed is another model with the same tokens."""
     folder.mkdir(parents=True)
     write_gguf(folder / "tiny.gguf", seed=seed)
     convert(folder / "tiny.gguf", folder)

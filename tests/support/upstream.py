@@ -46,7 +46,6 @@ class Upstream:
 
     @property
     def base_url(self) -> str:
-        """What to configure a tier with."""
         return f"http://127.0.0.1:{self.port}/api/v1"
 
     @property
@@ -159,7 +158,6 @@ class _Inlet:
         return bool(data)
 
     def close(self) -> None:
-        """Stop reading."""
         if self._arriving is not None:
             self._arriving.cancel()
 

@@ -85,7 +85,6 @@ def read_native(name: str, arguments: str, box: ToolBox, dice: Random) -> tuple[
 
 
 def chat_whole(events: list[Event], finish: Finish) -> Given:
-    """Chat completions, in one piece."""
     collector = CHAT.collector(CHAT_CALL, RUN)
     collector.take(events)
     message = ChatCompletion.model_validate_json(collector.body("fast", finish)).choices[0].message
@@ -95,7 +94,6 @@ def chat_whole(events: list[Event], finish: Finish) -> Given:
 
 
 def chat_streamed(events: list[Event], finish: Finish) -> Given:
-    """Chat completions, as chunks."""
     writer = CHAT.writer(CHAT_CALL, RUN)
     found: dict[int, list[str]] = {}
     for data in _frames(writer.chunks("fast", events) + writer.last("fast", finish, {})):
@@ -109,7 +107,6 @@ def chat_streamed(events: list[Event], finish: Finish) -> Given:
 
 
 def messages_whole(events: list[Event], finish: Finish) -> Given:
-    """Messages, in one piece."""
     collector = _MessageCollector(answer_id="msg_1", thinking=False, run=RUN)
     collector.take(events)
     message = Message.model_validate(json.loads(collector.body("fast", finish)))
@@ -127,7 +124,6 @@ def messages_streamed(events: list[Event], finish: Finish) -> Given:
 
 
 def responses_whole(events: list[Event], finish: Finish) -> Given:
-    """Responses, in one piece."""
     collector = RESPONSES.collector(RESPONSE_CALL, RUN)
     collector.take(events)
     return _read_items(json.loads(collector.body("fast", finish)))

@@ -43,7 +43,6 @@ SCHEMAS = [_describe(read_file, "path"), _describe(edit_file, "path", "old", "ne
 
 
 def call(name: str, arguments: str | dict[str, Any]) -> str:
-    """Do what a model called for."""
     given = json.loads(arguments) if isinstance(arguments, str) else arguments
     return FUNCTIONS[name](**given)
 

@@ -30,7 +30,6 @@ CALLED = [ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
 
 
 def say(play: str) -> list[dict[str, Any]]:
-    """Ask for this play."""
     return [{"role": "user", "content": f"play:{play}."}]
 
 
@@ -132,12 +131,10 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
 
 
 def post(server: Server, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
-    """Send one request."""
     return httpx.post(f"{server.url}{path}", json={"model": "auto"} | body, headers=headers, timeout=60.0)
 
 
 def read_stream(response: httpx.Response) -> Iterator[Any]:
-    """Read what the events of a stream hold."""
     for line in response.text.splitlines():
         if line.startswith("data: ") and line != "data: [DONE]":
             yield json.loads(line.removeprefix("data: "))

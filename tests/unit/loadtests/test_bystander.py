@@ -53,7 +53,6 @@ def test_every_kind_comes_before_one_comes_again():
 
 
 def waits(*took_s: float) -> list[Wait]:
-    """Build questions that were due one after the other."""
     return [Wait(float(at), took, True) for at, took in enumerate(took_s)]
 
 

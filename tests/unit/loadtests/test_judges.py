@@ -135,7 +135,6 @@ def test_what_other_requests_cost_hides_no_answer():
 
 
 def build_stream(tier: str, text: str, finish: str = "stop") -> str:
-    """Build a stream in which a tier says a text."""
     first, last = text[: len(text) // 2], text[len(text) // 2 :]
     deltas = [({"content": first}, None), ({"content": last}, None), ({}, finish)]
     chunks = [{"choices": [{"delta": delta, "finish_reason": reason}]} for delta, reason in deltas]

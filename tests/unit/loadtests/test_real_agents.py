@@ -32,14 +32,12 @@ REFUSAL = {"error": {"code": "loop_detected", "message": "the same again"}}
 
 
 def build_lap(number: int, loop: str | None = None, answer: dict | None = None, session: str = "s") -> Exchange:
-    """Build the exchange of Hermes' lap `number`."""
     user = {"role": "user", "content": HERMES.task}
     body = {"tools": [{}], "messages": [user, *({"role": "tool", "content": f"{n}"} for n in range(number))]}
     return Exchange(float(number), body, 200, answer or {"role": "assistant", "tool_calls": [CALL]}, loop, session)
 
 
 def judge(*laps: Exchange, code: int | None = 0) -> Verdict:
-    """Judge a run of Hermes."""
     return judge_trial(HERMES, laps, code, 1.0)
 
 
