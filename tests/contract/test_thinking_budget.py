@@ -11,6 +11,7 @@ import pytest
 from deployments.tiers.hosted.thought_bound import OVER_TOKENS
 from tests.clients.record import WIRES
 from tests.support import plays, scripts
+from tests.support.dialects import ROUTES, write_body
 from tests.support.http_asking import user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.serving import Deploy, Server, until
@@ -19,13 +20,10 @@ from tests.support.upstream import Upstream
 
 BUDGET = 512
 THOUGHT = BUDGET + OVER_TOKENS
-ASKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "chat": ("chat/completions", {"messages": user("weather?"), "max_thinking_tokens": BUDGET}),
-    "messages": (
-        "messages",
-        {"messages": user("weather?"), "max_tokens": 4096, "thinking": {"type": "enabled", "budget_tokens": BUDGET}},
-    ),
-    "responses": ("responses", {"input": "weather?", "reasoning": {"effort": "minimal"}, "store": False}),
+BUDGETS: dict[str, dict[str, Any]] = {
+    "chat": {"max_thinking_tokens": BUDGET},
+    "messages": {"thinking": {"type": "enabled", "budget_tokens": BUDGET}},
+    "responses": {"reasoning": {"effort": "minimal"}, "store": False},
 }
 
 
@@ -37,26 +35,19 @@ def server(deploy: Deploy, upstream: Upstream) -> Server:
 
 
 def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str, str, dict[str, Any]]:
-    path, fields = ASKED[dialect]
-    request_id = uuid.uuid4().hex
-    body, headers = {"model": model, "stream": stream} | fields, {"x-request-id": request_id}
-    response = httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=60.0)
+    request_id, path = uuid.uuid4().hex, ROUTES[dialect]
+    body = {"model": model, "stream": stream, **write_body(dialect, user("weather?")), **BUDGETS[dialect]}
+    response = httpx.post(server.url + path, json=body, headers={"x-request-id": request_id}, timeout=60.0)
     assert response.status_code == 200, response.text
-
-    text = WIRES[f"/{path}"].read_answer(response.content).text
-    return (
-        response.text,
-        text,
-        until(lambda: server.find(f"/v1/reliability/requests/{request_id}"), "the report is there"),
-    )
+    text = WIRES[path.removeprefix("/v1")].read_answer(response.content).text
+    report = until(lambda: server.find(f"/v1/reliability/requests/{request_id}"), "the report is there")
+    return response.text, text, report
 
 
 @pytest.mark.parametrize(
-    ("dialect", "stream", "tags", "continues"), take_turns(ASKED, STREAMS, (False, True), ("prefill", "anchor"))
+    ("dialect", "stream", "tags", "continues"), take_turns(BUDGETS, STREAMS, (False, True), ("prefill", "anchor"))
 )
-def test_the_answer_comes_behind_the_budget(
-    server: Server, upstream: Upstream, dialect: str, stream: bool, tags: bool, continues: str
-) -> None:
+def test_the_answer_comes_behind_the_budget(server, upstream, dialect, stream, tags, continues):
     """Law: the client gets the thought so far, once, and the answer, in one attempt; the report says how long the
     thought was, what ended it, and what both requests cost."""
     upstream.plays("far", thinker(thought_of(2_000), tags=tags))
@@ -75,9 +66,7 @@ def test_the_answer_comes_behind_the_budget(
         assert len(shown) == THOUGHT
 
 
-def test_a_model_that_only_thinks_is_passed_over(
-    server: Server, upstream: Upstream, dialect: str, stream: bool
-) -> None:
+def test_a_model_that_only_thinks_is_passed_over(server, upstream, dialect, stream):
     """Law: one that thinks beyond its budget twice has an empty answer, and the next tier gives its own."""
     upstream.plays("far", thinker(thought_of(2_000), tags=False, obeys=False))
     upstream.plays("next", plays.good("It is 22."))

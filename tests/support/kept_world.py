@@ -32,7 +32,9 @@ from reliability.types import ChatRequest, Event, Hold, Reason
 from tests.clients.record import WIRES
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
+from tests.support.dialects import ROUTES, write_body
 from tests.support.near_actor import NearActor
+from tests.support.renderings import tool
 from tests.unit.deployments.state.test_client import config
 
 WORDS = [f"w{number} " for number in range(20)]  # in the cap of an answer
@@ -42,14 +44,7 @@ CALL = {"tool_call": {"name": "f", "arguments": {"a": 1}}}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 NAMED = {"idempotency-key": "n1"}
 ASKED = [{"role": "user", "content": "hi"}]
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {
-        "messages": ASKED,
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
-    },
-    "/v1/messages": {"messages": ASKED, "max_tokens": 500, "tools": [{"name": "f", "input_schema": SCHEMA}]},
-    "/v1/responses": {"input": "hi", "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}]},
-}
+BODIES = {ROUTES[one]: write_body(one, ASKED, [tool("f", SCHEMA)]) for one in ROUTES}
 CHAT = "/v1/chat/completions"
 PATIENT = Timeouts(connect_s=5, first_token_s=60, idle_s=60, total_s=600)
 each_dialect = pytest.mark.parametrize("path", BODIES)
