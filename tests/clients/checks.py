@@ -80,11 +80,11 @@ def check_usage(spoken: Sequence[Spoken], reports: Mapping[str, dict[str, Any]])
 
 
 def find_final(spoken: Sequence[Spoken]) -> Spoken | None:
-    return next((one for one in spoken if one.is_error and _is_final(one)), None)
-
-
-def _is_final(one: Spoken) -> bool:
-    return one.code in FINAL or any(code in json.dumps(one.answer.error) for code in FINAL) or one.status >= 500
+    for one in spoken:
+        known = one.code in FINAL or any(code in json.dumps(one.answer.error) for code in FINAL)
+        if one.is_error and (known or one.status >= 500):
+            return one
+    return None
 
 
 def count_after(spoken: Sequence[Spoken], final: Spoken) -> int:

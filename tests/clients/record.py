@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from loadtests.real_agents.tap import Tap
@@ -37,10 +37,6 @@ class Spoken:
     @property
     def is_error(self) -> bool:
         return self.status >= 400 or self.answer.error is not None
-
-    def describe(self) -> dict[str, Any]:
-        """Describe it in JSON."""
-        return asdict(self)
 
 
 @dataclass

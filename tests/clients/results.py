@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from loadtests.running import ROOT
-from loadtests.table import put, stamp
 from tests.clients.catalog import Client
 from tests.clients.checks import AFTER_MAX, Finding
 from tests.clients.install import read_version
@@ -47,10 +46,6 @@ def build_real_table(findings: Sequence[Finding]) -> str:
         cells += ["; ".join(one.wrong) or "nothing", one.words.replace("|", "/")]
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
-
-
-def put_table(table: str) -> None:
-    put("clients", f"{stamp('make clients')}\n\n{table}", PAGE)
 
 
 def _show_job(job: Finding | None) -> str:

@@ -36,16 +36,11 @@ def server(deploy: Deploy) -> Server:
     return deploy(scripts.graph({name: scripts.scripted(*rules(name)) for name in scripts.TWO}), "agent-loop")
 
 
+FOUND = [None, None, "nudged", "nudged", "broken"]
 QUIET = {"Tier": "fast", "Retries": "0", "Attempts": "1"}
 # Nudged on its own tier, then the next tier; that one says the same, so it is delivered, marked.
-MARKED = {
-    "Tier": "standard",
-    "Escalated-From": "fast",
-    "Escalation-Reason": "loop_detected",
-    "Retries": "2",
-    "Attempts": "3",
-    "Loop": "nudged",
-}
+MARKED = {"Tier": "standard", "Escalated-From": "fast", "Escalation-Reason": "loop_detected"}
+MARKED |= {"Retries": "2", "Attempts": "3", "Loop": "nudged"}
 BROKEN = MARKED | {"Retries": "1", "Attempts": "2", "Loop": "broken"}
 
 
@@ -70,7 +65,7 @@ def test_the_fifth_lap_goes_to_the_next_tier(server, stream):
     """The circuit breaks on `fast`, which isn't asked twice; `standard` is told of the loop and leaves it."""
     laps = Agent(server, "fifth", stream).run(9)
 
-    assert [lap.trail.get("Loop") for lap in laps] == [None, None, "nudged", "nudged", "broken"]
+    assert [lap.trail.get("Loop") for lap in laps] == FOUND
     assert (laps[-1].text, laps[-1].calls) == ("standard stops here.", [])
     assert laps[-1].trail == BROKEN
 
@@ -128,7 +123,7 @@ def test_the_same_answer_to_different_requests_is_found_without_a_history(server
     a stream: what may be the same again is held until that is known."""
     outcomes = [question(server, n, f"no-history-{stream}", stream=stream) for n in range(5)]
 
-    assert marks(server, outcomes) == [None, None, "nudged", "nudged", "broken"]
+    assert marks(server, outcomes) == FOUND
     assert [outcome.code for outcome in outcomes] == [None] * 4 + ["loop_detected"]
     assert outcomes[-1].status == 422
     assert outcomes[-1].error["retry_after"] == 5
@@ -155,8 +150,7 @@ def test_a_batch_under_a_users_name_is_no_loop(server, fields, one_task):
     under that of a session they are one task."""
     outcomes = [ask(server, user(f"question {n}"), stream=False, extra_body=fields) for n in range(5)]
 
-    found = [None, None, "nudged", "nudged", "broken"]
-    assert marks(server, outcomes) == (found if one_task else [None] * 5)
+    assert marks(server, outcomes) == (FOUND if one_task else [None] * 5)
 
 
 @pytest.mark.parametrize("fields", [fields for fields, one_task in NAMES if not one_task])
@@ -166,7 +160,7 @@ def test_an_agent_under_a_users_name_is_stopped(server, fields):
     texts = ["question: why?" + "\nI looked, and saw nothing." * n for n in range(5)]
     outcomes = [ask(server, user(text), stream=False, extra_body=fields) for text in texts]
 
-    assert marks(server, outcomes) == [None, None, "nudged", "nudged", "broken"]
+    assert marks(server, outcomes) == FOUND
 
 
 @pytest.mark.parametrize("agent", [True, False])
@@ -177,7 +171,7 @@ def test_an_agents_side_requests_are_no_loop(server, agent):
     system = {"role": "system", "content": "Name the prefix of the command."}
     outcomes = [ask(server, [system, *user(f"question {n}")], stream=False, extra_body=fields) for n in range(5)]
 
-    assert marks(server, outcomes) == ([None] * 5 if agent else [None, None, "nudged", "nudged", "broken"])
+    assert marks(server, outcomes) == ([None] * 5 if agent else FOUND)
 
 
 def test_the_same_request_may_be_answered_alike(server, stream):

@@ -71,8 +71,8 @@ def args(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     )
 
 
-def ledger_of(server: Server, session: str, key: str = "boss") -> Ledger:
-    return Ledger(server, session, key=key, bearer=BOSS)
+def ledger_of(server: Server, session: str) -> Ledger:
+    return Ledger(server, session, key="boss", bearer=BOSS)
 
 
 def rush(ledger: Ledger, *, stream: bool, model: str, count: int = CLIENTS, leavers: int = 0) -> list[Outcome]:
@@ -233,8 +233,8 @@ def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(on_ra
     assert told(late) == STAYS
 
 
-async def one(server: Server, session: str, *, stream: bool, model: str = "local", key: str = BOSS) -> Outcome:
-    async with openai_client(server, key=key) as client:
+async def one(server: Server, session: str, *, stream: bool, model: str = "local") -> Outcome:
+    async with openai_client(server, key=BOSS) as client:
         return await ask(client, session, stream=stream, model=model)
 
 

@@ -99,14 +99,11 @@ ERRORS = ["no such city", "timed out after 3 s", "permission denied", "disk is f
 
 def test_five_failures_in_a_row_are_a_case_too(server, upstream, stream):
     """Five different errors of one tool: no rule convicts, and the judge is asked why it fails."""
-    agent, prompts, judged = work(
-        server,
-        upstream,
-        plays.good(ADVICE),
-        f"failing-{stream}",
-        stream=stream,
-        tool=lambda lap: json.dumps({"error": ERRORS[lap - 1]}),
-    )
+
+    def fail(lap: int) -> str:
+        return json.dumps({"error": ERRORS[lap - 1]})
+
+    agent, prompts, judged = work(server, upstream, plays.good(ADVICE), f"failing-{stream}", stream=stream, tool=fail)
 
     assert len(judged) == 1
     assert ADVICE in prompts[5][-1]["content"]

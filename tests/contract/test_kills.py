@@ -62,19 +62,13 @@ OPENAI_RETRIES = 2  # the openai client's own default
 def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
     for name in TIERS:
         upstream.plays(name, paced())
-    args = {
-        "tiers": {
-            "fast": scripts.hosted(upstream, "fast", min_replicas=2, max_replicas=2),
-            "standard": scripts.hosted(upstream, "standard"),
-        },
-        "reliability": {
-            "escalation": {"chain": list(TIERS), "max_retries_before_escalate": 1},
-            "token_budget": {"per_session": None, "per_hour": None},
-        },
-        # A grant whose Router died is closed when its request's deadline has passed, and a little later.
-        "server": {"timeouts": PATIENT | {"connect_s": 2.0}, "router_replicas": 2, "deadline_s": DEADLINE_S},
-    }
-    return deploy_on_ray(args, APP)
+    more = {"fast": {"min_replicas": 2, "max_replicas": 2}, "standard": {}}
+    tiers = {name: scripts.hosted(upstream, name, **more[name]) for name in TIERS}
+    budget = {"per_session": None, "per_hour": None}
+    # A grant whose Router died is closed when its request's deadline has passed, and a little later.
+    server, timeouts = {"router_replicas": 2, "deadline_s": DEADLINE_S}, PATIENT | {"connect_s": 2.0}
+    limits: dict[str, Any] = {"token_budget": budget, "tier_health": {}, "retry_budget": {}}
+    return deploy_on_ray(scripts.graph(tiers, timeouts=timeouts, server=server, **limits), APP)
 
 
 @dataclass

@@ -29,6 +29,7 @@ from deployments.reports.account import RequestMetrics
 from deployments.telemetry import log_request
 from reliability.attempt import Attempt
 from reliability.types import Event, Fault, Finish, FinishReason, Text
+from tests.support.room_rig import attempt, report
 from tests.support.serving import until
 from tests.support.small_config import BASE, REQUEST, options_of
 
@@ -37,30 +38,11 @@ SAMPLE = re.compile(r"^(ray_mlx_stack_\w+?)(?:_total|_bucket|_sum|_count)?\{(.*)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 # Our labels; Ray adds its own to each sample.
 OURS = {"tier", "outcome", "fault", "flaw", "reason", "mark", "kind"}
-REPORT_ATTEMPT: dict[str, Any] = {
-    "tier": "fast",
-    "ran": True,
-    "fault": "server_error",
-    "flaw": None,
-    "elapsed_ms": 600,
-    "ttft_ms": 100,
-    "usage": {"prompt_tokens": 7, "completion_tokens": 11},
-    "cost_usd": 0.25,
-}
-REPORT: dict[str, Any] = {
-    "request_id": "r",
-    "session": "s",
-    "outcome": "answered",
-    "tier": "standard",
-    "escalated_from": "fast",
-    "escalation_reason": "server_error",
-    "retries": 1,
-    "loop": "nudged",
-    "repairs": ["name"],
-    "attempts": [REPORT_ATTEMPT, REPORT_ATTEMPT | {"tier": "standard", "fault": None}],
-    "total_ms": 1300,
-    "overhead_ms": 2,
-}
+USED = {"prompt_tokens": 7, "completion_tokens": 11}
+FAILED = attempt("fast", fault="server_error", elapsed_ms=600, usage=USED, cost_usd=0.25)
+ESCALATED = {"tier": "standard", "escalated_from": "fast", "escalation_reason": "server_error", "retries": 1}
+TRIED = [FAILED, FAILED | {"tier": "standard", "fault": None}]
+REPORT = report(**ESCALATED, loop="nudged", repairs=["name"], attempts=TRIED, total_ms=1300, overhead_ms=2)
 ATTEMPTS = (Attempt(tier="fast", ran=True, fault=Fault.SERVER_ERROR), Attempt(tier="standard", ran=True))
 FAMILIES = {
     *("requests", "attempts", "escalations", "repairs", "loops", "tokens", "cost_usd"),
@@ -214,8 +196,8 @@ def ours(samples: list[Sample], family: str) -> dict[tuple[tuple[str, str], ...]
 @pytest.mark.ray
 def test_every_metric_is_on_the_endpoint(counting):
     """What a replica counted is there in numbers, under its labels."""
-    for report in (REPORT, REPORT, REPORT | {"outcome": "timeout", "tier": None}):
-        counting.remote(report).result(timeout_s=30)
+    for one in (REPORT, REPORT, REPORT | {"outcome": "timeout", "tier": None}):
+        counting.remote(one).result(timeout_s=30)
 
     def exported() -> list[Sample]:
         samples = of(APP)

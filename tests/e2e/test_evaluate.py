@@ -19,6 +19,7 @@ from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.evaluation_target import _patch_variant, read_config, run_server
 from deployments.evaluate.figures.cascade import _is_fitted
 from loadtests.running import short_folder
+from tests.support.config_files import make_document
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
@@ -46,13 +47,9 @@ def write_config(folder: Path) -> Path:
         "cheap": [*(write_rule(case, delay_s=CHEAP_S) for case in DRAWN if len(case.tools) == 1), wrong],
         "dear": [write_rule(case, delay_s=DEAR_S) for case in DRAWN],
     }
-    args = {
-        "tiers": {name: {"kind": "scripted", "script": rules} for name, rules in tiers.items()},
-        "reliability": {"escalation": {"chain": ["cheap", "dear"]}},
-    }
-    app = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
+    made = make_document({name: {"kind": "scripted", "script": rules} for name, rules in tiers.items()})
     path = folder / "mine.yaml"
-    path.write_text("# mine\n" + yaml.safe_dump({"applications": [app]}))
+    path.write_text("# mine\n" + yaml.safe_dump({"applications": made["applications"]}))
     return path
 
 

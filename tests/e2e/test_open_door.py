@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from deployments.config.free_port import free_port
+from tests.support.config_files import make_document
 from tests.support.repository import ROOT
 from tests.support.serving import ends_with_family, until
 
@@ -52,19 +53,8 @@ class Started:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Started]:
     port = free_port()
-    apps = [
-        {
-            "name": name,
-            "route_prefix": f"/{name}",
-            "import_path": "deployments.app:build",
-            "args": {
-                "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
-                "reliability": {"escalation": {"chain": ["fast"]}},
-                "server": server,
-            },
-        }
-        for name, server in APPS.items()
-    ]
+    made = {name: make_document(server=server)["applications"][0] for name, server in APPS.items()}
+    apps = [app | {"name": name, "route_prefix": f"/{name}"} for name, app in made.items()]
     with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
         path, log = Path(folder) / "c.yaml", Path(folder) / "log"
         config = {"proxy_location": "HeadOnly", "http_options": {"host": "0.0.0.0", "port": port}}

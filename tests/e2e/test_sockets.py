@@ -24,6 +24,7 @@ import pytest
 from loadtests.running import short_folder
 from loadtests.stops import STREAMS, Streams, build_script
 from loadtests.terminal import terminal
+from tests.support.config_files import make_document
 from tests.support.listeners import Raw, ask
 from tests.support.own_server import Started, start_server
 from tests.support.reach import as_nobody, is_reachable, list_abstract, list_files, list_ports
@@ -56,15 +57,11 @@ def started(request) -> Iterator[Started]:
     with short_folder() as folder:
         folder.chmod(0o755)  # what is the user's alone must be so by the server's own doing
         budget = {"max_output_tokens": 10_000_000, "per_session": None, "per_hour": None}
-        reliability = {
-            "escalation": {"chain": list(TIERS)},
-            "token_budget": budget,
-            "loop_detection": {"enabled": False},
-        }
+        chain = {"escalation": {"chain": list(TIERS)}}
+        reliability = {**chain, "token_budget": budget, "loop_detection": {"enabled": False}}
         state = {"path": str(folder / "state")}
-        args = {"tiers": TIERS, "reliability": reliability, "state": state, "server": {"body_s": 1}}
-        app = {"name": "s", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-        config = {"proxy_location": "HeadOnly", "applications": [app]}
+        (app,) = make_document(TIERS, reliability=reliability, state=state, server={"body_s": 1})["applications"]
+        config = {"proxy_location": "HeadOnly", "applications": [app | {"name": "s"}]}
         flags = {"RAY_SERVE_ENABLE_HA_PROXY": request.param} | BOUNDS
         with start_server(folder, config, flags, "fast") as server:
             yield server

@@ -114,9 +114,7 @@ def test_tiers_that_never_fit_together_have_their_needs(monkeypatch: pytest.Monk
         (16, (7, 20), "fail", "too few for standard; name a smaller model"),
     ],
 )
-def test_the_doctor_counts_with_the_same_figure(
-    monkeypatch: pytest.MonkeyPatch, memory_gib: int, needs_gib: tuple[int, int], level: str, words: str
-) -> None:
+def test_the_doctor_counts_with_the_same_figure(monkeypatch, memory_gib, needs_gib, level, words):
     """Law: the doctor compares what the tiers need with what Metal may use, and says who is left out."""
     ScriptedMac(memory_gib).start(monkeypatch)
     tiers = {

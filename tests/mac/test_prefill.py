@@ -1,9 +1,9 @@
 """What reading a long prompt takes on Metal: no memory that isn't counted, and chunks that suit the model."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import mlx.core as mx
 import pytest
@@ -24,10 +24,6 @@ PHI_3 = {"hidden_size": 3072, "num_attention_heads": 32, "intermediate_size": 81
 
 def model_of(args: dict[str, Any], *, nested: bool = False) -> Any:
     return SimpleNamespace(args=SimpleNamespace(text_config=args) if nested else SimpleNamespace(**args))
-
-
-def load_tiny(folder: Path) -> Any:
-    return load_folder(folder).model
 
 
 class TestScores:
@@ -102,13 +98,11 @@ class TestChunk:
         assert machine.now_s <= 1.5
 
     @pytest.mark.parametrize(("spare_bytes", "tokens"), [(0, 512), (1 << 30, 2048)])
-    def test_an_agents_context_comes_first(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, spare_bytes: int, tokens: int
-    ) -> None:
+    def test_an_agents_context_comes_first(self, folder, monkeypatch, spare_bytes, tokens):
         """Law: the chunk that suits the model is read at once, unless what it takes leaves too short a context."""
         ScriptedMac(24).start(monkeypatch)
         monkeypatch.setattr(warm_up, "_choose_chunk", lambda *_: 2048)
-        usual = scratch_bytes(load_tiny(folder), 512)
+        usual = scratch_bytes(load_folder(folder).model, 512)
         needed_bytes = QWEN3_8B.weight_bytes + AGENT_TOKENS * (QWEN3_8B.token_bytes + usual[1]) + usual[0]
         room = Room(working_set_bytes=needed_bytes + spare_bytes)
         loaded, batch = start_batch(folder, QWEN3_8B, monkeypatch, room=room)
@@ -119,21 +113,12 @@ class TestChunk:
         """Law: the figure is kept by model, packages and GPU; another of them is measured anew. A model that can't
         read so much keeps the usual size; on a processor nothing is measured."""
         ScriptedMac(24).start(monkeypatch)
-        measured: list[int] = []
-
-        def measure(*_: Any) -> int | None:
-            measured.append(1)
-            return 1024
-
+        measure = mock.Mock(return_value=1024)
         monkeypatch.setattr(warm_up, "_measure_chunk", measure)
         assert _choose_chunk(None, {"model": "a"}, tmp_path) == 512  # MLX's default device here is a processor
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")
-        choices: list[Callable[[], int]] = [
-            lambda: _choose_chunk(None, {"model": "a"}, tmp_path),
-            lambda: _choose_chunk(None, {"model": "b"}, tmp_path),
-        ]
-        assert [choose() for choose in (*choices, *choices)] == [1024] * 4
-        assert len(measured) == 2
+        assert [_choose_chunk(None, {"model": name}, tmp_path) for name in "abab"] == [1024] * 4
+        assert measure.call_count == 2
         monkeypatch.undo()
         ScriptedMac(24).start(monkeypatch)
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")

@@ -6,6 +6,7 @@ from reliability.tools import CheckConfig, Checked, RawCall, check_calls
 from tests.support.call_values import IDS, made
 from tests.support.renderings import tool
 
+TAGS = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}, "required": ["tags"]}
 DEEP = {
     "type": "object",
     "properties": {
@@ -13,11 +14,7 @@ DEEP = {
         "unit": {"type": "string", "enum": ["Celsius", "Fahrenheit"]},
         "days": {"type": "integer", "minimum": 1},
         "live": {"type": "boolean"},
-        "where": {
-            "type": "object",
-            "properties": {"tags": {"type": "array", "items": {"type": "string"}}},
-            "required": ["tags"],
-        },
+        "where": TAGS,
         "either": {"oneOf": [{"type": "object", "required": ["a"]}, {"type": "boolean"}]},
         "loose": {"anyOf": [{"type": "string", "pattern": "^x"}, {"type": "object"}]},
         "none": {"type": ["string", "null"]},

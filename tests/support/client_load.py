@@ -6,6 +6,7 @@ exact.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -102,15 +103,9 @@ async def ask(
 
 
 async def _asked(client: openai.AsyncOpenAI, session: str, *, stream: bool, model: str, leaves: bool) -> Outcome:
-    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-    raw = await client.chat.completions.with_raw_response.create(
-        model=model,
-        messages=[{"role": "user", "content": PROMPT}],
-        max_tokens=WORDS,
-        user=session,
-        stream=stream,
-        **options,
-    )
+    asked: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": PROMPT}], "max_tokens": WORDS}
+    asked |= {"user": session, "stream": stream} | ({"stream_options": {"include_usage": True}} if stream else {})
+    raw = await client.chat.completions.with_raw_response.create(**asked)
     told = {"status": raw.status_code, "retries": raw.retries_taken, "headers": dict(raw.headers)}
     told["tier"] = raw.headers.get("x-mlx-stack-tier", "")
     if not stream:
@@ -223,9 +218,6 @@ def processes(name: str) -> list[psutil.Process]:
     """This session's own Ray processes whose title holds `name`."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        try:
-            if name in " ".join(process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
+        with contextlib.suppress(psutil.Error):
+            found += [process] if name in " ".join(process.cmdline()) else []
     return found

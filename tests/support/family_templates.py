@@ -91,181 +91,118 @@ BRACES = (
 _CHATML = {"turn": "<|im_start|>{}\n", "end": "<|im_end|>\n"}
 _QWEN = _CHATML | {"call": HERMES, "result": "<tool_response>\n{{ m.content }}\n</tool_response>", "tool": "user"}
 _LLAMA3 = {
-    "turn": "<|start_header_id|>{}<|end_header_id|>\n\n",
-    "end": "<|eot_id|>",
-    "call": LLAMA,
-    "calls": "one",
-    "beside": "dropped",
-    "result": "{{ m.content|tojson }}",
-    "tool": "ipython",
-}
+    "turn": "<|start_header_id|>{}<|end_header_id|>\n\n", "end": "<|eot_id|>", "call": LLAMA, "calls": "one",
+    "beside": "dropped", "result": "{{ m.content|tojson }}", "tool": "ipython",
+}  # fmt: skip
 _GEMMA = {"turn": "<start_of_turn>{}\n", "end": "<end_of_turn>\n", "assistant": "model", "turns": "in turn"}
 _INST = {
     "turn": "{% if role == 'user' %}[INST]{% endif %}",
-    "end": "{{ '[/INST]' if role == 'user' else '</s>' if role == 'assistant' else '' }}",
-    "call": MISTRAL,
-    "beside": "dropped",
-    "result": "[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]",
-    "turns": "in turn",
-    "ids": "nine",
-}
+    "end": "{{ '[/INST]' if role == 'user' else '</s>' if role == 'assistant' else '' }}", "call": MISTRAL,
+    "beside": "dropped", "result": "[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]", "turns": "in turn", "ids": "nine",
+}  # fmt: skip
 _GLM = {"turn": "<|{}|>\n", "end": "", "call": PAIRS, "result": "<tool_response>\n{{ m.content }}\n</tool_response>"}
 _DEEPSEEK = {
     "turn": "{{ '<｜User｜>' if role == 'user' else '<｜Assistant｜>' if role == 'assistant' else '' }}",
-    "end": "{{ '<｜end▁of▁sentence｜>' if role == 'assistant' else '' }}",
-    "call": DEEPSEEK,
+    "end": "{{ '<｜end▁of▁sentence｜>' if role == 'assistant' else '' }}", "call": DEEPSEEK,
     "around": ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
-    "result": "<｜tool▁output▁begin｜>{{ m.content }}<｜tool▁output▁end｜>",
-    "system": "hoisted",
-}
+    "result": "<｜tool▁output▁begin｜>{{ m.content }}<｜tool▁output▁end｜>", "system": "hoisted",
+}  # fmt: skip
 _KIMI = {
-    "turn": "<|im_{{ role if role in ('user', 'assistant') else 'system' }}|>{}<|im_middle|>",
-    "end": "<|im_end|>",
-    "call": KIMI,
-    "around": ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    "turn": "<|im_{{ role if role in ('user', 'assistant') else 'system' }}|>{}<|im_middle|>", "end": "<|im_end|>",
+    "call": KIMI, "around": ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     "result": "## Return of {{ m.tool_call_id }}\n{{ m.content }}",
-}
+}  # fmt: skip
 _GRANITE = {"turn": "<|start_of_role|>{}<|end_of_role|>", "end": "<|end_of_text|>\n", "result": "{{ m.content }}"}
 _HARMONY = {
-    "marks": "refused",
-    "turn": "<|start|>{}<|message|>",
-    "end": "<|end|>",
-    "call": HARMONY,
-    "calls": "first",
+    "marks": "refused", "turn": "<|start|>{}<|message|>", "end": "<|end|>", "call": HARMONY, "calls": "first",
     "beside": "later",
     "result": "<|start|>functions to=assistant<|channel|>commentary<|message|>{{ m.content|tojson }}",
-    "results": "behind a call",
-    "system": "once",
-}
+    "results": "behind a call", "system": "once",
+}  # fmt: skip
 _MINIMAX = {
-    "turn": "]~b]{}\n",
-    "end": "[e~[\n",
-    "call": INVOKE,
-    "around": ("<minimax:tool_call>\n", "</minimax:tool_call>"),
-    "result": "<response>{{ m.content }}</response>",
-    "assistant": "ai",
-    "system": "once",
-}
+    "turn": "]~b]{}\n", "end": "[e~[\n", "call": INVOKE, "around": ("<minimax:tool_call>\n", "</minimax:tool_call>"),
+    "result": "<response>{{ m.content }}</response>", "assistant": "ai", "system": "once",
+}  # fmt: skip
 _COMMAND = {
-    "turn": "<|START_OF_TURN_TOKEN|><|{}_TOKEN|>",
-    "end": "<|END_OF_TURN_TOKEN|>",
-    "call": COMMAND,
+    "turn": "<|START_OF_TURN_TOKEN|><|{}_TOKEN|>", "end": "<|END_OF_TURN_TOKEN|>", "call": COMMAND,
     "around": ("<|START_ACTION|>[", "]<|END_ACTION|>"),
-    "result": "<|START_TOOL_RESULT|>{{ m.content }}<|END_TOOL_RESULT|>",
-    "assistant": "CHATBOT",
-}
+    "result": "<|START_TOOL_RESULT|>{{ m.content }}<|END_TOOL_RESULT|>", "assistant": "CHATBOT",
+}  # fmt: skip
 _BARE_RESULT = {"result": "{{ m.content }}"}
 
-FAMILIES: dict[str, Family] = {
-    name: Family(**habits)  # type: ignore[arg-type] # tables of strings
-    for name, habits in {
-        "Qwen2.5, Qwen3, Qwen3-Next, MiMo": _QWEN,
-        "Qwen3-Coder": _QWEN | {"call": QWEN_XML},
-        "Qwen3.5": _QWEN | {"call": QWEN_XML, "system": "head", "thought": "loop"},
-        "Qwen3.6, Nemotron-3": _QWEN | {"call": QWEN_XML, "system": "head"},
-        "Hermes": _QWEN | {"tool": "tool"},
-        "SmolLM3": _CHATML | {"call": HERMES, "system": "once", "tool": "user", **_BARE_RESULT},
-        "MiniCPM5": _CHATML | {"call": ELEMENT, **_BARE_RESULT},
-        "LFM2": _CHATML | {"call": "", "calls": "none", **_BARE_RESULT},
-        "Nemotron-Nano-v2": {
-            "turn": "<SPECIAL_11>{}\n",
-            "end": "\n",
-            "call": _JSON + '{{ ", " if not loop.last }}',
-            "around": ("<TOOLCALL>[", "]</TOOLCALL>"),
-            "result": "<TOOL_RESPONSE>[{{ m.content }}]</TOOL_RESPONSE>",
-            "system": "once",
-        },
-        "Ling": _CHATML | {"turn": "<role>{}</role>", "end": "<|role_end|>", "call": HERMES, **_BARE_RESULT},
-        "Laguna": _CHATML | {"turn": "<{}>\n", "end": "\n</turn>\n", "call": PAIRS, **_BARE_RESULT},
-        "Llama 3": _LLAMA3,
-        "Llama 4": _LLAMA3 | {"turn": "<|header_start|>{}<|header_end|>\n\n", "end": "<|eot|>", "calls": "all"},
-        "Gemma 2": _GEMMA | {"call": "", "calls": "none", "system": "never", "result": "", "tools": "none"},
-        "Gemma 3": _GEMMA | {"call": "", "calls": "none", "system": "user", "result": "", "tools": "none"},
-        "Gemma 4": _GEMMA
-        | {
-            "turn": "<|turn>{}\n",
-            "end": "<turn|>\n",
-            "call": BRACES,
-            "result": "<|tool_response>{{ m.content }}<tool_response|>",
-            "turns": "free",
-        },
-        "Mistral 7B, Nemo": _INST
-        | {
-            "call": _JSON + '{{ ", " if not loop.last }}',
-            "around": ("[TOOL_CALLS][", "]"),
-            "system": "last",
-            "tools": "last",
-        },
-        "Mistral Small 3.2": _INST | {"tools": "last"},
-        "Ministral 3, Devstral": _INST | {"ids": "any", "beside": "kept"},
-        "GLM-4.5": _GLM,
-        "GLM-4.7, GLM-5": _GLM | {"turn": "<|{}|>"},
-        "DeepSeek V3.1": _DEEPSEEK,
-        "DeepSeek V3.2": _DEEPSEEK
-        | {"call": DSML, "around": ("<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>")},
-        "DeepSeek V4": _DEEPSEEK | {"call": DSML, "around": ("<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>")},
-        "Kimi K2": _KIMI,
-        "Kimi K3": _KIMI | {"call": K3, "around": ("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")},
-        "gpt-oss": _HARMONY,
-        "MiniMax M2": _MINIMAX,
-        "Granite 3.3": _GRANITE | {"call": "", "calls": "none"},
-        "Granite 4": _GRANITE | {"call": HERMES},
-        "Command A": _COMMAND,
-        "Apertus": {
-            "turn": "<|{}_start|>",
-            "end": "<|{}_end|>",
-            "call": APERTUS,
-            "around": ("<|tools_prefix|>[", "]<|tools_suffix|>"),
-            "system": "head",
-            **_BARE_RESULT,
-        },
-        "Seed-OSS": {
-            "turn": "<seed:bos>{}\n",
-            "end": "<seed:eos>",
-            "call": QWEN_XML.replace("tool_call>", "seed:tool_call>"),
-            **_BARE_RESULT,
-        },
-        "Hunyuan": _GLM | {"turn": "<|hy_{}|>", "end": "<|eos|>"},
-        "Solar Open": {
-            "turn": "<|begin|>{}",
-            "end": "<|end|>",
-            "call": SOLAR,
-            "around": ("<|tool_calls|>", "<|calls|>"),
-            "beside": "dropped",
-            "system": "hoisted",
-            **_BARE_RESULT,
-        },
-        "GigaChat 3": {
-            "turn": "{}<|role_sep|>\n",
-            "end": "<|message_sep|>\n\n",
-            "call": "<|message_sep|>\n\nfunction call<|role_sep|>\n" + _JSON,
-            "calls": "first",
-            **_BARE_RESULT,
-        },
-    }.items()
-}
+_ROWS: dict[str, dict[str, object]] = {
+    "Qwen2.5, Qwen3, Qwen3-Next, MiMo": _QWEN,
+    "Qwen3-Coder": _QWEN | {"call": QWEN_XML},
+    "Qwen3.5": _QWEN | {"call": QWEN_XML, "system": "head", "thought": "loop"},
+    "Qwen3.6, Nemotron-3": _QWEN | {"call": QWEN_XML, "system": "head"},
+    "Hermes": _QWEN | {"tool": "tool"},
+    "SmolLM3": _CHATML | {"call": HERMES, "system": "once", "tool": "user", **_BARE_RESULT},
+    "MiniCPM5": _CHATML | {"call": ELEMENT, **_BARE_RESULT},
+    "LFM2": _CHATML | {"call": "", "calls": "none", **_BARE_RESULT},
+    "Nemotron-Nano-v2": {"turn": "<SPECIAL_11>{}\n", "end": "\n", "call": _JSON + '{{ ", " if not loop.last }}',
+        "around": ("<TOOLCALL>[", "]</TOOLCALL>"), "result": "<TOOL_RESPONSE>[{{ m.content }}]</TOOL_RESPONSE>",
+        "system": "once"},
+    "Ling": _CHATML | {"turn": "<role>{}</role>", "end": "<|role_end|>", "call": HERMES, **_BARE_RESULT},
+    "Laguna": _CHATML | {"turn": "<{}>\n", "end": "\n</turn>\n", "call": PAIRS, **_BARE_RESULT},
+    "Llama 3": _LLAMA3,
+    "Llama 4": _LLAMA3 | {"turn": "<|header_start|>{}<|header_end|>\n\n", "end": "<|eot|>", "calls": "all"},
+    "Gemma 2": _GEMMA | {"call": "", "calls": "none", "system": "never", "result": "", "tools": "none"},
+    "Gemma 3": _GEMMA | {"call": "", "calls": "none", "system": "user", "result": "", "tools": "none"},
+    "Gemma 4": _GEMMA | {"turn": "<|turn>{}\n", "end": "<turn|>\n", "call": BRACES,
+        "result": "<|tool_response>{{ m.content }}<tool_response|>", "turns": "free"},
+    "Mistral 7B, Nemo": _INST | {"call": _JSON + '{{ ", " if not loop.last }}',
+        "around": ("[TOOL_CALLS][", "]"), "system": "last", "tools": "last"},
+    "Mistral Small 3.2": _INST | {"tools": "last"},
+    "Ministral 3, Devstral": _INST | {"ids": "any", "beside": "kept"},
+    "GLM-4.5": _GLM,
+    "GLM-4.7, GLM-5": _GLM | {"turn": "<|{}|>"},
+    "DeepSeek V3.1": _DEEPSEEK,
+    "DeepSeek V3.2": _DEEPSEEK | {"call": DSML, "around": ("<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>")},
+    "DeepSeek V4": _DEEPSEEK | {"call": DSML, "around": ("<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>")},
+    "Kimi K2": _KIMI,
+    "Kimi K3": _KIMI | {"call": K3, "around": ("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")},
+    "gpt-oss": _HARMONY,
+    "MiniMax M2": _MINIMAX,
+    "Granite 3.3": _GRANITE | {"call": "", "calls": "none"},
+    "Granite 4": _GRANITE | {"call": HERMES},
+    "Command A": _COMMAND,
+    "Apertus": {"turn": "<|{}_start|>", "end": "<|{}_end|>", "call": APERTUS,
+        "around": ("<|tools_prefix|>[", "]<|tools_suffix|>"), "system": "head", **_BARE_RESULT},
+    "Seed-OSS": {"turn": "<seed:bos>{}\n", "end": "<seed:eos>",
+        "call": QWEN_XML.replace("tool_call>", "seed:tool_call>"), **_BARE_RESULT},
+    "Hunyuan": _GLM | {"turn": "<|hy_{}|>", "end": "<|eos|>"},
+    "Solar Open": {"turn": "<|begin|>{}", "end": "<|end|>", "call": SOLAR,
+        "around": ("<|tool_calls|>", "<|calls|>"), "beside": "dropped", "system": "hoisted", **_BARE_RESULT},
+    "GigaChat 3": {"turn": "{}<|role_sep|>\n", "end": "<|message_sep|>\n\n",
+        "call": "<|message_sep|>\n\nfunction call<|role_sep|>\n" + _JSON, "calls": "first", **_BARE_RESULT},
+}  # fmt: skip
+FAMILIES = {name: Family(**habits) for name, habits in _ROWS.items()}  # type: ignore[arg-type]
 
 
 # -- one template of all habits ----------------------------------------------------------------------------------------
 
 _RAISE = "{{{{ raise_exception('{}') }}}}".format
+
+
+def _refuse(condition: str, words: str) -> str:
+    return f"{{% if {condition} %}}{_RAISE(words)}{{% endif %}}"
+
+
 _SYSTEM = {
     "anywhere": "@OPEN{{ m.content }}@CLOSE",
-    "head": "{% if not loop.first %}"
-    + _RAISE("a system message stands at the head")
-    + "{% endif %}@OPEN{{ m.content }}@CLOSE",
+    "head": _refuse("not loop.first", "a system message stands at the head") + "@OPEN{{ m.content }}@CLOSE",
     "once": "{% if loop.first %}@OPEN{{ m.content }}@CLOSE{% endif %}",
     "never": _RAISE("no system role"),
     "dropped": "",
-    "user": "{% if not loop.first %}" + _RAISE("roles take turns") + "{% endif %}",
-    "last": "{% if not loop.first %}" + _RAISE("only user, assistant and tool") + "{% endif %}",
+    "user": _refuse("not loop.first", "roles take turns"),
+    "last": _refuse("not loop.first", "only user, assistant and tool"),
     "hoisted": "",
 }
 _IN_TURN = (
     "{% set at = namespace(user=true) %}{% for m in messages %}"
     "{% if m.role == 'user' or (m.role == 'assistant' and not m.tool_calls) %}"
-    "{% if (m.role == 'user') != at.user %}" + _RAISE("roles take turns") + "{% endif %}"
-    "{% set at.user = not at.user %}{% endif %}{% endfor %}"
+    + _refuse("(m.role == 'user') != at.user", "roles take turns")
+    + "{% set at.user = not at.user %}{% endif %}{% endfor %}"
 )
 _BESIDE = {
     "kept": "{{ m.content }}",
@@ -274,22 +211,22 @@ _BESIDE = {
 }
 _COUNT = {
     "all": "{% set calls = m.tool_calls or [] %}",
-    "one": "{% set calls = m.tool_calls or [] %}{% if calls|length > 1 %}" + _RAISE("one call") + "{% endif %}",
+    "one": "{% set calls = m.tool_calls or [] %}" + _refuse("calls|length > 1", "one call"),
     "first": "{% set calls = (m.tool_calls or [])[:1] %}",
     "none": "{% set calls = [] %}",
 }
 _RESULTS = {
     "said": "",
-    "not last": "{% if (loop.nextitem or {}).role == 'user' %}" + _RAISE("after a result") + "{% endif %}",
-    "behind a call": "{% if ns.called == 0 %}" + _RAISE("no call before") + "{% endif %}",
-    "of a call": "{% if m.tool_call_id not in ns.ids %}" + _RAISE("no such call") + "{% endif %}",
+    "not last": _refuse("(loop.nextitem or {}).role == 'user'", "after a result"),
+    "behind a call": _refuse("ns.called == 0", "no call before"),
+    "of a call": _refuse("m.tool_call_id not in ns.ids", "no such call"),
     "never": _RAISE("no tool role"),
     "dropped": "",
 }
-_MARKS = {"any": "", "refused": "{% if '<|channel|>' in m.content %}" + _RAISE("marks") + "{% endif %}"}
+_MARKS = {"any": "", "refused": _refuse("'<|channel|>' in m.content", "marks")}
 _THOUGHT = {"none": "", "loop": "{% if loop.index0 > ns.user %}<think>\n\n</think>\n\n{% endif %}"}
 _PLACES = ("first", "last")
-_NINE = "{% if id|length != 9 %}" + _RAISE("nine signs") + "{% endif %}"
+_NINE = _refuse("id|length != 9", "nine signs")
 
 
 def _build(family: Family) -> str:

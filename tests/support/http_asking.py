@@ -14,17 +14,10 @@ import httpx
 import openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
+from tests.support.renderings import WEATHER_TOOL
 from tests.support.serving import Server, until
 
-WEATHER_TOOLS: list[Any] = [
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-        },
-    }
-]
+WEATHER_TOOLS: list[Any] = [WEATHER_TOOL]
 
 
 class _Tee(httpx.SyncByteStream):
@@ -146,15 +139,8 @@ def ask(
                 completion = _streamed(raw.parse()) if stream else raw.parse()
             except openai.APIError as broken:
                 error = dict(broken.body or {})  # type: ignore[call-overload]
-    return Outcome(
-        status=got.status_code,
-        headers=got.headers,
-        wire=tap.wire.decode(),
-        elapsed_s=time.monotonic() - started,
-        stream=stream,
-        completion=completion,
-        error=error,
-    )
+    told = {"status": got.status_code, "headers": got.headers, "wire": tap.wire.decode(), "stream": stream}
+    return Outcome(**told, elapsed_s=time.monotonic() - started, completion=completion, error=error)
 
 
 def _streamed(chunks: Any) -> Any:

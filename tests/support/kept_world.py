@@ -120,16 +120,8 @@ class Router:
         answer = drive(run, self._make_ports(port))
         if kept is not None:
             answer = kept.tell(run, self.clock, port.adopt, answer)
-        response: Any = await Exchange(
-            dialect=spoken,
-            call=call,
-            run=run,
-            events=answer,
-            report=lambda: report_of(run),
-            close=lambda: None,
-            keepalive_s=1000.0,
-            kept=kept,
-        ).respond()
+        rest: Any = {"report": lambda: report_of(run), "close": lambda: None, "keepalive_s": 1000.0, "kept": kept}
+        response: Any = await Exchange(dialect=spoken, call=call, run=run, events=answer, **rest).respond()
         told.status, told.headers = response.status_code, dict(response.headers)
         if not hasattr(response, "body_iterator"):
             told.raw = response.body.decode()

@@ -9,26 +9,10 @@ GB = 10**9
 
 
 def report(node: str = "n", **changes: Any) -> NodeReport:
-    facts: dict[str, Any] = {
-        "node": node,
-        "host": node,
-        "pid": 1,
-        "epoch": "e",
-        "started_unix_s": 1.0,
-        "level": Level.NORMAL,
-        "source": "",
-        "sustained_s": 0.0,
-        "fresh_s": 10.0,
-        "values": {},
-        "total_bytes": 16 * GB,
-        "available_bytes": 14 * GB,
-        "budget_bytes": 12 * GB,
-        "held": (),
-        "waiting": (),
-        "needs": (),
-        "caps": {},
-        "transitions": (),
-    }
+    facts: dict[str, Any] = {"node": node, "host": node, "pid": 1, "epoch": "e", "started_unix_s": 1.0}
+    facts |= {"level": Level.NORMAL, "source": "", "sustained_s": 0.0, "fresh_s": 10.0, "values": {}, "caps": {}}
+    facts |= {"total_bytes": 16 * GB, "available_bytes": 14 * GB, "budget_bytes": 12 * GB}
+    facts |= dict.fromkeys(("held", "waiting", "needs", "transitions"), ())
     return NodeReport(**(facts | changes))
 
 

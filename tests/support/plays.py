@@ -175,9 +175,9 @@ def embeddings(*vectors: Any, tokens: int = 5) -> Play:
     return whole(json.dumps({"object": "list", "model": "up/vectors", "data": data, "usage": usage}).encode())
 
 
-def slow(seconds: float, text: str = "Hello at last.", *, headers_too: bool = False) -> Play:
+def slow(seconds: float, *, headers_too: bool = False) -> Play:
     """A good answer whose first token (and, if told so, whose headers) come late."""
-    head, *rest = good(text)
+    head, *rest = good("Hello at last.")
     return (Wait(seconds), head, *rest) if headers_too else (head, Wait(seconds), *rest)
 
 

@@ -228,3 +228,6 @@ def schema_of(value: Any) -> dict[str, Any]:
 
 def tool(name: str, parameters: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+WEATHER_TOOL = tool("get_weather", schema_of({"city": "Paris"}))

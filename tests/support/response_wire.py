@@ -54,17 +54,13 @@ USAGE = st.none() | st.builds(Usage, prompt_tokens=st.integers(0, 99), completio
 FINISHES = st.builds(Finish, reason=st.sampled_from(list(FinishReason)), usage=USAGE)
 
 
-def number_calls(calls: list[tuple[str, str]]) -> list[Event]:
-    """Make deltas of calls, one for each as they leave."""
-    return [
-        CallDelta(index=i, id=f"call_{i}", name=name, arguments=arguments) for i, (name, arguments) in enumerate(calls)
-    ]
-
-
 def _draw_answers(pieces: st.SearchStrategy[Any]) -> st.SearchStrategy[list[list[Event]]]:
     """Draw answers as they leave `drive`: batches of pieces, and the calls, if any, in the last one."""
     return st.builds(
-        lambda batches, calls: [*batches, number_calls(calls)],
+        lambda batches, calls: [
+            *batches,
+            [CallDelta(index=i, id=f"call_{i}", name=one[0], arguments=one[1]) for i, one in enumerate(calls)],
+        ],
         st.lists(st.lists(pieces, max_size=4), max_size=4),
         st.lists(CALLS, max_size=3),
     )

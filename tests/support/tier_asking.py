@@ -10,15 +10,8 @@ from deployments.request.interfaces import Tier
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Finish, Text, Usage
 from tests.support.plays import Play
+from tests.support.renderings import WEATHER_TOOL as WEATHER_TOOL
 from tests.support.upstream import Upstream
-
-WEATHER_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 
 
 def ask(text: str = "Say hello.", **fields: Any) -> ChatRequest:

@@ -14,19 +14,10 @@ from loadtests.running import short_folder
 SEED = 7
 # One of each sort of work: reading a body, its history, its answer, and what the tier reads.
 SHORT = (
-    "500,000 keys of a message",
-    "10,000 messages",
-    "reminders",
-    "12,000 calls of one id",
-    "42 results, one stamp each",
-    "42 results of JSON",
-    "long arguments",
-    "huge chunk of [",
-    "huge chunk of marks",
-    "100,000 drops of {",
-    "JSON of numbers",
-    "huge arguments of words",
-)
+    "500,000 keys of a message", "10,000 messages", "reminders", "12,000 calls of one id",
+    "42 results, one stamp each", "42 results of JSON", "long arguments", "huge chunk of [", "huge chunk of marks",
+    "100,000 drops of {", "JSON of numbers", "huge arguments of words",
+)  # fmt: skip
 
 
 KINDS = [

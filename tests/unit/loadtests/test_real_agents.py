@@ -202,15 +202,8 @@ def test_the_tap_passes_on_what_it_keeps(upstream):
 
 def test_a_record_is_reduced_to_its_laps():
     """Law: at most eight laps with history and answer, without tools and long system prompts; the last is known."""
-    system = {"role": "system", "content": "x" * 9000}
-    bodies = [
-        {
-            "stream": True,
-            "tools": [1],
-            "messages": [system, {"role": "user", "content": AIDER.task}, {"n": n, "role": "user"}],
-        }
-        for n in range(12)
-    ]
+    head = [{"role": "system", "content": "x" * 9000}, {"role": "user", "content": AIDER.task}]
+    bodies = [{"stream": True, "tools": [1], "messages": [*head, {"n": n, "role": "user"}]} for n in range(12)]
     for count in (3, 12):
         found = list(reduce_record(AIDER, iter([{"body": body, "answer": {"n": 1}} for body in bodies[:count]])))
 
