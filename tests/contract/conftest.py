@@ -1,8 +1,5 @@
 """What the contract tests are given."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from tests.conftest import UPSTREAM_KEY
@@ -11,19 +8,19 @@ from tests.support.upstream import Upstream
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
+def upstream():
     """A server in a provider's place, one for each module."""
     with Upstream(key=UPSTREAM_KEY) as running:
         yield running
 
 
 @pytest.fixture(params=[False, True])
-def stream(request: pytest.FixtureRequest) -> Any:
+def stream(request):
     """Whether an answer is streamed: a test that takes it without naming values is tried both ways."""
     return request.param
 
 
 @pytest.fixture(params=DIALECTS)
-def dialect(request: pytest.FixtureRequest) -> Any:
+def dialect(request):
     """Each dialect in turn."""
     return request.param

@@ -11,7 +11,7 @@ import pytest
 from tests.support import scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Server
 
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 NUDGED = "with the same arguments for the"
@@ -32,7 +32,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     return deploy(scripts.graph({name: scripts.scripted(*rules(name)) for name in scripts.TWO}), "agent-loop")
 
 

@@ -87,12 +87,12 @@ def run(deploy: Deploy, upstream: Upstream, name: str, **streaming: Any) -> Serv
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     return run(deploy, upstream, "bad-answers")
 
 
 @pytest.fixture(scope="module")
-def held(deploy: Deploy, upstream: Upstream) -> Server:
+def held(deploy, upstream):
     return run(deploy, upstream, "bad-answers-held", hold="all")
 
 

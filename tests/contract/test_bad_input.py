@@ -11,13 +11,12 @@ from tests.support import scripts
 from tests.support.http_asking import ask, report_of, user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.schema_attacks import RULES, object_of, strings, tools
-from tests.support.serving import Deploy, Server
 
 HI = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     # No test here is about time: a large body may take its while on a busy machine.
     args = scripts.args(["fast"], server={"timeouts": scripts.QUICK | {"connect_s": 30.0}})
     args["tiers"]["fast"]["script"][:0] = RULES

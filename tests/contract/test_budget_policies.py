@@ -10,7 +10,7 @@ import pytest
 from reliability.escalation.refusals import LIKE_A_STATUS
 from tests.support import scripts
 from tests.support.client_load import COST, PATIENT, PROMPT_TOKENS, How, Ledger, Outcome, ask, openai_client, scripted
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 
 LIMIT = 1_000
 # One answer that takes the session to 80 % of its budget, and a second one beyond it.
@@ -30,22 +30,22 @@ def args(policy: str, *, tiers: tuple[str, ...] = ("local",), limits: dict[str, 
 
 
 @pytest.fixture(scope="module")
-def warned(deploy: Deploy) -> Server:
+def warned(deploy):
     return deploy(args("warn_and_continue"), "warned")
 
 
 @pytest.fixture(scope="module")
-def cheaper(deploy: Deploy) -> Server:
+def cheaper(deploy):
     return deploy(args("escalate", tiers=("cheap", "dear")), "cheaper")
 
 
 @pytest.fixture(scope="module")
-def stopped(deploy: Deploy) -> Server:
+def stopped(deploy):
     return deploy(args("hard_stop"), "stopped")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "streamed"])
-def hours(request: pytest.FixtureRequest, deploy: Deploy) -> tuple[Server, bool]:
+def hours(request, deploy):
     """An hour of its own for streamed requests, and one for the others."""
     name = f"hours-{'streamed' if request.param else 'whole'}"
     limits = {"per_session": None, "per_hour": HOUR_FIT * COST}

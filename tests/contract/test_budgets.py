@@ -29,7 +29,7 @@ from tests.support.client_load import (
     scripted,
     state_pid,
 )
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
 APP = "budgets"
@@ -44,12 +44,12 @@ TALK = {"when": {"last_user": "talk"}, "answer": " ".join(f"w{n}" for n in range
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(deploy, upstream, tmp_path_factory):
     return deploy(args(upstream, tmp_path_factory), "near_budgets")
 
 
 @pytest.fixture(scope="module")
-def on_ray(deploy_on_ray: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def on_ray(deploy_on_ray, upstream, tmp_path_factory):
     """The same on Ray, behind two Router replicas."""
     return deploy_on_ray(args(upstream, tmp_path_factory), APP)
 

@@ -7,16 +7,16 @@ import pytest
 from tests.support import scripts
 from tests.support.http_asking import WEATHER_TOOLS, ask, user
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import until
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     return deploy(scripts.args(), "chat")
 
 
 @pytest.fixture(scope="module")
-def quiet_server(deploy: Deploy) -> Server:
+def quiet_server(deploy):
     """Such a graph with a keep-alive that comes before the timeouts do."""
     args = scripts.args(scripts.TWO)
     args["server"] |= {"keepalive_s": 0.2, "timeouts": scripts.QUICK | {"first_token_s": 0.5}}

@@ -16,7 +16,7 @@ from tests.support.agent import Agent
 from tests.support.browser import NEEDS_CHROMIUM, Visitor, chromium, find_faults, open_visitor  # noqa: F401
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
 from tests.support.matrices import take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -50,7 +50,7 @@ def args(**server: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     return deploy(args(), "room")
 
 

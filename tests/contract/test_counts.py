@@ -11,15 +11,14 @@ import pytest
 from reliability.admission.events import Order
 from tests.support import scripts
 from tests.support.client_load import PATIENT, How, Ledger, ask, openai_client, paced
-from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Upstream
+from tests.support.serving import Server, until
 
 ALONE = 20
 AT_ONCE = 64
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     upstream.plays("some/model", paced(0.0))
     tier = scripts.hosted(upstream)
     return deploy(scripts.graph({"fast": tier, "standard": tier}, timeouts=PATIENT), "counts")

@@ -15,7 +15,7 @@ from tests.support.dialects import ask_in, ask_in_all
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.many_tools import TOOLS, write_call
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import until
 
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
 BAD: dict[str, Any] = {
@@ -56,7 +56,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     tiers = {name: {"kind": "scripted", "script": rules(name), "tools": "deferred"} for name in scripts.TWO}
     return deploy(scripts.args(scripts.TWO) | {"tiers": tiers}, "dialects")
 

@@ -20,7 +20,7 @@ from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
 MODEL, ALONE = "some/model", "alone/model"
@@ -77,7 +77,7 @@ class Room:
 
 
 @pytest.fixture(scope="module")
-def room(deploy: Deploy, upstream: Upstream) -> Room:
+def room(deploy, upstream):
     """`premium` and then `backup`; before them `refused`, where nobody listens; `alone` outside of the chain."""
     hosted = scripts.hosted(upstream, MODEL, preset="openrouter", timeouts=TIMEOUTS)
     tiers = {

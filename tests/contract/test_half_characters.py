@@ -11,8 +11,7 @@ from tests.support import plays, scripts
 from tests.support.dialects import ROUTES, ask_in, write_body
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.plays import SSE, Head, Send
-from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Upstream
+from tests.support.serving import until
 
 LONG = 12345678901234567890123
 ARGUMENTS = f'{{"city": "smile \\ud83d end \\ud83d\\ude00", "n": {LONG}, "a\\udc00": ["\\ud83d"]}}'
@@ -21,7 +20,7 @@ HALF = "x\ud83dy"
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     tiers = {"far": scripts.hosted(upstream, "far")}
     return deploy(scripts.graph(tiers, retries=0, tool_validation={"placeholders": []}), "halves")
 
@@ -85,7 +84,7 @@ def test_a_conversation_with_half_characters_goes_on(server, upstream, dialect, 
     assert any("half a character" in note for note in told["notes"])
 
 
-def test_a_custom_tools_text_arrives_whole(server: Server, upstream: Upstream, stream: bool) -> None:
+def test_a_custom_tools_text_arrives_whole(server, upstream, stream):
     """Law: the free text of a custom tool on Responses holds no half character either."""
     upstream.plays("far", plays.tools(("patch", '{"input": "a \\ud83d b"}')))
     with server.client() as client:
@@ -105,7 +104,7 @@ def test_a_custom_tools_text_arrives_whole(server: Server, upstream: Upstream, s
         b'{"messages": [' + b'{"\\ud83d":1},' * 110_000 + b"1]}",
     ],
 )
-def test_what_only_the_slow_reader_takes_stays_bounded(server: Server, raw: bytes) -> None:
+def test_what_only_the_slow_reader_takes_stays_bounded(server, raw):
     """Law: depth, digits, values and equal keys are a 4xx, as in every other body."""
     for path in ROUTES.values():
         got = httpx.post(server.url + path, content=raw, timeout=60.0)

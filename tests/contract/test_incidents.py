@@ -13,7 +13,7 @@ import pytest
 from tests.support import scripts
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, user
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Server
 
 SENTINEL = "zebra-4711"
 CITY = {"city": SENTINEL}
@@ -44,7 +44,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     tiers = {"fast": scripts.scripted(*rules()), "standard": scripts.scripted(rules()[-1])}
     budget = {"per_session": 500_000, "per_hour": None, "policy": "hard_stop", "max_output_tokens": 1_000}
     health = {"failures_max": 3, "rate_percent": None, "open_s": 1.0}

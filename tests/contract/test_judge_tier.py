@@ -24,7 +24,7 @@ CALLS = [plays.tools(("get_weather", {"city": f"city {n}"})) for n in range(1, 1
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     return run(deploy, upstream, "judge", judge_tier="judge")
 
 

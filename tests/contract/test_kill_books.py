@@ -22,7 +22,7 @@ import pytest
 from tests.support import scripts
 from tests.support.client_load import PATIENT, Ledger, kill_state, processes
 from tests.support.plays import SSE, Abort, Act, Hang, Head, Play, Seen, Wait, tail, words
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
 APP = "killbooks"
@@ -46,12 +46,12 @@ def told(seen: Seen, *, breaks: bool = False) -> Play:
 
 
 @pytest.fixture(scope="module")
-def near(deploy: Deploy, upstream: Upstream) -> Server:
+def near(deploy, upstream):
     return deploy(args(upstream), "near_books")
 
 
 @pytest.fixture(scope="module")
-def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
+def server(deploy_on_ray, upstream):
     return deploy_on_ray(args(upstream), APP)
 
 
@@ -134,14 +134,14 @@ LEAVERS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
 @pytest.mark.ray
 @pytest.mark.nightly
 @pytest.mark.parametrize("who", DEATHS)
-def test_the_books_are_near_what_left(server: Server, who: str) -> None:
+def test_the_books_are_near_what_left(server, who):
     """Whoever dies: the session is in the books, which come to hold what its client has read, give or take; soon after
     the death they are as near already, though the call of a dead Router stays open until its time is over."""
     assert_near(server, who, *DEATHS[who])
 
 
 @pytest.mark.parametrize("who", LEAVERS)
-def test_the_books_are_near_what_left_where_nobody_dies(near: Server, who: str) -> None:
+def test_the_books_are_near_what_left_where_nobody_dies(near, who):
     """A client that leaves and an upstream that breaks off are the same."""
     assert_near(near, who, *LEAVERS[who])
 
@@ -189,7 +189,7 @@ def known(server: Server, session: str) -> dict[str, Any] | None:
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_a_dead_routers_session_is_known_at_once_though_nothing_of_it_was_said(server: Server) -> None:
+def test_a_dead_routers_session_is_known_at_once_though_nothing_of_it_was_said(server):
     """A few words are less than what is said on the way; the call is in the books all the same: open, and reserved."""
     session = "died-early"
     until(lambda: answers(server, "slow"), "the tier answers")

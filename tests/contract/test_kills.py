@@ -43,8 +43,7 @@ from tests.support.client_load import (
     state_pid,
 )
 from tests.support.plays import Seen
-from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Upstream
+from tests.support.serving import Server, until
 
 pytestmark = pytest.mark.ray
 
@@ -59,7 +58,7 @@ OPENAI_RETRIES = 2  # the openai client's own default
 
 
 @pytest.fixture(scope="module")
-def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
+def server(deploy_on_ray, upstream):
     for name in TIERS:
         upstream.plays(name, paced())
     more = {"fast": {"min_replicas": 2, "max_replicas": 2}, "standard": {}}

@@ -14,7 +14,7 @@ import pytest
 from deployments.models.sources import DEFAULT_SOURCE
 from tests.support import scripts
 from tests.support.client_load import processes
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model, pytest.mark.nightly]
 
@@ -47,7 +47,7 @@ def has_begun(server: Server, number: int) -> bool:
     return server.post(body, headers=headers).status_code == 200
 
 
-def test_a_killed_replica_breaks_no_stream(deploy_on_ray: Deploy) -> None:
+def test_a_killed_replica_breaks_no_stream(deploy_on_ray):
     """Law: with another replica of the model every stream goes on, to the letter as if nothing had happened."""
     model = {"kind": "mlx", "model": DEFAULT_SOURCE, "max_running": STORIES, "context_tokens": 1024}
     tiers = {"fast": model | {"min_replicas": 2, "max_replicas": 2}}

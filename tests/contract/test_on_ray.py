@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,6 @@ from tests.support.dialects import ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.schema_attacks import ATTACKS, RULES, attack, spare_bystander
 from tests.support.serving import Server, ask_actor, until
-from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 
@@ -53,7 +52,7 @@ PRESSURE = "x-mlx-stack-memory-pressure"
 
 
 @pytest.fixture(scope="module")
-def knob(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def knob(tmp_path_factory):
     """What the scripted sensor of memory reads; everything behind it is real."""
     path = tmp_path_factory.mktemp("memory") / "knob"
     path.write_text("normal")
@@ -61,7 +60,7 @@ def knob(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def deploy_file(serve_port: int, upstream: Upstream, knob: Path, state_folder: Path) -> Iterator[Callable[..., None]]:
+def deploy_file(serve_port, upstream, knob, state_folder):
     """As `serve deploy` of a file with these `user_config`s. `standard` never rests from bystanders; of `late`, in the
     cloud, the upstream's log is a witness. What is complex here is a prompt of 300 tokens."""
     from ray import serve
@@ -98,7 +97,7 @@ def deploy_file(serve_port: int, upstream: Upstream, knob: Path, state_folder: P
 
 
 @pytest.fixture(scope="module")
-def server(deploy_file: Callable[..., None], serve_port: int) -> Server:
+def server(deploy_file, serve_port):
     deploy_file()
     return Server(APP, f"http://127.0.0.1:{serve_port}/{APP}", partial(ask_actor, APP))
 
@@ -225,7 +224,7 @@ def ask_again(ask: Callable[[], Any]) -> Any:
     return until(attempt, "the repeated request is answered")
 
 
-def test_a_killed_state_actor_costs_no_word_and_forgets_nothing(server: Server) -> None:
+def test_a_killed_state_actor_costs_no_word_and_forgets_nothing(server):
     """Law: a stream goes on while the actor is away, and what it has cost is booked once it is back. What it has
     confirmed is in the journal: its next incarnation finds a response, and a request goes on from it."""
     with server.client() as client:
@@ -249,7 +248,7 @@ def read_books(server: Server, session: str) -> Any:
 @pytest.mark.parametrize(
     "route", [pytest.param(route, marks=[pytest.mark.nightly] * (route != "/messages")) for route in BODIES]
 )
-def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server: Server, route: str) -> None:
+def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server, route):
     """Law: under the same name the repeat brings the text from its first word to its last, without what stood being
     written again; a third request is told the same, by no tier. The books hold soon after the death what its client has
     read, give or take, and at the end the answer once."""
@@ -274,7 +273,7 @@ def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server: Server, route
     assert WORDS <= spent <= WORDS + 2 * PROMPT_TOKENS_MAX + FAR_TOKENS
 
 
-def test_an_sdk_repeats_by_itself(server: Server) -> None:
+def test_an_sdk_repeats_by_itself(server):
     """Law: the openai client, as it is, gets its whole answer over the death of a Router; so does one that streams and
     asks again."""
     ask_again(lambda: stream(server, "/chat/completions", {}))

@@ -9,15 +9,13 @@ from jsonschema import Draft202012Validator
 from deployments.api.openapi.operations import OPERATIONS, Operation
 from tests.support import scripts
 from tests.support.plays import Play, Seen, completion, completion_frames, embeddings
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
 
 SENT = [each for each in OPERATIONS if each.example is not None]
 READ = [each for each in OPERATIONS if each.method == "get" and "{" not in each.path]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     """A tier of this machine, and behind it one that has completions and embeddings."""
     upstream.plays("some/model", answer)
     tiers = {"fast": scripts.tier("fast"), "premium": scripts.hosted(upstream)}
@@ -31,7 +29,7 @@ def answer(seen: Seen) -> Play:
 
 
 @pytest.fixture(scope="module")
-def described(server: Server) -> Any:
+def described(server):
     return server.get("/openapi.json").json()
 
 

@@ -8,14 +8,13 @@ import pytest
 
 from tests.support import scripts
 from tests.support.plays import completion, completion_frames, embeddings
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
+from tests.support.serving import Server
 
 ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(deploy, upstream, tmp_path_factory):
     """`fast` has no completions; `premium` is in the cloud, `backup` on this machine; `vectors` stands alone."""
     fields: Any = {"admin": {"admin": True}, "local": {"allow_cloud": False}}
     keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), {"admin": ADMIN, "local": LOCAL}, **fields)

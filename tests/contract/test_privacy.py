@@ -12,7 +12,7 @@ from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("open", "private")}
@@ -22,7 +22,7 @@ PRICES = {"usd_per_mtok_prompt": 3.0, "usd_per_mtok_completion": 15.0}
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(deploy, upstream, tmp_path_factory):
     fields = {name: {"admin": True, "allow_cloud": name == "open"} for name in KEYS}
     keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), KEYS, **fields)
     tiers = {

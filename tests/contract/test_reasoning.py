@@ -10,8 +10,6 @@ from tests.support import plays, scripts
 from tests.support.dialects import ROUTES, ask_in, write_body
 from tests.support.http_asking import WEATHER_TOOLS, ask, user
 from tests.support.plays import SSE, Head, Send
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
 
 CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
 HARMONY = (
@@ -28,7 +26,7 @@ WRITTEN = {
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     return deploy(scripts.graph({"far": scripts.hosted(upstream, "far")}), "reasoning")
 
 
@@ -49,7 +47,7 @@ def test_the_answer_and_the_call_are_apart(server, upstream, dialect, stream):
         assert (told.text, told.calls) == ("", [("get_weather", {"city": "Oslo"})])
 
 
-def test_a_chat_client_may_send_the_reasoning_back(server: Server, upstream: Upstream, stream: bool) -> None:
+def test_a_chat_client_may_send_the_reasoning_back(server, upstream, stream):
     """Law: it comes as `reasoning_content`; sent back as it was delivered, the upstream reads no mark of it."""
     for _, calls in WRITTEN.values():
         upstream.plays("far", in_pieces(calls))

@@ -40,7 +40,7 @@ def seen(server: Server, request_id: str) -> dict[str, Any]:
     }
 
 
-def test_a_restart_forgets_nothing(tmp_path: Path):
+def test_a_restart_forgets_nothing(tmp_path):
     """Spent tokens, reports, incidents, an open breaker and an operator's hold are after a restart what they were
     before, and they still hold: no session gets its budget a second time."""
     with run_near(args(tmp_path), APP) as server:

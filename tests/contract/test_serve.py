@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +90,7 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def url(serve_port: int) -> Iterator[str]:
+def url(serve_port):
     """Run the app; its other deployments are called by their handles."""
     from ray import serve
 
@@ -105,14 +105,14 @@ def url(serve_port: int) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def tier(url: str) -> HandleTier:
+def tier(url):
     from ray import serve
 
     return HandleTier("t", serve.get_deployment_handle("Named", APP))
 
 
 @pytest.fixture(scope="module")
-def counting(url: str) -> Any:
+def counting(url):
     from ray import serve
 
     return serve.get_deployment_handle("Counting", APP)
@@ -125,7 +125,7 @@ async def home(tier: HandleTier, session: str) -> str:
 
 
 @pytest.mark.ray
-def test_a_session_stays_and_sessions_spread(tier: HandleTier) -> None:
+def test_a_session_stays_and_sessions_spread(tier):
     """Law: a session's requests all go to one replica, and thirty sessions use both."""
 
     async def ask() -> list[tuple[str, ...]]:
@@ -137,7 +137,7 @@ def test_a_session_stays_and_sessions_spread(tier: HandleTier) -> None:
 
 
 @pytest.mark.ray
-def test_a_busy_replica_is_left_for_the_other(tier: HandleTier) -> None:
+def test_a_busy_replica_is_left_for_the_other(tier):
     """Law: while a session's own replica has more than its share open, further ones go to the other; as soon as they
     have left, the session is at home again."""
 
@@ -159,7 +159,7 @@ def test_a_busy_replica_is_left_for_the_other(tier: HandleTier) -> None:
     assert afterwards == at_home
 
 
-def test_only_mlx_tiers_of_several_replicas_are_routed_so() -> None:
+def test_only_mlx_tiers_of_several_replicas_are_routed_so():
     """Law: where there is no choice, or no prompt to find, Serve's own routing stays."""
     two = {**BASE, "tiers": {**BASE["tiers"], "m": {"kind": "mlx", "model": "path:nowhere", "max_replicas": 2}}}
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support import scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import Outcome, ask, user
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Server
 
 GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 SAID = "I have changed the function in app.py, as you have asked."
@@ -18,7 +18,7 @@ SESSION = "x-mlx-stack-session"
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     rules = [{"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": SAID}]
     tiers = {name: scripts.scripted(*rules) for name in scripts.TWO}
     budget = {"policy": "hard_stop", "per_session": PER_SESSION, "max_output_tokens": 100}

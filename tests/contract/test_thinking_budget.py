@@ -14,9 +14,8 @@ from tests.support import plays, scripts
 from tests.support.dialects import ROUTES, write_body
 from tests.support.http_asking import user
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.thinkers import ANSWER, PROMPT_TOKENS, think, thinker, thought_of
-from tests.support.upstream import Upstream
 
 BUDGET = 512
 THOUGHT = BUDGET + OVER_TOKENS
@@ -28,7 +27,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     tiers = {way: scripts.hosted(upstream, "far", continues=way) for way in ("prefill", "anchor")}
     tiers["next"] = scripts.hosted(upstream, "next")
     return deploy(scripts.graph(tiers, ["anchor", "next"], retries=0), "thinking-budget")
@@ -78,7 +77,7 @@ def test_a_model_that_only_thinks_is_passed_over(server, upstream, dialect, stre
 
 
 @pytest.mark.parametrize("tags", [False, True])
-def test_a_thought_within_its_budget_is_the_model_s_own(server: Server, upstream: Upstream, tags: bool) -> None:
+def test_a_thought_within_its_budget_is_the_model_s_own(server, upstream, tags):
     """Law: it is reported as ended by the model, and asked for once."""
     upstream.plays("far", think(thought_of(BUDGET), tags=tags))
     before = len(upstream.log)

@@ -35,7 +35,7 @@ def run(deploy: Deploy, upstream: Upstream, name: str, *, retries_max: int, **li
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     return run(deploy, upstream, "health", retries_max=0, **SCALED)
 
 

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def share_cache(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Started]:
+def running():
     """The shipped configuration. A cache with the small model alone, so that it is the same server wherever it runs."""
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("OPENROUTER_API_KEY", raising=False)

@@ -5,7 +5,6 @@ all of them and takes ten times as long.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def write_config(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluated() -> Iterator[tuple[Path, dict[str, Any]]]:
+def evaluated():
     """The configuration and the report of one evaluation, whose proposal was applied."""
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", str(folder))

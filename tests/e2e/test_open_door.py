@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Started]:
+def server():
     port = free_port()
     made = {name: make_document(server=server)["applications"][0] for name, server in APPS.items()}
     apps = [app | {"name": name, "route_prefix": f"/{name}"} for name, app in made.items()]

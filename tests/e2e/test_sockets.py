@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -53,7 +52,7 @@ NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")
 
 
 @pytest.fixture(scope="module", params=DOORS, ids=["haproxy", "direct"])
-def started(request) -> Iterator[Started]:
+def started(request):
     with short_folder() as folder:
         folder.chmod(0o755)  # what is the user's alone must be so by the server's own doing
         budget = {"max_output_tokens": 10_000_000, "per_session": None, "per_hour": None}

@@ -64,7 +64,7 @@ def list_tiers(mac: ScriptedMac, monkeypatch: pytest.MonkeyPatch) -> list[Tier]:
 
 
 @pytest.mark.parametrize("memory_gib", MACS_GIB)
-def test_auto_fits_the_machine(memory_gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_fits_the_machine(memory_gib, monkeypatch):
     """Law: no Mac fetches more than 5 GB before its first answer; each tier holds the context that an agent needs; and
     all of them, awake at once, have no more than what Metal recommends."""
     mac = ScriptedMac(memory_gib)

@@ -1,7 +1,6 @@
 """The first start of a person's server on a Mac: what is fetched when, and what the terminal and `/ready` say of it."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ AUTO = [(role, "auto") for role in ROLES]
 
 
 @pytest.fixture
-def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def fetched(tmp_path, monkeypatch):
     """The sources that are fetched, each of which can be had; nothing is there before."""
     sources: list[str] = []
 

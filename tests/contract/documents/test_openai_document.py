@@ -16,8 +16,7 @@ from pydantic import BaseModel
 from tests.contract.documents.openai_document import find_faults
 from tests.support import scripts
 from tests.support.named_plays import play_named
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
+from tests.support.serving import Server
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": PARAMETERS}}
@@ -101,7 +100,7 @@ RESPONSES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     """A hosted tier, whose upstream plays what the last user message names."""
     upstream.plays("some/model", play_named)
     aliases = {"aliases": {"openai/gpt-4o": "premium"}}

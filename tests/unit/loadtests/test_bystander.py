@@ -26,7 +26,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_case_is_within_the_bound_and_comes_again(kind: str):
+def test_a_case_is_within_the_bound_and_comes_again(kind):
     """Law: each kind is a body that the server takes, the same for the same seed, with an answer that exists."""
     raw = build_raw(kind, "a")
     assert len(raw) <= BODY_BYTES_MAX

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -173,7 +172,7 @@ def test_an_agent_gets_its_typing_and_no_keys(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def upstream() -> Iterator[str]:
+def upstream():
     """A server that answers a stream of two chunks, and echoes the key."""
 
     class Handler(LoopbackHandler):
