@@ -13,7 +13,6 @@ from tests.support.agent import Agent
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
 from tests.support.serving import Server
 
-GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 NUDGED = "with the same arguments for the"
 FIFTH = "for the 5th time"
 SAME = "I have looked at everything and there is nothing more that I can do about this."
@@ -27,7 +26,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
         {"when": {"last_user": "You have given the same answer", "transcript": "question"}, "answer": SAME},
         {"when": {"last_user": leaves[0], "transcript": leaves[1]}, "answer": f"{tier} stops here."},
         {"when": {"tool_result": "9 of 9"}, "answer": "All done."},
-        {"when": {"has_tools": True}, "answer": [GOOD]},
+        scripts.CALLS,
     ]
 
 

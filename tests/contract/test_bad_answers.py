@@ -17,7 +17,6 @@ from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
 GOOD_CALL = [("get_weather", {"city": "Paris"})]
-GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 SAID = "I'll look that up. "
 CORRECTED = "Your previous response contained an invalid tool call"
 KEEP_ALIVE = ": keep-alive\n\n"
@@ -66,24 +65,20 @@ def rules() -> list[dict[str, Any]]:
     for name, bad in (BAD | {"empty": EMPTY}).items():
         for said in ("", SAID):
             mark = f"<{name}{'-after-text' if said else ''}>"
-            found += [
-                {"when": {"transcript": mark}, "answer": bad.steps(said)}
-                | ({"finish": bad.finish} if bad.call is None else {})
-            ]
-    return [*found, {"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": "Hello from fast."}]
+            finish = {"finish": bad.finish} if bad.call is None else {}
+            found.append({"when": {"transcript": mark}, "answer": bad.steps(said)} | finish)
+    return [*found, scripts.CALLS, {"answer": "Hello from fast."}]
 
 
 def run(deploy: Deploy, upstream: Upstream, name: str, **streaming: Any) -> Server:
     tiers = {
         "weak": scripts.hosted(upstream, "weak/model"),
         "fast": scripts.scripted(*rules()),
-        "standard": scripts.scripted({"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": "Hello."}),
+        "standard": scripts.scripted(scripts.CALLS, {"answer": "Hello."}),
         "last": scripts.hosted(upstream, "last/model"),
     }
-    timeouts, chain = scripts.QUICK | {"first_token_s": 5.0}, ["weak", "fast", "standard"]
-    return deploy(
-        scripts.graph(tiers, chain, timeouts=timeouts, server={"keepalive_s": 1.0}, streaming=streaming), name
-    )
+    told: Any = {"timeouts": scripts.QUICK | {"first_token_s": 5.0}, "server": {"keepalive_s": 1.0}}
+    return deploy(scripts.graph(tiers, ["weak", "fast", "standard"], streaming=streaming, **told), name)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ What a call reserves is what it uses (see `tests.support.client_load`), so the n
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -84,6 +85,19 @@ def rush(ledger: Ledger, *, stream: bool, model: str, count: int = CLIENTS, leav
         return await ask(client, ledger.session, stream=stream, model=model, leave_s=leave_s)
 
     return asyncio.run(crowd(ledger, one, count))
+
+
+def rush_and_kill(ledger: Ledger, when: Callable[[], Any], **how: Any) -> tuple[list[Outcome], int]:
+    """The same, while the state actor is killed once `when` holds; and its process."""
+
+    def kill() -> int:
+        until(when, "calls are under way")
+        return kill_state(APP)
+
+    with ThreadPoolExecutor(1) as thread:
+        killed = thread.submit(kill)
+        outcomes = rush(ledger, **how)
+    return outcomes, killed.result()
 
 
 def refusals(outcomes: list[Outcome]) -> list[Outcome]:
@@ -177,18 +191,12 @@ def test_a_killed_state_actor_lets_no_more_than_the_budget_through(on_ray, upstr
     call is counted twice and none is forgotten: a second rush fills the budget up to the last call."""
     ledger = ledger_of(on_ray, f"killed-{stream}")
     upstream.plays("some/model", paced(0.1))
-
-    def kill() -> int:
-        until(lambda: len(of_session(upstream.log, ledger.session)) >= 5, "calls are under way")
-        return kill_state(APP)
-
-    with ThreadPoolExecutor(1) as thread:
-        killed = thread.submit(kill)
-        first = rush(ledger, stream=stream, model="premium")
+    begun = lambda: len(of_session(upstream.log, ledger.session)) >= 5  # noqa: E731
+    first, killed = rush_and_kill(ledger, begun, stream=stream, model="premium")
     books = until(ledger.settled, "nothing is reserved")
     calls = of_session(upstream.log, ledger.session)
 
-    assert state_pid(APP) != killed.result()
+    assert state_pid(APP) != killed
     assert {each.how for each in first} <= {How.ANSWERED, How.REFUSED}
     # Who waited too long for the actor was told so, and wasn't let through.
     assert {each.code for each in refusals(first)} <= {"budget_exceeded", "rate_limit_exceeded", "no_tier_available"}
@@ -210,21 +218,15 @@ def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(on_ra
     """While the actor is away calls that cost nothing run without a grant; once it is back the ledger holds them too,
     and what it holds then counts: over the limit nothing more is let through."""
     ledger = ledger_of(on_ray, f"open-{stream}")
-
-    def kill() -> int:
-        until(lambda: ledger.looks and ledger.looks[-1] > 0, "tokens are reserved")
-        return kill_state(APP)
-
-    with ThreadPoolExecutor(1) as thread:
-        killed = thread.submit(kill)
-        outcomes = rush(ledger, stream=stream, model="local")
+    reserved = lambda: ledger.looks and ledger.looks[-1] > 0  # noqa: E731
+    outcomes, killed = rush_and_kill(ledger, reserved, stream=stream, model="local")
     given = sum(each.tokens for each in outcomes)
     # What ran without a grant reserves nothing: it is there once it is there.
     books = until(lambda: (now := ledger.settled()) and now["spent_tokens"] >= given and now, "all is booked")
 
     assert {each.how for each in outcomes} <= {How.ANSWERED, How.REFUSED}
     assert_refused_for_the_budget(refusals(outcomes))
-    assert state_pid(APP) != killed.result()
+    assert state_pid(APP) != killed
     assert given == len(answers(outcomes)) * COST
     assert books["spent_tokens"] == given
     assert len(answers(outcomes)) >= FIT

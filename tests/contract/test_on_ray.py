@@ -2,9 +2,8 @@
 in one process (`tests/support/near_server.py`), and on Ray too with `--on-ray`.
 """
 
-import os
+import contextlib
 import re
-import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +14,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import ray
 
 from tests.clients.record import WIRES
 from tests.clients.wires import Answer
-from tests.contract.test_serve import of, ours
+from tests.contract.test_serve import of, ours, read_metrics
 from tests.support import plays, scripts
-from tests.support.client_load import PATIENT, Ledger, kill_state, processes
+from tests.support.client_load import PATIENT, Ledger, kill_replica, kill_state, processes
 from tests.support.dialects import ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.schema_attacks import ATTACKS, RULES, attack, spare_bystander
@@ -30,7 +28,6 @@ from tests.support.serving import Server, ask_actor, until
 pytestmark = pytest.mark.ray
 
 APP = "onray"
-GOOD: Any = {"when": {"has_tools": True}, "answer": [{"tool_call": scripts.WEATHER}]}
 WORDS = 300
 READ = 100  # words that the client has read when somebody dies
 WORD_S = 0.01
@@ -66,7 +63,7 @@ def deploy_file(serve_port, upstream, knob, state_folder):
     from ray import serve
     from ray.serve.schema import ServeDeploySchema
 
-    script = [*RULES, GOOD, STORY, BROKEN, {"answer": "from fast"}]
+    script = [*RULES, scripts.CALLS, STORY, BROKEN, {"answer": "from fast"}]
     pressure = {"sensor": f"scripted:{knob}", "sustained_s": 2.0, "poll_s": 0.1, "calm_s": 0.5, "stale_s": 5.0}
     pressure |= {"complex_prompt_tokens": 300, "critical_prompt_tokens": 300}
     reliability = {
@@ -138,8 +135,7 @@ def test_a_good_answer_is_no_error_of_its_deployment(server, upstream, stream):
 
 def counted(what: str) -> float:
     """What Serve's own counter of this app's `late` says on this node's Prometheus endpoint."""
-    (node,) = ray.nodes()
-    text = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=30).text
+    text = read_metrics()
     sample = rf'^ray_serve_deployment_{what}_counter(?:_total)?\{{([^}}]*deployment="late"[^}}]*)\}} (\S+)$'
     return sum(float(value) for labels, value in re.findall(sample, text, re.MULTILINE) if f'"{APP}"' in labels)
 
@@ -182,16 +178,7 @@ def test_the_memory_page_says_which_replicas_have_come(server):
     assert page.count(": a replica started on ") == 2
 
 
-def find(client: openai.OpenAI, response_id: str) -> Any:
-    try:
-        return client.responses.retrieve(response_id)
-    except openai.InternalServerError:
-        return None
-
-
-def kill_router() -> None:
-    (process,) = processes(f"ServeReplica:{APP}:Router")
-    os.kill(process.pid, signal.SIGKILL)
+kill_router = partial(kill_replica, APP, "Router")
 
 
 def stream(
@@ -212,14 +199,12 @@ def stream(
         return WIRES[route].read_answer(raw), got.headers
 
 
-def ask_again(ask: Callable[[], Any]) -> Any:
-    """Ask until a Router is there again, as a client's retries do."""
+def ask_again(ask: Callable[[], Any], away: type[Exception] = httpx.HTTPError) -> Any:
+    """Ask until somebody is there again, as a client's retries do."""
 
     def attempt() -> Any:
-        try:
+        with contextlib.suppress(away):
             return ask()
-        except httpx.HTTPError:
-            return None
 
     return until(attempt, "the repeated request is answered")
 
@@ -231,7 +216,7 @@ def test_a_killed_state_actor_costs_no_word_and_forgets_nothing(server):
         made = client.responses.create(model="auto", input="hi")
         until(lambda: server.ask_state("recall_responses", "", made.id), "the response is kept")
         answer, _ = stream(server, "/chat/completions", {"x-mlx-stack-session": "own"}, partial(kill_state, APP))
-        read = until(lambda: find(client, made.id), "the actor is back")
+        read = ask_again(lambda: client.responses.retrieve(made.id), openai.InternalServerError)
         went_on = client.responses.create(model="auto", input="and on", previous_response_id=made.id)
     books = until(Ledger(server, "own").settled, "no call is open")
 

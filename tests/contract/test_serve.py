@@ -171,18 +171,19 @@ def test_only_mlx_tiers_of_several_replicas_are_routed_so():
     assert router(two, "fast").__name__ != SessionRouter.__name__
 
 
-def scraped() -> list[Sample]:
-    """Our samples on the Prometheus endpoint of this node: name, labels, value."""
+def read_metrics() -> str:
+    """What the Prometheus endpoint of this node says."""
     import ray
 
     (node,) = ray.nodes()
-    text = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=30).text
-    return [(name, dict(LABEL.findall(labels)), float(value)) for name, labels, value in SAMPLE.findall(text)]
+    return httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=30).text
 
 
 def of(application: str) -> list[Sample]:
-    samples = ((name.removeprefix("ray_mlx_stack_"), labels, value) for name, labels, value in scraped())
-    return [sample for sample in samples if sample[1].get("application") == application]
+    """Our samples of an application: name, labels, value."""
+    found = ((name, dict(LABEL.findall(labels)), value) for name, labels, value in SAMPLE.findall(read_metrics()))
+    own = [sample for sample in found if sample[1].get("application") == application]
+    return [(name.removeprefix("ray_mlx_stack_"), labels, float(value)) for name, labels, value in own]
 
 
 def ours(samples: list[Sample], family: str) -> dict[tuple[tuple[str, str], ...], float]:

@@ -11,7 +11,6 @@ from tests.support.agent import Agent
 from tests.support.http_asking import Outcome, ask, user
 from tests.support.serving import Server
 
-GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 SAID = "I have changed the function in app.py, as you have asked."
 PER_SESSION = 3_000
 SESSION = "x-mlx-stack-session"
@@ -19,7 +18,7 @@ SESSION = "x-mlx-stack-session"
 
 @pytest.fixture(scope="module")
 def server(deploy):
-    rules = [{"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": SAID}]
+    rules = [scripts.CALLS, {"answer": SAID}]
     tiers = {name: scripts.scripted(*rules) for name in scripts.TWO}
     budget = {"policy": "hard_stop", "per_session": PER_SESSION, "max_output_tokens": 100}
     return deploy(scripts.graph(tiers, server={"router_replicas": 2}, token_budget=budget), "sessions")

@@ -209,6 +209,12 @@ def kill_state(app: str) -> int:
     return pid
 
 
+def kill_replica(app: str, deployment: str) -> None:
+    """Kill -9 the one replica of a deployment."""
+    (process,) = processes(f"ServeReplica:{app}:{deployment}")
+    os.kill(process.pid, signal.SIGKILL)
+
+
 def of_session(log: list[Seen], session: str) -> list[Seen]:
     """The upstream's requests of one session: it rides along as `user`."""
     return [seen for seen in log if seen.body.get("user") == session]

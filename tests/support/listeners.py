@@ -160,12 +160,8 @@ class Back:
             assert isinstance(error, ApiError)
             return json_response(error.body(), status=error.status, headers=error.headers())
 
-        routes = [
-            Route("/read", read, methods=["POST"]),
-            Route("/stream", stream),
-            Route("/quick", quick),
-            Route("/-/healthz", quick),
-        ]
+        quick_ones = [Route(path, quick) for path in ("/quick", "/-/healthz")]
+        routes = [Route("/read", read, methods=["POST"]), Route("/stream", stream), *quick_ones]
         return Starlette(routes=routes, exception_handlers={ApiError: error})
 
     async def frames(self, pause_s: float) -> AsyncGenerator[bytes, None]:

@@ -16,6 +16,7 @@ from tests.support.upstream import Upstream
 
 WEATHER = {"name": "get_weather", "arguments": {"city": "Paris"}}
 
+CALLS: dict[str, Any] = {"when": {"has_tools": True}, "answer": [{"tool_call": WEATHER}]}
 FAULTS: dict[str, list[dict[str, Any]]] = {
     "500": [{"status": 500}],
     "429": [{"status": 429, "retry_after_s": 7}],
