@@ -30,7 +30,6 @@ USER_SAYS = {"loop": 2, "budget": 3}
 AFTER_REQUESTS_MAX = 40
 OUTPUT_CHARS_MAX = 4_000
 WORDS_CHARS_MAX = 120
-ENDS = {"loop": "loop_detected", "budget": "budget_exceeded", "dead": "upstream_error"}
 
 
 def build_server_args(base_url: str) -> dict[str, Any]:

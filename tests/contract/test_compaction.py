@@ -19,7 +19,6 @@ from tests.support.serving import Server
 ORDER = "Summarize this conversation"
 ASKED = {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 1000}}]}
 PAUSED = {"edits": [ASKED["edits"][0] | {"pause_after_compaction": True}]}
-ALONE = {"type": "summarize"}
 SUMMARY = "They talk of Oslo." + NEWEST_HEAD + "And now?"
 ANSWER = [{"type": "compaction", "content": SUMMARY}, {"type": "text", "text": "It is cold."}]
 TALK: list[Any] = [
