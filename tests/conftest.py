@@ -36,8 +36,8 @@ os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # The key of the upstream that plays OpenRouter; replicas inherit the environment that Ray was started in.
-CLOUD_KEY_ENV = "MLX_STACK_TEST_KEY"
-os.environ[CLOUD_KEY_ENV] = "sk-or-secret-0123456789"
+CLOUD_KEY_ENV, UPSTREAM_KEY = "MLX_STACK_TEST_KEY", "sk-or-secret-0123456789"
+os.environ[CLOUD_KEY_ENV] = UPSTREAM_KEY
 
 # Journals of servers that name no folder; gone with the tests.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ms-state-")
@@ -103,25 +103,12 @@ def _import_in_turns(config: pytest.Config) -> None:
 
 # The files that take longest: they begin first, in this order, so that no process waits for another at the end.
 LONGEST = (
-    "contract/test_on_ray.py",
-    "e2e/",
-    "contract/test_kill",
-    "contract/test_sleeping.py",
-    "unit/deployments/memory/",
-    "contract/test_serve.py",
-    "clients/test_sdks.py",
-    "contract/test_control_room.py",
-    "contract/test_fault_matrix.py",
-    "unit/deployments/listener/test_slow_clients.py",
-    "unit/reliability/tools/test_formats.py",
-    "contract/test_tier_health.py",
-    "contract/test_dialects.py",
-    "contract/test_",
-    "unit/deployments/tiers/",
-    "unit/deployments/cli/",
-    "unit/deployments/evaluate/",
-    "zoo/",
-)
+    "contract/test_on_ray.py", "e2e/", "contract/test_kill", "contract/test_sleeping.py",
+    "unit/deployments/memory/", "contract/test_serve.py", "clients/test_sdks.py", "contract/test_control_room.py",
+    "contract/test_fault_matrix.py", "unit/deployments/listener/test_slow_clients.py",
+    "unit/reliability/tools/test_formats.py", "contract/test_tier_health.py", "contract/test_dialects.py",
+    "contract/test_", "unit/deployments/tiers/", "unit/deployments/cli/", "unit/deployments/evaluate/", "zoo/",
+)  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)

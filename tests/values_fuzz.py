@@ -11,6 +11,7 @@ call must be refused, or arrive right, or its change be noted as a repair. A see
 
 import argparse
 import itertools
+import json
 import re
 import sys
 from collections import Counter
@@ -23,8 +24,7 @@ from typing import Any
 from reliability.surrogates import join_all
 from reliability.tool_calls import RepairKind
 from tests.support import renderings
-from tests.support.call_values import made
-from tests.support.fuzz_values import KEYS, count_values, draw_key, draw_schema, draw_value, exact
+from tests.support.call_values import MARKS, made
 from tests.support.value_paths import WAYS, deliver, read_native, read_text
 
 NAMES = ("get_weather", "q7", "files.read", "Search-Web")
@@ -68,47 +68,110 @@ OWN_MARKS: dict[frozenset[str], str | re.Pattern[str]] = {
     frozenset({"minimax m3"}): r"\]<\]minimax\[>\[",
 }
 CANT_SAY: tuple[Cant, ...] = (
-    Cant(
-        "a text holds the special tokens of Harmony, which no text in it has",
-        frozenset(renderings.ALL),
-        lambda key, value: _HARMONY.search(f"{key}{renderings.bare(value)}") is not None,
-        noted=False,
-    ),
-    Cant(
-        "a call without marks holds the beginning of another one",
-        frozenset({"python alone"}),
-        lambda _, value: _holds(value, r"(?:get_weather|q7)\("),
-        noted=False,
-    ),
-    *(
-        Cant(
-            "a text holds the marks of its own format: they may be the call's",
-            kinds,
-            lambda _, value, marks=marks: _holds(value, marks),  # type: ignore[misc]
-        )
-        for kinds, marks in OWN_MARKS.items()
-    ),
-    Cant(
-        "a text that stands inline begins with a line break, which other templates write as layout",
-        frozenset({"seed", "minimax", "invoke", "muse"}),
-        lambda _, value: _is_text(value, r"\A\r?\n"),
-    ),
-    Cant(
-        "a text in JSON's quotes: they may be the text's, or stand around it",
-        frozenset({"glm"}),
-        lambda _, value: _is_text(value, r'\A\s*"[\s\S]*"\s*\Z'),
-    ),
-    Cant(
-        "a text holds the quotes of its own format",
-        frozenset({"gemma"}),
-        lambda _, value: any('<|"|>' in text for text in renderings.strings(value)),
-    ),
-    Cant(
-        "a key without quotes holds what ends a key, or white space at its ends",
-        frozenset({"gemma"}),
-        lambda _, value: any(not _BARE_KEY.fullmatch(key) for key in renderings.keys(value)),
-    ),
-)
+    Cant("a text holds the special tokens of Harmony, which no text in it has", frozenset(renderings.ALL),
+        lambda key, value: _HARMONY.search(f"{key}{renderings.bare(value)}") is not None, noted=False),
+    Cant("a call without marks holds the beginning of another one", frozenset({"python alone"}),
+        lambda _, value: _holds(value, r"(?:get_weather|q7)\("), noted=False),
+    *(Cant("a text holds the marks of its own format: they may be the call's", kinds,
+        lambda _, value, marks=marks: _holds(value, marks))  # type: ignore[misc]
+      for kinds, marks in OWN_MARKS.items()),
+    Cant("a text that stands inline begins with a line break, which other templates write as layout",
+        frozenset({"seed", "minimax", "invoke", "muse"}), lambda _, value: _is_text(value, r"\A\r?\n")),
+    Cant("a text in JSON's quotes: they may be the text's, or stand around it", frozenset({"glm"}),
+        lambda _, value: _is_text(value, r'\A\s*"[\s\S]*"\s*\Z')),
+    Cant("a text holds the quotes of its own format", frozenset({"gemma"}),
+        lambda _, value: any('<|"|>' in text for text in renderings.strings(value))),
+    Cant("a key without quotes holds what ends a key, or white space at its ends", frozenset({"gemma"}),
+        lambda _, value: any(not _BARE_KEY.fullmatch(key) for key in renderings.keys(value))),
+)  # fmt: skip
+
+
+# What looks like another type, like nothing, or like a part of what stands around it.
+WHOLE = (
+    "", " ", "\n", "\r\n", "\t", "007", "0", "-0", "1", "1.0", "1e3", "1e400", "0x1F", "1_000", "true", "True", "null",
+    "None", "undefined", "NaN", "Infinity", "{}", "[]", '""', "''", '"x"', "'x'", " x ", "x ", " x", "\nx\n", "x\n",
+    "\nx", "  x\n    y\n  ", "{'a': 1}", '{"a": 1}', "[1, 2]", "C:\\new\\table", "\\", "\\\\", '\\"', "\\u0041",
+    "\\ud83d", "$&", "/* x */", "// x", "# x", "a=1", "key: value", "x,y", "f(a=1)", "```json\n{}\n```", "---",
+    "<![CDATA[x]]>", "&lt;&amp;", "12345678901234567890123", "2026-11-25", "../../etc", "%00", "${x}", "{{ x }}",
+    "{% if %}", "x\u2028y",
+)  # fmt: skip
+PIECES = (
+    *MARKS, "\x00", "\x01", "\x0b", "\x0c", "\x1b[0m", "\x7f", "\x85", "\xa0", "\u200b", "\u200d", "\u2028", "\u2029",
+    "\u202e", "\ufeff", "\ufffd", "\ufffe", "e\u0301", "ß", "İ", "א", "ب", "漢", "ﬁ", "😀", "👨\u200d👩\u200d👧", "🇳🇴",
+    "\U0010ffff", "“", "”", "«", "`", "\n", "\r\n", "\r", "\t", "  ", "\n    ", "\\n", "\\t", "\\x41", "\\_", "_", "<",
+    ">", "&", "</", "/>", "|>", "<|", "a", "Z", "</minimax:tool_call>", "<tool_call|>", "<|tool_call>", "<escape>",
+    "<tool_sep>", "<|close|>argument<|sep|>", "✿RESULT✿", "</arg_value>", "<｜DSML｜", "]<]minimax[>[", "</invoke>",
+    "<|eom_id|>", "<|im_end|>", "[/TOOL_CALLS]", "<｜tool▁call▁end｜>",
+)  # fmt: skip
+KEYS = (
+    "a", "b", "path", "content", "x_1", "type", "name", "arguments", "id", "Key", "from_", "items", "properties", "n",
+)  # fmt: skip
+INTEGERS = (
+    0, 1, -1, 7, 2**31, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 12345678901234567890123, 10**400,
+)  # fmt: skip
+FLOATS = (
+    0.0, -0.0, 1.0, 0.1 + 0.2, 1e16, 1e22, 1e23, 1.5e-7, 5e-324, 1.7976931348623157e308, 123456789.123456789, -2.5,
+)  # fmt: skip
+
+
+def draw_text(dice: Random) -> str:
+    """A short text: one that means something else, or one of pieces."""
+    if dice.random() < 0.3:
+        return dice.choice(WHOLE)
+    return "".join(dice.choice(PIECES) for _ in range(dice.randint(0, 5)))
+
+
+def draw_number(dice: Random) -> int | float:
+    """A number at the edge of some reader, or any other."""
+    match dice.randrange(4):
+        case 0:
+            return dice.choice(INTEGERS)
+        case 1:
+            return dice.choice(FLOATS)
+        case 2:
+            return dice.randint(-(10 ** dice.randint(1, 40)), 10 ** dice.randint(1, 40))
+    return dice.uniform(-1, 1) * 10.0 ** dice.randint(-20, 20)
+
+
+def draw_value(dice: Random, depth: int = 3) -> Any:
+    kind = dice.randrange(10 if depth else 7)
+    if kind < 4:
+        return draw_text(dice)
+    if kind < 6:
+        return draw_number(dice)
+    if kind == 6:
+        return dice.choice((None, True, False))
+    if kind == 7:
+        return [draw_value(dice, depth - 1) for _ in range(dice.randint(0, 3))]
+    return {draw_key(dice): draw_value(dice, depth - 1) for _ in range(dice.randint(0, 3))}
+
+
+def draw_key(dice: Random) -> str:
+    return dice.choice(KEYS) if dice.random() < 0.5 else draw_text(dice)
+
+
+def draw_schema(dice: Random, value: Any) -> dict[str, Any] | None:
+    """A schema that takes the value: its type, several, none; None for a property that isn't declared."""
+    kind = "number" if isinstance(value, float) else TYPES[type(value)]
+    either = {"anyOf": [{"type": kind}, {"type": dice.choice(("string", "integer", "null", "object"))}]}
+    found = dice.choice(({"type": kind}, {"type": kind}, {"type": kind}, either, {"type": [kind, "null"]}, {}, None))
+    return None if found is None else found | {"description": "may be empty"}
+
+
+TYPES = {
+    str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null",
+}  # fmt: skip
+
+
+def count_values(value: Any) -> int:
+    """How many values there are in one, itself included."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(count_values, inner))
+
+
+def exact(value: Any) -> str:
+    """A spelling that differs where anything does: a type, a digit, a sign, the order of nothing."""
+    return json.dumps(value, sort_keys=True)
 
 
 @dataclass
@@ -243,7 +306,6 @@ def _work(seed: int, start: int, step: int, values_max: int) -> Tally:
 
 
 def main() -> int:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.values_fuzz", description=__doc__.split("\n")[0])
     parser.add_argument("--values", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)

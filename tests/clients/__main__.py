@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loadtests.running import ROOT, handle_end_signals, run_server, short_folder
+from loadtests.table import put, stamp
 from tests.clients.behind import run_litellm
 from tests.clients.catalog import CLIENTS, Client
 from tests.clients.checks import Finding
 from tests.clients.install import install
 from tests.clients.players import SCENARIOS
-from tests.clients.results import build_real_table, build_table, is_met, put_table
+from tests.clients.results import PAGE, build_real_table, build_table, is_met
 from tests.clients.runs import RUN_S, WEAK_AND_GOOD, build_server_args, read_findings, run_client, write_record
 from tests.support.upstream import Upstream
 
@@ -49,7 +50,7 @@ def main() -> int:
     table = build_table(clients, findings)
     print(table)
     if given.write:
-        put_table(build_table(CLIENTS, read_findings(RECORDS)))
+        put("clients", f"{stamp('make clients')}\n\n{build_table(CLIENTS, read_findings(RECORDS))}", PAGE)
     excused = {client.name: client.excused for client in clients}
     good = [is_met(one) or one.scenario in excused[one.client] for one in findings]
     return 0 if good and all(good) else 1
@@ -74,7 +75,6 @@ def run_group(
     folder: Path,
     seconds: float,
 ) -> list[Finding]:
-    """Run clients against one server, one after the other."""
     findings = []
     for scenario in scenarios:
         for number, (client, programs) in enumerate(group):

@@ -4,7 +4,6 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -15,22 +14,18 @@ from loadtests.running import run_process, wait_until_up
 FLAGS = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
 
 
-def build_settings(models: Sequence[str], upstream_url: str) -> dict[str, Any]:
-    """Build the proxy's configuration; it retries nothing, as the server in front of it does that."""
-    params = {"api_base": upstream_url, "api_key": "sk-none"}
-    known = [{"model_name": name, "litellm_params": {"model": f"openai/{name}"} | params} for name in models]
-    return {"model_list": known, "litellm_settings": {"telemetry": False, "num_retries": 0}}
-
-
 @contextlib.contextmanager
 def run_litellm(programs: Path, models: Sequence[str], upstream_url: str, folder: Path) -> Iterator[str]:
-    """Run the proxy for a while; give its base URL.
+    """Run the proxy for a while, which retries nothing, as the server in front of it does that; give its base URL.
 
     Raises:
         TimeoutError: it isn't up.
     """
     port, settings = free_port(), folder / "litellm.yaml"
-    settings.write_text(yaml.safe_dump(build_settings(models, upstream_url)), encoding="utf-8")
+    params = {"api_base": upstream_url, "api_key": "sk-none"}
+    known = [{"model_name": name, "litellm_params": {"model": f"openai/{name}"} | params} for name in models]
+    told = {"model_list": known, "litellm_settings": {"telemetry": False, "num_retries": 0}}
+    settings.write_text(yaml.safe_dump(told), encoding="utf-8")
     command = [str(programs / "litellm"), "--config", str(settings), "--host", "127.0.0.1", "--port", str(port)]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | FLAGS
     with run_process(command, folder, env) as pid:

@@ -50,7 +50,6 @@ def check_answers(spoken: Sequence[Spoken]) -> list[str]:
 
 
 def check_call(call: Call, tools: Required) -> list[str]:
-    """List what is wrong with a call: its tool, its arguments."""
     if call.name not in tools:
         return [f"call of {call.name!r}, which isn't declared"]
     required = tools[call.name]
@@ -81,16 +80,14 @@ def check_usage(spoken: Sequence[Spoken], reports: Mapping[str, dict[str, Any]])
 
 
 def find_final(spoken: Sequence[Spoken]) -> Spoken | None:
-    """Find the first answer that is an error which ends the run."""
-    return next((one for one in spoken if one.is_error and _is_final(one)), None)
-
-
-def _is_final(one: Spoken) -> bool:
-    return one.code in FINAL or any(code in json.dumps(one.answer.error) for code in FINAL) or one.status >= 500
+    for one in spoken:
+        known = one.code in FINAL or any(code in json.dumps(one.answer.error) for code in FINAL)
+        if one.is_error and (known or one.status >= 500):
+            return one
+    return None
 
 
 def count_after(spoken: Sequence[Spoken], final: Spoken) -> int:
-    """Count the requests in the minute after an error."""
     return sum(final.ended_s <= one.at_s <= final.ended_s + AFTER_S for one in spoken if one is not final)
 
 

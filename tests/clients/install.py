@@ -44,7 +44,6 @@ def read_version(packages: str) -> str:
 
 
 def find_pins(packages: str) -> Path:
-    """Find the file that pins them."""
     folders = HERE / "requirements", agents.HERE / "requirements"
     pins = [folder / f"{packages}.txt" for folder in folders] + [HERE / "packages" / packages / "package.json"]
     return next(path for path in pins if path.exists())

@@ -55,8 +55,8 @@ def launch_front(driver: str, prefix: str) -> Callable[[Place], Launch]:
     """Start LiteLLM's proxy and, through it, one of the Python drivers."""
 
     def build(place: Place) -> Launch:
-        command = [str(place.programs / "python"), str(DRIVERS / "litellm_front.py"), place.task, driver, prefix]
         url = place.url + ("/v1" if prefix == "openai" else "")
+        command = launch_driver("litellm_front", driver, prefix)(place).command
         return Launch(command, FLAGS | {"SERVER_URL": url, "SERVER_KEY": KEY})
 
     return build
@@ -86,19 +86,14 @@ def launch_codex_as_known(place: Place) -> Launch:
 
 
 def launch_qwen_code(place: Place) -> Launch:
-    """Start qwen-code."""
     command = [str(place.programs / "qwen"), "--yolo", "--auth-type", "openai", "-p", place.task]
     env = {"OPENAI_BASE_URL": f"{place.url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": place.model}
     return Launch(command, env)
 
 
 def launch_opencode(place: Place) -> Launch:
-    """Start opencode, with a provider of its own."""
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{place.url}/v1", "apiKey": KEY},
-        "models": {place.model: {}},
-    }
+    options = {"baseURL": f"{place.url}/v1", "apiKey": KEY}
+    provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {place.model: {}}}
     settings = place.home / "opencode.json"
     settings.write_text(json.dumps({"provider": {"local": provider}, "autoupdate": False}), encoding="utf-8")
     command = [str(place.programs / "opencode"), "run", "-m", f"local/{place.model}", place.task]
@@ -106,17 +101,9 @@ def launch_opencode(place: Place) -> Launch:
 
 
 def launch_continue(place: Place) -> Launch:
-    """Start Continue's command line."""
     settings = place.home / "config.yaml"
-    model = {
-        "name": "local",
-        "provider": "openai",
-        "model": place.model,
-        "apiBase": f"{place.url}/v1",
-        "apiKey": KEY,
-        "roles": ["chat", "edit", "apply"],
-        "capabilities": ["tool_use"],
-    }
+    model = {"name": "local", "provider": "openai", "model": place.model, "apiBase": f"{place.url}/v1", "apiKey": KEY}
+    model |= {"roles": ["chat", "edit", "apply"], "capabilities": ["tool_use"]}
     content = {"name": "local", "version": "1.0.0", "schema": "v1", "models": [model]}
     settings.write_text(json.dumps(content), encoding="utf-8")
     command = [str(place.programs / "cn"), "-p", place.task, "--config", str(settings), "--auto"]

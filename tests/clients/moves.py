@@ -33,7 +33,6 @@ class Moves:
 
 
 def fill(value: Any, words: dict[str, str]) -> Any:
-    """Fill in the words, in every text of a JSON value."""
     if isinstance(value, dict):
         return {key: fill(one, words) for key, one in value.items()}
     if isinstance(value, str):

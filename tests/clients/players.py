@@ -45,15 +45,8 @@ class Players:
     played: set[str] = field(default_factory=set)
     asked: Counter[int] = field(default_factory=Counter)
 
-    def play_weak(self, seen: Seen) -> Play:
-        """Answer as the weak model."""
-        return self._play(seen, weak=True)
-
-    def play_good(self, seen: Seen) -> Play:
-        """Answer as the good model."""
-        return self._play(seen, weak=False)
-
-    def _play(self, seen: Seen, *, weak: bool) -> Play:
+    def play(self, seen: Seen, *, weak: bool) -> Play:
+        """Answer as the weak model, or as the good one."""
         body = seen.body
         if self.scenario == "dead":
             return status(500)

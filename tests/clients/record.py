@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from loadtests.real_agents.tap import Tap
@@ -36,12 +36,7 @@ class Spoken:
 
     @property
     def is_error(self) -> bool:
-        """Whether it ended in an error."""
         return self.status >= 400 or self.answer.error is not None
-
-    def describe(self) -> dict[str, Any]:
-        """Describe it in JSON."""
-        return asdict(self)
 
 
 @dataclass
@@ -54,7 +49,6 @@ class Record(Tap):
     output: str = ""
 
     def keep(self, at_s: float, path: str, body: bytes, status: int, headers: Mapping[str, str], raw: bytes) -> None:
-        """Keep one exchange."""
         wire = next((end for end in WIRES if path.rstrip("/").endswith(end)), None)
         asked = read_json(body)
         if wire is None or asked is None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from loadtests.running import ROOT
-from loadtests.table import put, stamp
 from tests.clients.catalog import Client
 from tests.clients.checks import AFTER_MAX, Finding
 from tests.clients.install import read_version
@@ -26,7 +25,6 @@ def is_met(finding: Finding, *, real: bool = False) -> bool:
 
 
 def build_table(clients: Sequence[Client], findings: Sequence[Finding]) -> str:
-    """Build the table, one row a client."""
     heads = ["client", "version", "API", "what to set", "job", "faults mended", "loop", "budget", "chain down", "usage"]
     rows = [f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}"]
     for client in clients:
@@ -48,11 +46,6 @@ def build_real_table(findings: Sequence[Finding]) -> str:
         cells += ["; ".join(one.wrong) or "nothing", one.words.replace("|", "/")]
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
-
-
-def put_table(table: str) -> None:
-    """Put the table between its markers."""
-    put("clients", f"{stamp('make clients')}\n\n{table}", PAGE)
 
 
 def _show_job(job: Finding | None) -> str:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ USER_SAYS = {"loop": 2, "budget": 3}
 AFTER_REQUESTS_MAX = 40
 OUTPUT_CHARS_MAX = 4_000
 WORDS_CHARS_MAX = 120
-ENDS = {"loop": "loop_detected", "budget": "budget_exceeded", "dead": "upstream_error"}
 
 
 def build_server_args(base_url: str) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def run_client(
     (work / FILE).write_text(NOTES, encoding="utf-8")
     players = Players(scenario, client.moves, {"file": str(work / FILE), "folder": str(work)}, client.style)
     if upstream is not None:
-        upstream.plays(WEAK_AND_GOOD["fast"], players.play_weak)
-        upstream.plays(WEAK_AND_GOOD["standard"], players.play_good)
+        for model in WEAK_AND_GOOD.values():
+            upstream.plays(model, partial(players.play, weak=model == "weak"))
         _close_breakers(url)
     begun = time.monotonic()
     with listen(url, Record()) as record:
@@ -106,13 +106,10 @@ def _judge(finding: Finding, record: Record, reports: Mapping[str, Any], notes: 
         return
     final = find_final(record.spoken)
     if final is not None:
-        finding.final = f"{final.status} {_name_outcome(final.headers, reports) or final.code}"
+        report = reports.get(final.headers.get("x-request-id", ""), {})
+        finding.final = f"{final.status} {report.get('outcome') or final.code}"
         finding.after = count_after(record.spoken, final)
         finding.shown = is_shown(record.spoken, output)
-
-
-def _name_outcome(headers: Mapping[str, str], reports: Mapping[str, Any]) -> str:
-    return str(reports.get(headers.get("x-request-id", ""), {}).get("outcome", ""))
 
 
 def _read_reports(record: Record, url: str) -> dict[str, Any]:
@@ -137,7 +134,7 @@ def write_record(folder: Path, finding: Finding, record: Record) -> None:
     """Write all that was seen of a run as JSON, over the run before."""
     folder.mkdir(parents=True, exist_ok=True)
     seen = {"finding": asdict(finding), "output": record.output, "others": record.others}
-    seen["exchanges"] = [one.describe() for one in record.spoken]
+    seen["exchanges"] = [asdict(one) for one in record.spoken]
     name = re.sub(r"\W+", "-", finding.client).strip("-").lower()
     path = folder / f"{name}.{finding.scenario}.json"
     path.write_text(json.dumps(seen, indent=1, ensure_ascii=False), encoding="utf-8")

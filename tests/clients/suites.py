@@ -68,7 +68,6 @@ def read_compliance(output: str) -> tuple[int, dict[str, str]]:
 
 
 def build_table(results: list[Result]) -> str:
-    """Build the table, one row a suite."""
     head = "| suite | version | cases | failed |\n|---|---|---|---|"
     rows = [f"| {one.suite} | {one.version} | {one.cases} | {', '.join(one.wrong) or 'none'} |" for one in results]
     return "\n".join([head, *rows])

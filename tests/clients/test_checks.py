@@ -13,15 +13,11 @@ TOOLS = {"read_file": ["path"], "apply_patch": None}
 GOOD = Call("read_file", '{"path": "notes.txt"}')
 
 
-def build(
-    answer: Answer, *, at_s: float = 0.0, ended_s: float = 1.0, status: int = 200, request_id: str = "r"
-) -> Spoken:
-    """Build one exchange."""
-    return Spoken(at_s, ended_s, "/chat/completions", {}, TOOLS, status, {"x-request-id": request_id}, answer)
+def build(answer: Answer, *, at_s: float = 0.0, ended_s: float = 1.0, status: int = 200) -> Spoken:
+    return Spoken(at_s, ended_s, "/chat/completions", {}, TOOLS, status, {"x-request-id": "r"}, answer)
 
 
 def refuse(at_s: float = 0.0, ended_s: float = 1.0) -> Spoken:
-    """Build one that was refused for a loop."""
     error = {"code": "loop_detected", "message": "The agent repeats the same call for the 5th time."}
     return build(Answer(error=error), at_s=at_s, ended_s=ended_s, status=422)
 

@@ -10,7 +10,7 @@ from tests.clients.install import find_pins, read_version
 from tests.clients.moves import ANSWER, MOVES, TASK
 from tests.clients.players import FAULTS, Players, count_results
 from tests.clients.wires import Answer, chat
-from tests.support.plays import Play, Seen, Send
+from tests.support.plays import Seen, Send
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("read_file", "edit_file", "run_command")]
 
@@ -20,7 +20,7 @@ def ask(players: Players, results: int, *, good: bool = False, tools: list[dict[
     messages = [{"role": "user", "content": TASK}, *({"role": "tool", "content": str(n)} for n in range(results))]
     raw = json.dumps({"messages": messages, "tools": tools}).encode()
     seen = Seen(method="POST", path="/", headers={}, raw=raw)
-    play: Play = players.play_good(seen) if good else players.play_weak(seen)
+    play = players.play(seen, weak=not good)
     return chat.read_answer(b"".join(act.data for act in play if isinstance(act, Send)))
 
 
@@ -61,7 +61,7 @@ def test_the_other_plays():
     assert len({ask(budget, step).calls[0].arguments for step in range(12)}) == 12
     assert ask(budget, 0).usage[1] > 60_000
     seen = Seen(method="POST", path="/", headers={}, raw=b'{"messages": []}')
-    assert build("dead").play_weak(seen)[0].status == 500
+    assert build("dead").play(seen, weak=True)[0].status == 500
 
 
 def test_what_is_not_for_the_job_gets_two_words():

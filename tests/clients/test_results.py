@@ -15,7 +15,6 @@ PLAIN, TWICE = (next(one for one in CLIENTS if one.name == name) for name in ("L
 
 
 def job(**more: Any) -> Finding:
-    """Build the finding of a job that was done."""
     return Finding(**{"client": PLAIN.name, "scenario": "job", "done": True, "played": list(FAULTS), **more})
 
 

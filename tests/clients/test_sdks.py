@@ -1,7 +1,6 @@
 """The clients that are packages of the project's own environment, in all four runs, as `make clients` does it."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from tests.clients.catalog import CLIENTS
 from tests.clients.players import FAULTS, SCENARIOS
 from tests.clients.results import is_met
 from tests.clients.runs import build_server_args, run_client
-from tests.support.serving import Deploy, Server
 from tests.support.upstream import Upstream
 
 INSTALLED = ("openai", "anthropic")
@@ -19,13 +17,13 @@ LIGHT = [client for client in CLIENTS if client.packages in INSTALLED]
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
+def upstream():
     with Upstream() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     return deploy(build_server_args(upstream.base_url), "clients")
 
 

@@ -11,9 +11,8 @@ import pytest
 from tests.support import scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Server
 
-GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 NUDGED = "with the same arguments for the"
 FIFTH = "for the 5th time"
 SAME = "I have looked at everything and there is nothing more that I can do about this."
@@ -27,29 +26,23 @@ def rules(tier: str) -> list[dict[str, Any]]:
         {"when": {"last_user": "You have given the same answer", "transcript": "question"}, "answer": SAME},
         {"when": {"last_user": leaves[0], "transcript": leaves[1]}, "answer": f"{tier} stops here."},
         {"when": {"tool_result": "9 of 9"}, "answer": "All done."},
-        {"when": {"has_tools": True}, "answer": [GOOD]},
+        scripts.CALLS,
     ]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     return deploy(scripts.graph({name: scripts.scripted(*rules(name)) for name in scripts.TWO}), "agent-loop")
 
 
+FOUND = [None, None, "nudged", "nudged", "broken"]
 QUIET = {"Tier": "fast", "Retries": "0", "Attempts": "1"}
 # Nudged on its own tier, then the next tier; that one says the same, so it is delivered, marked.
-MARKED = {
-    "Tier": "standard",
-    "Escalated-From": "fast",
-    "Escalation-Reason": "loop_detected",
-    "Retries": "2",
-    "Attempts": "3",
-    "Loop": "nudged",
-}
+MARKED = {"Tier": "standard", "Escalated-From": "fast", "Escalation-Reason": "loop_detected"}
+MARKED |= {"Retries": "2", "Attempts": "3", "Loop": "nudged"}
 BROKEN = MARKED | {"Retries": "1", "Attempts": "2", "Loop": "broken"}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_laps_of_a_stuck_agent(server, stream):
     """Two laps in peace; nudged and marked from the third on, and never stopped by it; the circuit breaks at the fifth,
     with an error that says so. A new message of the user is then answered as if nothing had been."""
@@ -67,17 +60,15 @@ def test_the_laps_of_a_stuck_agent(server, stream):
     assert (answer.text, answer.trail) == ("Hello from fast.", QUIET)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_fifth_lap_goes_to_the_next_tier(server, stream):
     """The circuit breaks on `fast`, which isn't asked twice; `standard` is told of the loop and leaves it."""
     laps = Agent(server, "fifth", stream).run(9)
 
-    assert [lap.trail.get("Loop") for lap in laps] == [None, None, "nudged", "nudged", "broken"]
+    assert [lap.trail.get("Loop") for lap in laps] == FOUND
     assert (laps[-1].text, laps[-1].calls) == ("standard stops here.", [])
     assert laps[-1].trail == BROKEN
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_model_that_heeds_the_nudge_is_left_alone(server, stream):
     """The third lap never comes: the same tier, told of its loop, says something else."""
     laps = Agent(server, "heeds", stream).run(9)
@@ -87,7 +78,6 @@ def test_a_model_that_heeds_the_nudge_is_left_alone(server, stream):
     assert laps[-1].trail == QUIET | {"Retries": "1", "Attempts": "2", "Loop": "nudged"}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_poller_with_changing_results_is_never_touched(server, stream):
     """The same call nine times, another result each time: no nudge, no mark, no extra call."""
     laps = Agent(server, "poll", stream, tool=lambda lap: f"{lap} of 9 files done").run(12)
@@ -96,7 +86,6 @@ def test_a_poller_with_changing_results_is_never_touched(server, stream):
     assert laps[-1].text == "All done."
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_changed_result_rearms(server, stream):
     """Two equal laps, another result, two equal laps: nobody has gone round three times."""
     results = ["It rains.", "It rains.", "The sun shines.", "It rains.", "It rains."]
@@ -105,7 +94,6 @@ def test_a_changed_result_rearms(server, stream):
     assert [lap.trail.get("Loop") for lap in laps[:4]] == [None, None, "nudged", None]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_every_marked_lap_leaves_its_incident(server, stream):
     """The incident names the request, the laps and the tools, and nothing of the conversation."""
     lap = Agent(server, "stuck", stream).run(3)[-1]
@@ -121,7 +109,6 @@ def test_every_marked_lap_leaves_its_incident(server, stream):
 
 
 def question(server: Server, number: int, session: str, *, stream: bool) -> Outcome:
-    """One request of a client that keeps its history to itself."""
     return ask(server, user(f"question {number}"), stream=stream, headers={"X-MLX-Stack-Session": session})
 
 
@@ -130,13 +117,12 @@ def marks(server: Server, outcomes: list[Outcome]) -> list[str | None]:
     return [report_of(server, outcome)["loop"] for outcome in outcomes]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_same_answer_to_different_requests_is_found_without_a_history(server, stream):
     """The session remembers what it was answered: nudged and marked at the third time, broken at the fifth. So it is in
     a stream: what may be the same again is held until that is known."""
     outcomes = [question(server, n, f"no-history-{stream}", stream=stream) for n in range(5)]
 
-    assert marks(server, outcomes) == [None, None, "nudged", "nudged", "broken"]
+    assert marks(server, outcomes) == FOUND
     assert [outcome.code for outcome in outcomes] == [None] * 4 + ["loop_detected"]
     assert outcomes[-1].status == 422
     assert outcomes[-1].error["retry_after"] == 5
@@ -163,8 +149,7 @@ def test_a_batch_under_a_users_name_is_no_loop(server, fields, one_task):
     under that of a session they are one task."""
     outcomes = [ask(server, user(f"question {n}"), stream=False, extra_body=fields) for n in range(5)]
 
-    found = [None, None, "nudged", "nudged", "broken"]
-    assert marks(server, outcomes) == (found if one_task else [None] * 5)
+    assert marks(server, outcomes) == (FOUND if one_task else [None] * 5)
 
 
 @pytest.mark.parametrize("fields", [fields for fields, one_task in NAMES if not one_task])
@@ -174,7 +159,7 @@ def test_an_agent_under_a_users_name_is_stopped(server, fields):
     texts = ["question: why?" + "\nI looked, and saw nothing." * n for n in range(5)]
     outcomes = [ask(server, user(text), stream=False, extra_body=fields) for text in texts]
 
-    assert marks(server, outcomes) == [None, None, "nudged", "nudged", "broken"]
+    assert marks(server, outcomes) == FOUND
 
 
 @pytest.mark.parametrize("agent", [True, False])
@@ -185,10 +170,9 @@ def test_an_agents_side_requests_are_no_loop(server, agent):
     system = {"role": "system", "content": "Name the prefix of the command."}
     outcomes = [ask(server, [system, *user(f"question {n}")], stream=False, extra_body=fields) for n in range(5)]
 
-    assert marks(server, outcomes) == ([None] * 5 if agent else [None, None, "nudged", "nudged", "broken"])
+    assert marks(server, outcomes) == ([None] * 5 if agent else FOUND)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_same_request_may_be_answered_alike(server, stream):
     """A health check that asks the same gets the same, six times, and nobody minds."""
     outcomes = [question(server, 1, f"health-check-{stream}", stream=stream) for _ in range(6)]
@@ -196,7 +180,6 @@ def test_the_same_request_may_be_answered_alike(server, stream):
     assert [outcome.trail for outcome in outcomes] == [QUIET] * 6
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_two_sessions_do_not_mix(server, stream):
     """Alternating, each hears the answer twice: neither is in a loop. The third time in one of them is."""
     names = [f"left-{stream}", f"right-{stream}"]

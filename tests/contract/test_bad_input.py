@@ -11,13 +11,12 @@ from tests.support import scripts
 from tests.support.http_asking import ask, report_of, user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.schema_attacks import RULES, object_of, strings, tools
-from tests.support.serving import Deploy, Server
 
 HI = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     # No test here is about time: a large body may take its while on a busy machine.
     args = scripts.args(["fast"], server={"timeouts": scripts.QUICK | {"connect_s": 30.0}})
     args["tiers"]["fast"]["script"][:0] = RULES
@@ -35,7 +34,6 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("messages", {"messages": "hi"}),
     ("messages.0.role", {"messages": [{"content": "hi"}]}),
     ("messages.0.role", {"messages": [{"role": "wizard", "content": "hi"}]}),
-    ("messages.0.content", {"messages": [{"role": "user", "content": 5}]}),
     ("messages.0.content.0.type", {"messages": [{"role": "user", "content": [{"text": "x"}]}]}),
     ("messages.0.tool_calls.0.function.name", {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}),
     ("model", {"model": 5}),
@@ -47,8 +45,6 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("temperature", {"temperature": "hot"}),
     ("top_p", {"top_p": -0.1}),
     ("n", {"n": 2}),
-    ("stop.0", {"stop": [1]}),
-    ("stop", {"stop": ["a"] * 17}),
     ("stream", {"stream": "yes"}),
     ("seed", {"seed": "x"}),
     ("tools", {"tools": {}}),
@@ -131,27 +127,27 @@ def test_what_is_not_json_is_said_so(server, body):
     assert response.json()["error"]["code"] == "invalid_json"
 
 
-def test_a_huge_body_is_refused(server):
-    """20 MB are over the bound of 10 MiB: 413, and the next request is answered."""
-    response = server.post({"messages": [{"role": "user", "content": "x" * 20_000_000}]})
+def write_long(size: int) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": "x" * size}]
 
-    assert response.status_code == 413
-    assert response.json()["error"]["code"] == "body_too_large"
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"messages": write_long(20_000_000)}, 413),  # over the bound of 10 MiB
+        ({"messages": write_long(9_000_000)}, 200),  # no transport has a smaller bound than the configured one
+        ({"messages": HI, "metadata": {"a": "b"}, "store": True, "made_up": [1]}, 200),  # fields that nobody knows
+    ],
+    ids=["huge", "large", "unknown"],
+)
+def test_a_body_is_answered_unless_it_is_huge(server, fields, status):
+    """Over its bound a body is refused, and the next request is answered; a large one passes through the handle to the
+    tier; clients send more fields than any documentation names."""
+    response = server.post(fields)
+
+    assert response.status_code == status
+    assert status == 200 or response.json()["error"]["code"] == "body_too_large"
     assert server.post({"messages": HI}).status_code == 200
-
-
-def test_a_large_body_within_the_bound_is_answered(server):
-    """9 MB pass through the handle to the tier: no transport has a smaller bound than the configured one."""
-    response = server.post({"messages": [{"role": "user", "content": "x" * 9_000_000}]})
-
-    assert response.status_code == 200
-
-
-def test_unknown_fields_are_accepted(server):
-    """Clients send more than any documentation names."""
-    response = server.post({"messages": HI, "metadata": {"a": "b"}, "store": True, "made_up": [1]})
-
-    assert response.status_code == 200
 
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20))

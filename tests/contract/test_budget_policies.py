@@ -9,18 +9,8 @@ import pytest
 
 from reliability.escalation.refusals import LIKE_A_STATUS
 from tests.support import scripts
-from tests.support.client_load import (
-    COST,
-    PATIENT,
-    PROMPT_TOKENS,
-    How,
-    Ledger,
-    Outcome,
-    ask,
-    openai_client,
-    scripted,
-)
-from tests.support.serving import Deploy, Server, until
+from tests.support.client_load import COST, PATIENT, PROMPT_TOKENS, How, Ledger, Outcome, ask, openai_client, scripted
+from tests.support.serving import Server, until
 
 LIMIT = 1_000
 # One answer that takes the session to 80 % of its budget, and a second one beyond it.
@@ -40,22 +30,22 @@ def args(policy: str, *, tiers: tuple[str, ...] = ("local",), limits: dict[str, 
 
 
 @pytest.fixture(scope="module")
-def warned(deploy: Deploy) -> Server:
+def warned(deploy):
     return deploy(args("warn_and_continue"), "warned")
 
 
 @pytest.fixture(scope="module")
-def cheaper(deploy: Deploy) -> Server:
+def cheaper(deploy):
     return deploy(args("escalate", tiers=("cheap", "dear")), "cheaper")
 
 
 @pytest.fixture(scope="module")
-def stopped(deploy: Deploy) -> Server:
+def stopped(deploy):
     return deploy(args("hard_stop"), "stopped")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "streamed"])
-def hours(request: pytest.FixtureRequest, deploy: Deploy) -> tuple[Server, bool]:
+def hours(request, deploy):
     """An hour of its own for streamed requests, and one for the others."""
     name = f"hours-{'streamed' if request.param else 'whole'}"
     limits = {"per_session": None, "per_hour": HOUR_FIT * COST}
@@ -63,12 +53,10 @@ def hours(request: pytest.FixtureRequest, deploy: Deploy) -> tuple[Server, bool]
 
 
 def say(server: Server, session: str, text: str, *, stream: bool, model: str = "auto") -> Any:
-    """One request of a session; returns the raw response."""
     body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 14, "stream": stream}
     return server.post(body, headers={"x-mlx-stack-session": session})
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_warn_and_continue_warns_and_continues(warned, stream):
     """From 80 % on each answer says so in its header, beyond the limit too, and none is refused."""
     session = f"warned-{stream}"
@@ -81,7 +69,6 @@ def test_warn_and_continue_warns_and_continues(warned, stream):
     assert books["spent_tokens"] == 2 * (LIMIT * 4 // 5 + COST)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_hard_stop_stops(stopped, stream):
     """The warning comes first; then a 400 without a `Retry-After`, since waiting doesn't help a session. It says what
     happened and what does. Another session isn't touched, and an operator's reset lets this one go on."""
@@ -134,7 +121,6 @@ def test_a_client_is_not_sent_into_a_storm_of_retries(stopped):
     assert caught.value.code == "budget_exceeded"
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", ["auto", "cheap", "dear"])
 def test_escalate_goes_on_with_the_cheap_tier(cheaper, model, stream):
     """Over its budget a session is answered by the head of the chain, also where it asked for a dearer tier, and the
@@ -150,10 +136,7 @@ def test_escalate_goes_on_with_the_cheap_tier(cheaper, model, stream):
     assert after.headers["x-mlx-stack-tier"] == "cheap"
     assert after.headers["x-mlx-stack-retries"] == "0"
     assert after.headers["x-mlx-stack-budget-warning"] == "80%"
-    moved = (
-        after.headers.get("x-mlx-stack-escalated-from"),
-        after.headers.get("x-mlx-stack-escalation-reason"),
-    )
+    moved = (after.headers.get("x-mlx-stack-escalated-from"), after.headers.get("x-mlx-stack-escalation-reason"))
     assert moved == (("dear", "budget") if model == "dear" else (None, None))
 
 

@@ -5,7 +5,7 @@ What a call reserves is what it uses (see `tests.support.client_load`), so the n
 """
 
 import asyncio
-import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from deployments.api.api_keys import new_key
-from tests.conftest import CLOUD_KEY_ENV
 from tests.support import scripts
 from tests.support.client_load import (
     COST,
@@ -31,10 +30,9 @@ from tests.support.client_load import (
     scripted,
     state_pid,
 )
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 APP = "budgets"
 CLIENTS = 200
 FIT = 50
@@ -47,12 +45,12 @@ TALK = {"when": {"last_user": "talk"}, "answer": " ".join(f"w{n}" for n in range
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(deploy, upstream, tmp_path_factory):
     return deploy(args(upstream, tmp_path_factory), "near_budgets")
 
 
 @pytest.fixture(scope="module")
-def on_ray(deploy_on_ray: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def on_ray(deploy_on_ray, upstream, tmp_path_factory):
     """The same on Ray, behind two Router replicas."""
     return deploy_on_ray(args(upstream, tmp_path_factory), APP)
 
@@ -62,7 +60,7 @@ def args(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     upstream.plays("some/model", paced())
     hours = {name: {"tokens_per_hour": INTERN_FIT * COST} for name in INTERNS}
     keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), {"boss": BOSS, **INTERNS}, boss={"admin": True}, **hours)
-    premium = scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV, cloud=True)
+    premium = scripts.hosted(upstream, cloud=True)
     budget = {"policy": "hard_stop", "per_session": LIMIT, "per_hour": None, "max_output_tokens": OUTPUT_MAX}
     return scripts.graph(
         {"local": scripts.scripted(TALK, scripted()), "premium": premium},
@@ -74,8 +72,8 @@ def args(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     )
 
 
-def ledger_of(server: Server, session: str, key: str = "boss") -> Ledger:
-    return Ledger(server, session, key=key, bearer=BOSS)
+def ledger_of(server: Server, session: str) -> Ledger:
+    return Ledger(server, session, key="boss", bearer=BOSS)
 
 
 def rush(ledger: Ledger, *, stream: bool, model: str, count: int = CLIENTS, leavers: int = 0) -> list[Outcome]:
@@ -87,6 +85,19 @@ def rush(ledger: Ledger, *, stream: bool, model: str, count: int = CLIENTS, leav
         return await ask(client, ledger.session, stream=stream, model=model, leave_s=leave_s)
 
     return asyncio.run(crowd(ledger, one, count))
+
+
+def rush_and_kill(ledger: Ledger, when: Callable[[], Any], **how: Any) -> tuple[list[Outcome], int]:
+    """The same, while the state actor is killed once `when` holds; and its process."""
+
+    def kill() -> int:
+        until(when, "calls are under way")
+        return kill_state(APP)
+
+    with ThreadPoolExecutor(1) as thread:
+        killed = thread.submit(kill)
+        outcomes = rush(ledger, **how)
+    return outcomes, killed.result()
 
 
 def refusals(outcomes: list[Outcome]) -> list[Outcome]:
@@ -111,7 +122,6 @@ def assert_refused_for_the_budget(outcomes: list[Outcome]) -> None:
     assert {told(each) for each in outcomes} <= {STAYS, PASSES}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_two_hundred_at_once_get_what_the_budget_holds(server, upstream, stream):
     """Fifty are answered, the others are refused; the ledger never passes its limit, and the
     upstream was asked fifty times."""
@@ -146,7 +156,6 @@ def test_a_local_tier_gets_what_the_budget_holds_too(server, stream):
 
 
 def ungranted(server: Server, answered: list[Outcome]) -> int:
-    """How many of these ran without a grant."""
     reports = [report_of(server, each.headers["x-request-id"]) for each in answered]
     return sum(1 for report in reports if report["state_silent"])
 
@@ -175,7 +184,6 @@ def test_clients_that_leave_give_back_what_they_did_not_use(server, upstream, st
     assert max(ledger.looks) <= LIMIT
 
 
-@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.ray
 @pytest.mark.nightly
 def test_a_killed_state_actor_lets_no_more_than_the_budget_through(on_ray, upstream, stream):
@@ -183,18 +191,12 @@ def test_a_killed_state_actor_lets_no_more_than_the_budget_through(on_ray, upstr
     call is counted twice and none is forgotten: a second rush fills the budget up to the last call."""
     ledger = ledger_of(on_ray, f"killed-{stream}")
     upstream.plays("some/model", paced(0.1))
-
-    def kill() -> int:
-        until(lambda: len(of_session(upstream.log, ledger.session)) >= 5, "calls are under way")
-        return kill_state(APP)
-
-    with ThreadPoolExecutor(1) as thread:
-        killed = thread.submit(kill)
-        first = rush(ledger, stream=stream, model="premium")
+    begun = lambda: len(of_session(upstream.log, ledger.session)) >= 5  # noqa: E731
+    first, killed = rush_and_kill(ledger, begun, stream=stream, model="premium")
     books = until(ledger.settled, "nothing is reserved")
     calls = of_session(upstream.log, ledger.session)
 
-    assert state_pid(APP) != killed.result()
+    assert state_pid(APP) != killed
     assert {each.how for each in first} <= {How.ANSWERED, How.REFUSED}
     # Who waited too long for the actor was told so, and wasn't let through.
     assert {each.code for each in refusals(first)} <= {"budget_exceeded", "rate_limit_exceeded", "no_tier_available"}
@@ -210,28 +212,21 @@ def test_a_killed_state_actor_lets_no_more_than_the_budget_through(on_ray, upstr
     assert until(ledger.settled, "nothing is reserved")["spent_tokens"] == LIMIT
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.ray
 @pytest.mark.nightly
 def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(on_ray, stream):
     """While the actor is away calls that cost nothing run without a grant; once it is back the ledger holds them too,
     and what it holds then counts: over the limit nothing more is let through."""
     ledger = ledger_of(on_ray, f"open-{stream}")
-
-    def kill() -> int:
-        until(lambda: ledger.looks and ledger.looks[-1] > 0, "tokens are reserved")
-        return kill_state(APP)
-
-    with ThreadPoolExecutor(1) as thread:
-        killed = thread.submit(kill)
-        outcomes = rush(ledger, stream=stream, model="local")
+    reserved = lambda: ledger.looks and ledger.looks[-1] > 0  # noqa: E731
+    outcomes, killed = rush_and_kill(ledger, reserved, stream=stream, model="local")
     given = sum(each.tokens for each in outcomes)
     # What ran without a grant reserves nothing: it is there once it is there.
     books = until(lambda: (now := ledger.settled()) and now["spent_tokens"] >= given and now, "all is booked")
 
     assert {each.how for each in outcomes} <= {How.ANSWERED, How.REFUSED}
     assert_refused_for_the_budget(refusals(outcomes))
-    assert state_pid(APP) != killed.result()
+    assert state_pid(APP) != killed
     assert given == len(answers(outcomes)) * COST
     assert books["spent_tokens"] == given
     assert len(answers(outcomes)) >= FIT
@@ -240,12 +235,11 @@ def test_a_local_tier_goes_on_without_the_ledger_and_is_charged_afterwards(on_ra
     assert told(late) == STAYS
 
 
-async def one(server: Server, session: str, *, stream: bool, model: str = "local", key: str = BOSS) -> Outcome:
-    async with openai_client(server, key=key) as client:
+async def one(server: Server, session: str, *, stream: bool, model: str = "local") -> Outcome:
+    async with openai_client(server, key=BOSS) as client:
         return await ask(client, session, stream=stream, model=model)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_key_has_an_hour_of_its_own(server, stream):
     """Over as many sessions as it likes a key gets what its own hour holds; another key isn't touched by it.
 
@@ -286,7 +280,6 @@ def test_a_stream_whose_client_left_is_settled(server, upstream):
     assert PROMPT_TOKENS + len(left.text.split()) <= books["spent_tokens"] < COST
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_an_upstream_that_sends_no_usage(server, upstream, stream):
     """It is counted all the same: an estimate from above stands in the answer, in the ledger and, marked, in the
     report."""
@@ -306,7 +299,6 @@ def report_of(server: Server, request_id: str) -> Any:
     return httpx.get(url, headers={"authorization": f"Bearer {BOSS}"}, timeout=30.0).json()
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("named", [None, 5_000, 30])
 def test_max_output_tokens_caps_every_answer(server, upstream, named, stream):
     """No tier is asked for more than the cap, whatever the client names; a local tier's answer ends there as a

@@ -7,23 +7,22 @@ import pytest
 from tests.support import scripts
 from tests.support.http_asking import WEATHER_TOOLS, ask, user
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import until
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     return deploy(scripts.args(), "chat")
 
 
 @pytest.fixture(scope="module")
-def quiet_server(deploy: Deploy) -> Server:
+def quiet_server(deploy):
     """Such a graph with a keep-alive that comes before the timeouts do."""
     args = scripts.args(scripts.TWO)
     args["server"] |= {"keepalive_s": 0.2, "timeouts": scripts.QUICK | {"first_token_s": 0.5}}
     return deploy(args, "quiet")
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_plain_answer(server, stream):
     """An unchanged client gets the text, the usage, and the headers that say which tier answered."""
     options = {"stream_options": {"include_usage": True}} if stream else {}
@@ -37,18 +36,15 @@ def test_a_plain_answer(server, stream):
     assert (last["model"], bool(outcome.request_id)) == ("fast", True)
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason", "retries", "stream"),
-    take_turns(
-        [
-            ("500", "server_error", 2),
-            ("unavailable", "server_error", 0),
-            ("loading", "server_error", 0),
-            ("too-long", "context_length", 0),
-        ],
-        STREAMS,
-    ),
-)
+BROKEN = [
+    ("500", "server_error", 2),
+    ("unavailable", "server_error", 0),
+    ("loading", "server_error", 0),
+    ("too-long", "context_length", 0),
+]
+
+
+@pytest.mark.parametrize(("fault", "reason", "retries", "stream"), take_turns(BROKEN, STREAMS))
 def test_a_broken_tier_is_replaced_by_the_next(server, fault, reason, retries, stream):
     """Also for what only a tier of this machine says of itself: the client sees one good answer, and the headers tell.
     What a hosted one does wrong is `test_fault_matrix`'s."""
@@ -59,30 +55,28 @@ def test_a_broken_tier_is_replaced_by_the_next(server, fault, reason, retries, s
     assert outcome.trail.items() >= way.items()
 
 
-@pytest.mark.parametrize(
-    ("text", "status", "code", "retry", "stream"),
-    take_turns(
-        [
-            ("fast:500 standard:500 longctx:500", 502, "upstream_error", None),
-            ("fast:hang standard:hang longctx:hang", 504, "timeout", None),
-            ("fast:429 standard:429 longctx:429", 429, "overloaded", None),
-            ("fast:unavailable standard:unavailable longctx:unavailable", 400, "no_tier_configured", "false"),
-            ("fast:loading standard:unavailable longctx:unavailable", 503, "tiers_loading", None),
-            ("fast:too-long standard:too-long longctx:too-long", 400, "context_length_exceeded", "false"),
-            ("fast:400 standard:400 longctx:400", 400, "bad_request", "false"),
-        ],
-        STREAMS,
-    ),
-)
-def test_no_tier_left_is_one_clear_error(server, text, status, code, retry, stream):
+# What each tier does, and what becomes of the request: status, code, whether a client may ask again, when.
+NONE_LEFT = [
+    ("500", 502, "upstream_error", None, "5"),
+    ("hang", 504, "timeout", None, "5"),
+    ("429", 429, "overloaded", None, "7"),
+    ("unavailable", 400, "no_tier_configured", "false", None),
+    ("loading", 503, "tiers_loading", None, "5"),
+    ("too-long", 400, "context_length_exceeded", "false", None),
+    ("400", 400, "bad_request", "false", None),
+]
+
+
+@pytest.mark.parametrize(("fault", "status", "code", "retry", "wait_s", "stream"), take_turns(NONE_LEFT, STREAMS))
+def test_no_tier_left_is_one_clear_error(server, fault, status, code, retry, wait_s, stream):
     """When nobody can answer, the client gets one HTTP error that names the reasons, streamed or not."""
-    outcome = ask(server, user(text), stream=stream)
+    others = "unavailable" if fault == "loading" else fault
+    outcome = ask(server, user(f"fast:{fault} standard:{others} longctx:{others}"), stream=stream)
 
     assert (outcome.status, outcome.code) == (status, code)
     assert outcome.error["message"]
     assert outcome.headers.get("x-should-retry") == retry
-    wait_s = {"timeout": "5", "upstream_error": "5", "overloaded": "7", "tiers_loading": "5"}
-    assert outcome.headers.get("retry-after") == wait_s.get(code)
+    assert outcome.headers.get("retry-after") == wait_s
 
 
 def test_an_error_after_a_keep_alive_is_a_frame(quiet_server):
@@ -96,7 +90,6 @@ def test_an_error_after_a_keep_alive_is_a_frame(quiet_server):
     assert (last["error"]["code"], last["mlx_stack"]["outcome"]) == ("timeout", "timeout")
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_legacy_functions(server, stream):
     """A client that still speaks `functions` is answered with `function_call`."""
     function = WEATHER_TOOLS[0]["function"]

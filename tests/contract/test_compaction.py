@@ -2,7 +2,6 @@
 
 import json
 import threading
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,12 +14,11 @@ from deployments.work.large_work import QUIET_BYTES
 from reliability.context_edits import NEWEST_HEAD
 from tests.support import scripts
 from tests.support.near_server import run_near
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Server
 
 ORDER = "Summarize this conversation"
 ASKED = {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 1000}}]}
 PAUSED = {"edits": [ASKED["edits"][0] | {"pause_after_compaction": True}]}
-ALONE = {"type": "summarize"}
 SUMMARY = "They talk of Oslo." + NEWEST_HEAD + "And now?"
 ANSWER = [{"type": "compaction", "content": SUMMARY}, {"type": "text", "text": "It is cold."}]
 TALK: list[Any] = [
@@ -31,7 +29,7 @@ TALK: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     tier = scripts.scripted(
         {"when": {"last_user": ORDER}, "answer": "They talk of Oslo."},
         {"when": {"transcript": "Tell me of Oslo."}, "answer": "I read it all."},
@@ -42,7 +40,6 @@ def server(deploy: Deploy) -> Server:
 
 
 def ask(server: Server, messages: list[Any], *, stream: bool = False, **fields: Any) -> Any:
-    """The message that the client puts together."""
     client = anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0)
     with client:
         wanted: dict[str, Any] = {"model": "auto", "max_tokens": 200, "messages": messages, **fields}
@@ -59,8 +56,7 @@ def blocks_of(message: Any) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_answer_begins_with_the_summary(server: Server, stream: bool) -> None:
+def test_the_answer_begins_with_the_summary(server, stream):
     """Law: over the trigger the answer has a block with the summary, then the words that rest on it; what the summary
     took is told apart, and the usage is that of the words. Sent back, the block stands for all before it."""
     message = ask(server, TALK, stream=stream, context_management=ASKED)
@@ -77,13 +73,10 @@ def test_the_answer_begins_with_the_summary(server: Server, stream: bool) -> Non
     assert after.usage.input_tokens < 200
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "fields", [{"context_management": PAUSED}, {"extra_body": {"compaction": {"type": "summarize"}}}]
 )
-def test_a_client_that_wants_the_summary_alone_goes_on_itself(
-    server: Server, fields: dict[str, Any], stream: bool
-) -> None:
+def test_a_client_that_wants_the_summary_alone_goes_on_itself(server, fields, stream):
     """Law: the answer ends behind the block, whose stop reason says so; the next request, with the block at its end or
     words behind it, goes on from there."""
     message = ask(server, TALK, stream=stream, **fields)
@@ -97,7 +90,7 @@ def test_a_client_that_wants_the_summary_alone_goes_on_itself(
         assert blocks_of(ask(server, messages, stream=stream)) == ANSWER[1:]
 
 
-def test_counting_reads_a_summary_and_makes_none(server: Server) -> None:
+def test_counting_reads_a_summary_and_makes_none(server):
     """Law: what a block stands for isn't counted; no block is made."""
     with anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0) as client:
         whole = client.beta.messages.count_tokens(model="auto", messages=TALK, context_management=ASKED)
@@ -111,7 +104,7 @@ def test_counting_reads_a_summary_and_makes_none(server: Server) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 @pytest.mark.parametrize("size", [100, 2 * QUIET_BYTES])
-def test_edits_of_a_large_history_are_made_beside_the_event_loop(tmp_path: Path, path: str, size: int) -> None:
+def test_edits_of_a_large_history_are_made_beside_the_event_loop(tmp_path, path, size):
     """Law: while the history of a large request is edited, others are served; a small one is edited at once."""
     threads: list[str] = []
 

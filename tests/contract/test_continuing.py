@@ -5,21 +5,16 @@
 """
 
 import json
-import os
 
 import pytest
 
 from reliability.answer.seam import find_anchor
-from tests.conftest import CLOUD_KEY_ENV
 from tests.support import plays, scripts
 from tests.support.dialects import ask_in_all
 from tests.support.http_asking import user
 from tests.support.matrices import take_turns
 from tests.support.plays import Play, Player, Seen
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 MODEL = "some/model"
 TEXT = (
     "First you open the valve on the left, and wait until the needle stands at two. Then you close the lid, turn the "
@@ -49,14 +44,14 @@ def break_off(how: str, share: float) -> Player:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     timeouts = {"connect_s": 3.0, "first_token_s": 5.0, "idle_s": 1.0, "total_s": 20.0}
-    hosted = scripts.hosted(upstream, MODEL, api_key_env=CLOUD_KEY_ENV, timeouts=timeouts)
+    hosted = scripts.hosted(upstream, MODEL, timeouts=timeouts)
     return deploy(scripts.graph({"premium": hosted, "other": hosted}), "continuing")
 
 
 @pytest.mark.parametrize(("how", "share"), take_turns(BREAKS, (0.1, 0.4, 0.8)))
-def test_a_broken_stream_is_whole(server: Server, upstream: Upstream, how: str, share: float) -> None:
+def test_a_broken_stream_is_whole(server, upstream, how, share):
     """Law: in each dialect the client is told the whole answer, to the letter, with one end, and the report says where
     the seam is and what it cost."""
     upstream.plays(MODEL, break_off(how, share))
@@ -75,7 +70,7 @@ def test_a_broken_stream_is_whole(server: Server, upstream: Upstream, how: str, 
         assert told.tokens[0] <= attempts[1]["usage"]["prompt_tokens"], dialect
 
 
-def test_the_seam_is_seen_in_the_stream(server: Server, upstream: Upstream) -> None:
+def test_the_seam_is_seen_in_the_stream(server, upstream):
     """Law: a comment says who goes on from where; the last chunk says that it was continued."""
     upstream.plays(MODEL, break_off("cut", 0.5))
     response = server.post({"model": "auto", "messages": user("How?"), "stream": True})

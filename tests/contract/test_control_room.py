@@ -16,12 +16,11 @@ from tests.support.agent import Agent
 from tests.support.browser import NEEDS_CHROMIUM, Visitor, chromium, find_faults, open_visitor  # noqa: F401
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, report_of, user
 from tests.support.matrices import take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 
 pytestmark = NEEDS_CHROMIUM
 
 KEY = "sk-boss-0123456789abcdef0123"
-GOOD = {"tool_call": scripts.WEATHER}
 MENDED = [{"raw": f"```\n{scripts.WEATHER}\n```"}]
 BAD = [{"tool_call": {"name": "get_weather", "arguments": {"town": "Paris"}}}]
 SPENT = {"prompt_tokens": 9_000, "completion_tokens": 100}
@@ -39,8 +38,7 @@ def rules(name: str) -> list[dict[str, Any]]:
         {"when": {"last_user": "cut"}, "answer": [{"text": "half an answer "}, {"cut": True}]},
     ]
     talk = {"when": {"last_user": "talk"}, "token_delay_s": 0.05, "answer": "word " * 2_000}
-    tools = {"when": {"has_tools": True}, "answer": [GOOD]}
-    return [*(weak if name == "fast" else []), talk, tools, {"answer": f"Hello from {name}."}]
+    return [*(weak if name == "fast" else []), talk, scripts.CALLS, {"answer": f"Hello from {name}."}]
 
 
 def args(**server: Any) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def args(**server: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     return deploy(args(), "room")
 
 
@@ -74,7 +72,6 @@ def go_round(server: Server, session: str) -> Outcome:
 
 
 def spend_all(server: Server, session: str) -> Outcome:
-    """A request behind one that took the whole budget."""
     asked(server, "spend", session)
     return asked(server, "hello", session)
 

@@ -11,15 +11,14 @@ import pytest
 from reliability.admission.events import Order
 from tests.support import scripts
 from tests.support.client_load import PATIENT, How, Ledger, ask, openai_client, paced
-from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Upstream
+from tests.support.serving import Server, until
 
 ALONE = 20
 AT_ONCE = 64
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     upstream.plays("some/model", paced(0.0))
     tier = scripts.hosted(upstream)
     return deploy(scripts.graph({"fast": tier, "standard": tier}, timeouts=PATIENT), "counts")
@@ -40,7 +39,6 @@ async def at_once(server: Server, session: str, *, stream: bool) -> list[How]:
         return [each.how for each in outcomes]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("run", "count"), [(one_by_one, ALONE), (at_once, AT_ONCE)])
 def test_two_steps_and_one_call(server, upstream, run, count, stream):
     """Each request, alone or among many, costs at most two steps of the actor and one call to a tier; many at once
@@ -56,7 +54,6 @@ def test_two_steps_and_one_call(server, upstream, run, count, stream):
     assert 2 <= steps(server) - before <= 2 * count
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_refused_call_costs_no_more(server, upstream, stream):
     """A request that nobody admits (its tiers are isolated) makes no call at all."""
     for tier in ("fast", "standard"):

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from tests.support import scripts
-from tests.support.dialects import DIALECTS, ask_in, ask_in_all
+from tests.support.dialects import ask_in, ask_in_all
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.many_tools import TOOLS, write_call
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import until
 
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
 BAD: dict[str, Any] = {
@@ -30,10 +30,7 @@ BAD: dict[str, Any] = {
 }
 LOAD = write_call("load_tools", names=["tool_3"])
 REFUSES = [{"refusal": "I can't help with that."}]
-ENDS: dict[str, list[dict[str, Any]]] = {
-    "length": [{"text": "As far as I"}],
-    "content_filter": [{"text": "I may not"}],
-}
+ENDS: dict[str, list[dict[str, Any]]] = {"length": [{"text": "As far as I"}], "content_filter": [{"text": "I may not"}]}
 
 
 def rules(tier: str) -> list[dict[str, Any]]:
@@ -59,7 +56,7 @@ def rules(tier: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     tiers = {name: {"kind": "scripted", "script": rules(name), "tools": "deferred"} for name in scripts.TWO}
     return deploy(scripts.args(scripts.TWO) | {"tiers": tiers}, "dialects")
 
@@ -122,7 +119,6 @@ def show(dialect: str, number: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("pictures", "code"), [(1, "loop_detected"), (6, None)])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_another_picture_is_progress(server, dialect, pictures, code):
     """Law: under equal words the same picture again makes a loop, and another picture is progress, in each dialect."""
     messages = laps("stuck:both what is it?", 6)
@@ -133,8 +129,6 @@ def test_another_picture_is_progress(server, dialect, pictures, code):
     assert (told.code, told.report["loop"]) == (code, "broken" if code else None)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_refusal_is_an_answer(server, dialect, stream):
     """Law: whatever was asked for, the tier that gave it is asked once, it is delivered, and its tokens are counted."""
     told = ask_in(dialect, server, user("refuse: what is the weather?"), stream=stream, tools=WEATHER_TOOLS)
@@ -144,7 +138,6 @@ def test_a_refusal_is_an_answer(server, dialect, stream):
     assert told.report["attempts"][0]["usage"]["completion_tokens"] > 0
 
 
-@pytest.mark.parametrize("stream", STREAMS)
 def test_no_client_sees_a_load_of_tools(server, stream):
     """Law: the server answers it, in each dialect; the client gets the words and the call, and the report tells."""
     told = ask_in_all(server, user("deferred"), stream=stream, tools=list(TOOLS))
@@ -156,7 +149,6 @@ def test_no_client_sees_a_load_of_tools(server, stream):
         assert [(attempt["fault"], attempt["flaw"]) for attempt in one.report["attempts"]] == [(None, None)] * 2
 
 
-@pytest.mark.parametrize("stream", STREAMS)
 def test_a_client_that_wants_its_conversation_kept_sends_all_of_it(server, stream):
     """Law: the tool runner of Anthropic's SDK asks the server to keep its messages (`thread`), and is refused in the
     words at which it sends the whole history instead. The model knows the errand when the result comes."""
@@ -173,8 +165,6 @@ def test_a_client_that_wants_its_conversation_kept_sends_all_of_it(server, strea
     assert [block.text for block in last.content if block.type == "text"] == ["The errand is done: It rains in Paris."]
 
 
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_arguments_of_a_forced_call_are_the_call(server, dialect, stream):
     """Law: where a request wants one tool called, and the model writes its arguments and no call, the client gets the
     call, at the first attempt, and no text. So clients ask for an object of a schema."""
@@ -188,7 +178,6 @@ def test_the_arguments_of_a_forced_call_are_the_call(server, dialect, stream):
 LOOPS = [("fast-lap-2", "nudged", None), ("both-lap-2", "nudged", None), ("both-lap-4", "broken", "loop_detected")]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("name", "mark", "code"), LOOPS)
 def test_a_loop_is_nudged_and_then_broken(server, dialect, name, mark, code):
     """In whatever blocks or items it stands: at the third lap the model is told, at the fifth the circuit breaks."""

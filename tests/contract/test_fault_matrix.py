@@ -7,7 +7,6 @@ that is well, so the limits must change nothing about one fault. What they make 
 """
 
 import json
-import os
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -16,15 +15,14 @@ from typing import Any
 import pytest
 
 from deployments.config.free_port import free_port
-from tests.conftest import CLOUD_KEY_ENV
+from tests.conftest import UPSTREAM_KEY
 from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 MODEL, ALONE = "some/model", "alone/model"
 TIMEOUTS = {"connect_s": 3.0, "first_token_s": 1.0, "idle_s": 1.0, "total_s": 20.0}
 FOREVER_S = 30.0
@@ -79,9 +77,9 @@ class Room:
 
 
 @pytest.fixture(scope="module")
-def room(deploy: Deploy, upstream: Upstream) -> Room:
+def room(deploy, upstream):
     """`premium` and then `backup`; before them `refused`, where nobody listens; `alone` outside of the chain."""
-    hosted = scripts.hosted(upstream, MODEL, preset="openrouter", api_key_env=CLOUD_KEY_ENV, timeouts=TIMEOUTS)
+    hosted = scripts.hosted(upstream, MODEL, preset="openrouter", timeouts=TIMEOUTS)
     tiers = {
         "refused": hosted | {"base_url": f"http://127.0.0.1:{free_port()}/v1"},
         "premium": hosted,
@@ -95,13 +93,8 @@ def room(deploy: Deploy, upstream: Upstream) -> Room:
 
 def from_backup(reason: str, *, calls: int) -> dict[str, str]:
     """The headers of an answer that `backup` gave after so many calls of `premium`."""
-    return {
-        "Tier": "backup",
-        "Escalated-From": "premium",
-        "Escalation-Reason": reason,
-        "Retries": str(calls),
-        "Attempts": str(calls + 1),
-    }
+    way = {"Tier": "backup", "Escalated-From": "premium", "Escalation-Reason": reason}
+    return way | {"Retries": str(calls), "Attempts": str(calls + 1)}
 
 
 # Before any text: (play, calls of the upstream, reason).
@@ -150,30 +143,25 @@ AFTER: dict[str, tuple[Player, int, str]] = {
 
 
 @pytest.mark.parametrize("fault", AFTER)
-def test_a_fault_after_two_deltas_is_one_error_frame_in_a_stream(room, fault):
-    """The text stands, nobody else's follows, nothing is retried, and the stream says that it broke."""
-    play, _, _ = AFTER[fault]
-    outcome, seen = room.play(play, stream=True)
-
-    assert (outcome.status, outcome.code, seen) == (200, "stream_broken", 1)
-    assert outcome.text == "w0 w1"
-    assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
-    assert outcome.frames[-1]["mlx_stack"]["outcome"] == "broken_stream"
-
-
-@pytest.mark.parametrize("fault", AFTER)
-def test_a_fault_after_two_deltas_is_unseen_without_a_stream(room, fault):
-    """Nothing has left yet, so the next tier's answer is whole and holds nothing of the broken one."""
+def test_a_fault_after_two_deltas(room, fault, stream):
+    """In a stream it is one error frame: the text stands, nobody else's follows, nothing is retried, and the stream
+    says that it broke. Without one nothing has left yet: the next tier's answer is whole, with nothing of the broken
+    one."""
     play, calls, reason = AFTER[fault]
-    outcome, seen = room.play(play, stream=False)
+    outcome, seen = room.play(play, stream=stream)
 
-    assert (outcome.status, seen) == (200, calls)
-    assert outcome.text.startswith("Hello from backup")
-    assert "w0" not in outcome.wire
-    assert outcome.trail == from_backup(reason, calls=calls)
+    if stream:
+        assert (outcome.status, outcome.code, seen) == (200, "stream_broken", 1)
+        assert outcome.text == "w0 w1"
+        assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
+        assert outcome.frames[-1]["mlx_stack"]["outcome"] == "broken_stream"
+    else:
+        assert (outcome.status, seen) == (200, calls)
+        assert outcome.text.startswith("Hello from backup")
+        assert "w0" not in outcome.wire
+        assert outcome.trail == from_backup(reason, calls=calls)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_refused_connection(room, stream):
     """Nobody listens: tried again once, then the next tier answers with one call."""
     outcome, seen = room.play(plays.good(), model="refused", stream=stream)
@@ -218,7 +206,6 @@ def test_a_refusal_is_not_failed_over(room, refusal, stream):
     assert outcome.trail == {"Tier": "premium", "Retries": "0", "Attempts": "1"}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "said", ["messages[3].role: unknown variant `developer`", "Request contains an invalid argument."]
 )
@@ -256,7 +243,6 @@ def test_with_no_tier_left_there_is_one_clear_error(room, fault, stream):
     assert "tier alone" in outcome.error["message"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_good_answer(room, stream):
     """The upstream's text, calls and usage reach the client; the upstream saw the key, the model and the client's
     fields."""

@@ -8,11 +8,10 @@ import httpx
 import pytest
 
 from tests.support import plays, scripts
-from tests.support.dialects import DIALECTS, ask_in
+from tests.support.dialects import ROUTES, ask_in, write_body
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.plays import SSE, Head, Send
-from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Upstream
+from tests.support.serving import until
 
 LONG = 12345678901234567890123
 ARGUMENTS = f'{{"city": "smile \\ud83d end \\ud83d\\ude00", "n": {LONG}, "a\\udc00": ["\\ud83d"]}}'
@@ -21,16 +20,12 @@ HALF = "x\ud83dy"
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     tiers = {"far": scripts.hosted(upstream, "far")}
     return deploy(scripts.graph(tiers, retries=0, tool_validation={"placeholders": []}), "halves")
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_call_arrives_whole_and_its_repair_is_reported(
-    server: Server, upstream: Upstream, dialect: str, stream: bool
-) -> None:
+def test_a_call_arrives_whole_and_its_repair_is_reported(server, upstream, dialect, stream):
     """Law: half a character in a value or a key is U+FFFD, with a repair; a pair in two pieces is its character; an
     integer keeps its digits."""
     upstream.plays("far", plays.tools(("get_weather", ARGUMENTS)))
@@ -39,9 +34,7 @@ def test_a_call_arrives_whole_and_its_repair_is_reported(
     assert told.report["repairs"] == ["surrogate"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_text_arrives_whole(server: Server, upstream: Upstream, dialect: str, stream: bool) -> None:
+def test_a_text_arrives_whole(server, upstream, dialect, stream):
     """Law: the halves of a character in two chunks are that character, and a lone one is U+FFFD."""
     pieces = ("a \ud83d", "\ude00 b", " \ud83d", " c \udc00")
     sends = [Send(plays.chunk({"content": piece})) for piece in pieces]
@@ -51,68 +44,33 @@ def test_a_text_arrives_whole(server: Server, upstream: Upstream, dialect: str, 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}
 TOOL: dict[str, Any] = {"description": HALF, "parameters": {"type": "object", "properties": {HALF: {"maximum": LONG}}}}
-BODIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "chat": (
-        "/v1/chat/completions",
-        {
-            "messages": [
-                {"role": "system", "content": HALF},
-                {"role": "user", "content": [{"type": "text", "text": HALF}]},
-                {"role": "assistant", "content": HALF, "tool_calls": [CALL]},
-                {"role": "tool", "tool_call_id": "c1", "content": HALF},
-            ],
-            "tools": [{"type": "function", "function": {"name": "get_weather", **TOOL}}],
-            "metadata": {HALF: HALF},
-        },
-    ),
-    "messages": (
-        "/v1/messages",
-        {
-            "max_tokens": 99,
-            "system": HALF,
-            "messages": [
-                {"role": "user", "content": HALF},
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "text", "text": HALF},
-                        {"type": "tool_use", "id": "c1", "name": "get_weather", "input": json.loads(ARGUMENTS)},
-                    ],
-                },
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": HALF}]},
-            ],
-            "tools": [{"name": "get_weather", "description": HALF, "input_schema": TOOL["parameters"]}],
-            "metadata": {"user_id": HALF},
-        },
-    ),
-    "responses": (
-        "/v1/responses",
-        {
-            "instructions": HALF,
-            "input": [
-                {"role": "user", "content": HALF},
-                {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": ARGUMENTS},
-                {"type": "function_call_output", "call_id": "c1", "output": HALF},
-            ],
-            "tools": [{"type": "function", "name": "get_weather", **TOOL}],
-            "metadata": {HALF: HALF},
-        },
-    ),
+# What else a dialect has room for.
+MORE: dict[str, dict[str, Any]] = {
+    "chat": {"metadata": {HALF: HALF}},
+    "messages": {"metadata": {"user_id": HALF}},
+    "responses": {"metadata": {HALF: HALF}, "instructions": HALF},
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", BODIES)
-def test_a_conversation_with_half_characters_goes_on(
-    server: Server, upstream: Upstream, dialect: str, stream: bool
-) -> None:
+def write_half(dialect: str) -> dict[str, Any]:
+    """A conversation that has half characters wherever a text may stand."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": HALF},
+        {"role": "user", "content": HALF if dialect == "responses" else [{"type": "text", "text": HALF}]},
+        {"role": "assistant", "content": HALF, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": HALF},
+    ]
+    tools = [{"type": "function", "function": {"name": "get_weather", **TOOL}}]
+    return write_body(dialect, messages, tools) | MORE[dialect]
+
+
+def test_a_conversation_with_half_characters_goes_on(server, upstream, dialect, stream):
     """Law: a body with half characters in its texts, keys, calls, results, tools and metadata is answered, and says so
     in its notes; the upstream gets whole ones, and every digit of the integers."""
     upstream.plays("far", plays.good("Fine."))
-    path, body = BODIES[dialect]
     headers = {"x-request-id": f"half-{dialect}-{stream}"}
-    raw = json.dumps(body | {"model": "auto", "stream": stream}).encode()
-    got = httpx.post(server.url + path, content=raw, headers=headers, timeout=60.0)
+    raw = json.dumps(write_half(dialect) | {"model": "auto", "stream": stream}).encode()
+    got = httpx.post(server.url + ROUTES[dialect], content=raw, headers=headers, timeout=60.0)
     assert got.status_code == 200, got.text
     assert "Fine." in got.text
     assert "\\ud83d" not in got.text
@@ -126,8 +84,7 @@ def test_a_conversation_with_half_characters_goes_on(
     assert any("half a character" in note for note in told["notes"])
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_custom_tools_text_arrives_whole(server: Server, upstream: Upstream, stream: bool) -> None:
+def test_a_custom_tools_text_arrives_whole(server, upstream, stream):
     """Law: the free text of a custom tool on Responses holds no half character either."""
     upstream.plays("far", plays.tools(("patch", '{"input": "a \\ud83d b"}')))
     with server.client() as client:
@@ -147,8 +104,8 @@ def test_a_custom_tools_text_arrives_whole(server: Server, upstream: Upstream, s
         b'{"messages": [' + b'{"\\ud83d":1},' * 110_000 + b"1]}",
     ],
 )
-def test_what_only_the_slow_reader_takes_stays_bounded(server: Server, raw: bytes) -> None:
+def test_what_only_the_slow_reader_takes_stays_bounded(server, raw):
     """Law: depth, digits, values and equal keys are a 4xx, as in every other body."""
-    for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
+    for path in ROUTES.values():
         got = httpx.post(server.url + path, content=raw, timeout=60.0)
         assert got.status_code == 400, (path, got.text[:200])

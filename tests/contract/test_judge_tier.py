@@ -24,7 +24,7 @@ CALLS = [plays.tools(("get_weather", {"city": f"city {n}"})) for n in range(1, 1
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     return run(deploy, upstream, "judge", judge_tier="judge")
 
 
@@ -63,7 +63,6 @@ def work(
     return agent, *prompts
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_judge_is_asked_once_in_five_calls_and_heard(server, upstream, stream):
     """At the sixth request the history holds five calls: the judge sees the task and the calls, and what it says stands
     at the end of that prompt, where the client's own history never has it."""
@@ -81,7 +80,6 @@ def test_the_judge_is_asked_once_in_five_calls_and_heard(server, upstream, strea
     assert (report["retries"], report["loop"]) == (0, None)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_the_tokens_of_the_judge_are_counted_in_the_session(server, upstream, stream):
     """Seven calls of tiers, seven times the upstream's usage."""
     name = f"counted-{stream}"
@@ -99,17 +97,13 @@ def test_the_tokens_of_the_judge_are_counted_in_the_session(server, upstream, st
 ERRORS = ["no such city", "timed out after 3 s", "permission denied", "disk is full", "bad gateway", "unknown key"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_five_failures_in_a_row_are_a_case_too(server, upstream, stream):
     """Five different errors of one tool: no rule convicts, and the judge is asked why it fails."""
-    agent, prompts, judged = work(
-        server,
-        upstream,
-        plays.good(ADVICE),
-        f"failing-{stream}",
-        stream=stream,
-        tool=lambda lap: json.dumps({"error": ERRORS[lap - 1]}),
-    )
+
+    def fail(lap: int) -> str:
+        return json.dumps({"error": ERRORS[lap - 1]})
+
+    agent, prompts, judged = work(server, upstream, plays.good(ADVICE), f"failing-{stream}", stream=stream, tool=fail)
 
     assert len(judged) == 1
     assert ADVICE in prompts[5][-1]["content"]

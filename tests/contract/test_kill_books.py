@@ -9,20 +9,19 @@ die so in `test_on_ray`, a replica in `test_kills`.
 """
 
 import json
-import os
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.support import scripts
-from tests.support.client_load import PATIENT, Ledger, kill_state, processes
+from tests.support.client_load import PATIENT, Ledger, kill_replica, kill_state
 from tests.support.plays import SSE, Abort, Act, Hang, Head, Play, Seen, Wait, tail, words
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
 APP = "killbooks"
@@ -46,12 +45,12 @@ def told(seen: Seen, *, breaks: bool = False) -> Play:
 
 
 @pytest.fixture(scope="module")
-def near(deploy: Deploy, upstream: Upstream) -> Server:
+def near(deploy, upstream):
     return deploy(args(upstream), "near_books")
 
 
 @pytest.fixture(scope="module")
-def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
+def server(deploy_on_ray, upstream):
     return deploy_on_ray(args(upstream), APP)
 
 
@@ -78,7 +77,7 @@ class Read:
     error: str = ""
 
 
-def read_until(server: Server, session: str, model: str, then: Callable[[], bool] | None, after: int = READ) -> Read:
+def read_until(server: Server, session: str, model: str, then: Callable[[], Any] | None, after: int = READ) -> Read:
     """Stream; after so many words do `then` once, and leave where it says so. Reads on to the end, whatever it is."""
     read = Read()
     url, body = f"{server.url}/v1/chat/completions", {"model": model, "messages": [PROMPT], "stream": True}
@@ -101,31 +100,15 @@ def read_until(server: Server, session: str, model: str, then: Callable[[], bool
     return read
 
 
-def victim(deployment: str) -> Callable[[], bool]:
-    """Kill -9 the one replica of a deployment."""
-
-    def kill() -> bool:
-        (process,) = processes(f"ServeReplica:{APP}:{deployment}")
-        os.kill(process.pid, signal.SIGKILL)
-        return False
-
-    return kill
-
-
-def kill_the_state() -> bool:
-    kill_state(APP)
-    return False
-
-
 # Who dies, or leaves, in the middle of an answer of which tier, and what the client sees of it.
-DEATHS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
-    "Router, local": ("slow", victim("Router"), {"RemoteProtocolError", "ReadError"}),
-    "Router, cloud": ("far", victim("Router"), {"RemoteProtocolError", "ReadError"}),
-    "replica, local": ("slow", victim("slow"), {"stream_broken"}),
-    "replica, cloud": ("far", victim("far"), {"stream_broken"}),
-    "state": ("slow", kill_the_state, {""}),
+DEATHS: dict[str, tuple[str, Callable[[], Any] | None, set[str]]] = {
+    "Router, local": ("slow", partial(kill_replica, APP, "Router"), {"RemoteProtocolError", "ReadError"}),
+    "Router, cloud": ("far", partial(kill_replica, APP, "Router"), {"RemoteProtocolError", "ReadError"}),
+    "replica, local": ("slow", partial(kill_replica, APP, "slow"), {"stream_broken"}),
+    "replica, cloud": ("far", partial(kill_replica, APP, "far"), {"stream_broken"}),
+    "state": ("slow", lambda: not kill_state(APP), {""}),
 }
-LEAVERS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
+LEAVERS: dict[str, tuple[str, Callable[[], Any] | None, set[str]]] = {
     "client, local": ("slow", lambda: True, {""}),
     "client, cloud": ("far", lambda: True, {""}),
     "upstream": ("broken", None, {"stream_broken"}),
@@ -136,19 +119,19 @@ LEAVERS: dict[str, tuple[str, Callable[[], bool] | None, set[str]]] = {
 @pytest.mark.ray
 @pytest.mark.nightly
 @pytest.mark.parametrize("who", DEATHS)
-def test_the_books_are_near_what_left(server: Server, who: str) -> None:
+def test_the_books_are_near_what_left(server, who):
     """Whoever dies: the session is in the books, which come to hold what its client has read, give or take; soon after
     the death they are as near already, though the call of a dead Router stays open until its time is over."""
     assert_near(server, who, *DEATHS[who])
 
 
 @pytest.mark.parametrize("who", LEAVERS)
-def test_the_books_are_near_what_left_where_nobody_dies(near: Server, who: str) -> None:
+def test_the_books_are_near_what_left_where_nobody_dies(near, who):
     """A client that leaves and an upstream that breaks off are the same."""
     assert_near(near, who, *LEAVERS[who])
 
 
-def assert_near(server: Server, who: str, tier: str, then: Callable[[], bool] | None, errors: set[str]) -> None:
+def assert_near(server: Server, who: str, tier: str, then: Callable[[], Any] | None, errors: set[str]) -> None:
     session = f"died-{who.replace(', ', '-')}"
     until(lambda: answers(server, tier), f"tier {tier} answers")
     read = read_until(server, session, tier, then)
@@ -191,11 +174,11 @@ def known(server: Server, session: str) -> dict[str, Any] | None:
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_a_dead_routers_session_is_known_at_once_though_nothing_of_it_was_said(server: Server) -> None:
+def test_a_dead_routers_session_is_known_at_once_though_nothing_of_it_was_said(server):
     """A few words are less than what is said on the way; the call is in the books all the same: open, and reserved."""
     session = "died-early"
     until(lambda: answers(server, "slow"), "the tier answers")
-    read = read_until(server, session, "slow", victim("Router"), after=10)
+    read = read_until(server, session, "slow", partial(kill_replica, APP, "Router"), after=10)
     assert read.error in ("RemoteProtocolError", "ReadError")
     began = time.monotonic()
     early = until(lambda: known(server, session), "the session is known")

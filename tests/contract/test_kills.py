@@ -25,6 +25,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.support import scripts
 from tests.support.client_load import (
     ANSWER,
     COST,
@@ -42,8 +43,7 @@ from tests.support.client_load import (
     state_pid,
 )
 from tests.support.plays import Seen
-from tests.support.serving import Deploy, Server, until
-from tests.support.upstream import Upstream
+from tests.support.serving import Server, until
 
 pytestmark = pytest.mark.ray
 
@@ -58,24 +58,16 @@ OPENAI_RETRIES = 2  # the openai client's own default
 
 
 @pytest.fixture(scope="module")
-def server(deploy_on_ray: Deploy, upstream: Upstream) -> Server:
+def server(deploy_on_ray, upstream):
     for name in TIERS:
         upstream.plays(name, paced())
-    tier: dict[str, Any] = {"kind": "hosted", "base_url": upstream.base_url}
-    timeouts = PATIENT | {"connect_s": 2.0}
-    args = {
-        "tiers": {
-            "fast": tier | {"model": "fast", "min_replicas": 2, "max_replicas": 2},
-            "standard": tier | {"model": "standard"},
-        },
-        "reliability": {
-            "escalation": {"chain": list(TIERS), "max_retries_before_escalate": 1},
-            "token_budget": {"per_session": None, "per_hour": None},
-        },
-        # A grant whose Router died is closed when its request's deadline has passed, and a little later.
-        "server": {"timeouts": timeouts, "router_replicas": 2, "deadline_s": DEADLINE_S},
-    }
-    return deploy_on_ray(args, APP)
+    more = {"fast": {"min_replicas": 2, "max_replicas": 2}, "standard": {}}
+    tiers = {name: scripts.hosted(upstream, name, **more[name]) for name in TIERS}
+    budget = {"per_session": None, "per_hour": None}
+    # A grant whose Router died is closed when its request's deadline has passed, and a little later.
+    server, timeouts = {"router_replicas": 2, "deadline_s": DEADLINE_S}, PATIENT | {"connect_s": 2.0}
+    limits: dict[str, Any] = {"token_budget": budget, "tier_health": {}, "retry_budget": {}}
+    return deploy_on_ray(scripts.graph(tiers, timeouts=timeouts, server=server, **limits), APP)
 
 
 @dataclass
@@ -108,7 +100,6 @@ class Load:
 
 
 def replicas(deployment: str) -> list[psutil.Process]:
-    """The living replicas of one deployment of this app."""
     return [p for p in processes(f"ServeReplica:{APP}:{deployment}") if p.status() != psutil.STATUS_ZOMBIE]
 
 

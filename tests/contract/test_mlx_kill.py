@@ -14,7 +14,7 @@ import pytest
 from deployments.models.sources import DEFAULT_SOURCE
 from tests.support import scripts
 from tests.support.client_load import processes
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.model, pytest.mark.nightly]
 
@@ -29,9 +29,8 @@ def tell_story(server: Server, number: int, begun: threading.Semaphore | None = 
     body = LONG | {"stream": True, "max_tokens": 300}
     text, last, frames = "", {}, 0
     headers = {"X-MLX-Stack-Session": f"story-{number}"}
-    with httpx.stream(
-        "POST", f"{server.url}/v1/chat/completions", json=body, timeout=LOAD_S, headers=headers
-    ) as response:
+    url = f"{server.url}/v1/chat/completions"
+    with httpx.stream("POST", url, json=body, timeout=LOAD_S, headers=headers) as response:
         for line in response.iter_lines():
             if not line.startswith("data: {"):
                 continue
@@ -48,15 +47,11 @@ def has_begun(server: Server, number: int) -> bool:
     return server.post(body, headers=headers).status_code == 200
 
 
-def test_a_killed_replica_breaks_no_stream(deploy_on_ray: Deploy) -> None:
+def test_a_killed_replica_breaks_no_stream(deploy_on_ray):
     """Law: with another replica of the model every stream goes on, to the letter as if nothing had happened."""
     model = {"kind": "mlx", "model": DEFAULT_SOURCE, "max_running": STORIES, "context_tokens": 1024}
-    args = {
-        "tiers": {"fast": model | {"min_replicas": 2, "max_replicas": 2}},
-        "reliability": {"escalation": {"chain": ["fast"]}, **scripts.UNBOUNDED},
-        "server": {"timeouts": PATIENT, "deadline_s": 600.0},
-    }
-    server = deploy_on_ray(args, "goeson")
+    tiers = {"fast": model | {"min_replicas": 2, "max_replicas": 2}}
+    server = deploy_on_ray(scripts.graph(tiers, timeouts=PATIENT, server={"deadline_s": 600.0}), "goeson")
     until(lambda: server.get("/ready").json()["ready"], "the model is loaded", LOAD_S)
     until(lambda: len(processes("ServeReplica:goeson:fast")) == 2, "both replicas run", LOAD_S)
     for number in range(STORIES + 1):  # whichever replica a session is on

@@ -2,11 +2,10 @@
 in one process (`tests/support/near_server.py`), and on Ray too with `--on-ray`.
 """
 
-import os
+import contextlib
 import re
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,23 +14,20 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import ray
 
 from tests.clients.record import WIRES
 from tests.clients.wires import Answer
-from tests.contract.test_serve import of, ours
+from tests.contract.test_serve import of, ours, read_metrics
 from tests.support import plays, scripts
-from tests.support.client_load import PATIENT, Ledger, kill_state, processes
-from tests.support.dialects import DIALECTS, ask_in
+from tests.support.client_load import PATIENT, Ledger, kill_replica, kill_state, processes
+from tests.support.dialects import ask_in
 from tests.support.http_asking import WEATHER_TOOLS, user
 from tests.support.schema_attacks import ATTACKS, RULES, attack, spare_bystander
 from tests.support.serving import Server, ask_actor, until
-from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.ray
 
 APP = "onray"
-GOOD: Any = {"when": {"has_tools": True}, "answer": [{"tool_call": scripts.WEATHER}]}
 WORDS = 300
 READ = 100  # words that the client has read when somebody dies
 WORD_S = 0.01
@@ -53,7 +49,7 @@ PRESSURE = "x-mlx-stack-memory-pressure"
 
 
 @pytest.fixture(scope="module")
-def knob(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def knob(tmp_path_factory):
     """What the scripted sensor of memory reads; everything behind it is real."""
     path = tmp_path_factory.mktemp("memory") / "knob"
     path.write_text("normal")
@@ -61,14 +57,13 @@ def knob(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def deploy_file(serve_port: int, upstream: Upstream, knob: Path, state_folder: Path) -> Iterator[Callable[..., None]]:
+def deploy_file(serve_port, upstream, knob, state_folder):
     """As `serve deploy` of a file with these `user_config`s. `standard` never rests from bystanders; of `late`, in the
     cloud, the upstream's log is a witness. What is complex here is a prompt of 300 tokens."""
     from ray import serve
     from ray.serve.schema import ServeDeploySchema
 
-    hosted = {"kind": "hosted", "base_url": upstream.base_url, "model": "some/model", "cloud": True}
-    script = [*RULES, GOOD, STORY, BROKEN, {"answer": "from fast"}]
+    script = [*RULES, scripts.CALLS, STORY, BROKEN, {"answer": "from fast"}]
     pressure = {"sensor": f"scripted:{knob}", "sustained_s": 2.0, "poll_s": 0.1, "calm_s": 0.5, "stale_s": 5.0}
     pressure |= {"complex_prompt_tokens": 300, "critical_prompt_tokens": 300}
     reliability = {
@@ -78,7 +73,11 @@ def deploy_file(serve_port: int, upstream: Upstream, knob: Path, state_folder: P
         **scripts.UNBOUNDED,
     }
     args = {
-        "tiers": {"fast": {"kind": "scripted", "script": script}, "standard": scripts.tier("standard"), "late": hosted},
+        "tiers": {
+            "fast": scripts.scripted(*script),
+            "standard": scripts.tier("standard"),
+            "late": scripts.hosted(upstream, cloud=True),
+        },
         "reliability": reliability,
         "server": {"timeouts": PATIENT, "deadline_s": DEADLINE_S},
         "state": {"path": str(state_folder / APP)},
@@ -95,13 +94,11 @@ def deploy_file(serve_port: int, upstream: Upstream, knob: Path, state_folder: P
 
 
 @pytest.fixture(scope="module")
-def server(deploy_file: Callable[..., None], serve_port: int) -> Server:
+def server(deploy_file, serve_port):
     deploy_file()
     return Server(APP, f"http://127.0.0.1:{serve_port}/{APP}", partial(ask_actor, APP))
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_dialect_is_answered(server, dialect, stream):
     """A text and a call, whole and streamed, by the dialect's own client: with the tokens and the report."""
     said = ask_in(dialect, server, user("hi"), stream=stream)
@@ -112,7 +109,6 @@ def test_each_dialect_is_answered(server, dialect, stream):
     assert all(one.tokens and min(one.tokens[:2]) > 0 for one in (said, called))
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_large_request_goes_by_reference(server, upstream, stream):
     """More than gRPC carries between replicas: the upstream reads every word of it."""
     upstream.plays("some/model", plays.good("All of it."))
@@ -139,8 +135,7 @@ def test_a_good_answer_is_no_error_of_its_deployment(server, upstream, stream):
 
 def counted(what: str) -> float:
     """What Serve's own counter of this app's `late` says on this node's Prometheus endpoint."""
-    (node,) = ray.nodes()
-    text = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=30).text
+    text = read_metrics()
     sample = rf'^ray_serve_deployment_{what}_counter(?:_total)?\{{([^}}]*deployment="late"[^}}]*)\}} (\S+)$'
     return sum(float(value) for labels, value in re.findall(sample, text, re.MULTILINE) if f'"{APP}"' in labels)
 
@@ -183,17 +178,7 @@ def test_the_memory_page_says_which_replicas_have_come(server):
     assert page.count(": a replica started on ") == 2
 
 
-def find(client: openai.OpenAI, response_id: str) -> Any:
-    """Read a stored response; None while the state doesn't answer."""
-    try:
-        return client.responses.retrieve(response_id)
-    except openai.InternalServerError:
-        return None
-
-
-def kill_router() -> None:
-    (process,) = processes(f"ServeReplica:{APP}:Router")
-    os.kill(process.pid, signal.SIGKILL)
+kill_router = partial(kill_replica, APP, "Router")
 
 
 def stream(
@@ -214,26 +199,24 @@ def stream(
         return WIRES[route].read_answer(raw), got.headers
 
 
-def ask_again(ask: Callable[[], Any]) -> Any:
-    """Ask until a Router is there again, as a client's retries do."""
+def ask_again(ask: Callable[[], Any], away: type[Exception] = httpx.HTTPError) -> Any:
+    """Ask until somebody is there again, as a client's retries do."""
 
     def attempt() -> Any:
-        try:
+        with contextlib.suppress(away):
             return ask()
-        except httpx.HTTPError:
-            return None
 
     return until(attempt, "the repeated request is answered")
 
 
-def test_a_killed_state_actor_costs_no_word_and_forgets_nothing(server: Server) -> None:
+def test_a_killed_state_actor_costs_no_word_and_forgets_nothing(server):
     """Law: a stream goes on while the actor is away, and what it has cost is booked once it is back. What it has
     confirmed is in the journal: its next incarnation finds a response, and a request goes on from it."""
     with server.client() as client:
         made = client.responses.create(model="auto", input="hi")
         until(lambda: server.ask_state("recall_responses", "", made.id), "the response is kept")
         answer, _ = stream(server, "/chat/completions", {"x-mlx-stack-session": "own"}, partial(kill_state, APP))
-        read = until(lambda: find(client, made.id), "the actor is back")
+        read = ask_again(lambda: client.responses.retrieve(made.id), openai.InternalServerError)
         went_on = client.responses.create(model="auto", input="and on", previous_response_id=made.id)
     books = until(Ledger(server, "own").settled, "no call is open")
 
@@ -250,7 +233,7 @@ def read_books(server: Server, session: str) -> Any:
 @pytest.mark.parametrize(
     "route", [pytest.param(route, marks=[pytest.mark.nightly] * (route != "/messages")) for route in BODIES]
 )
-def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server: Server, route: str) -> None:
+def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server, route):
     """Law: under the same name the repeat brings the text from its first word to its last, without what stood being
     written again; a third request is told the same, by no tier. The books hold soon after the death what its client has
     read, give or take, and at the end the answer once."""
@@ -275,7 +258,7 @@ def test_the_repeat_of_a_killed_stream_is_the_whole_answer(server: Server, route
     assert WORDS <= spent <= WORDS + 2 * PROMPT_TOKENS_MAX + FAR_TOKENS
 
 
-def test_an_sdk_repeats_by_itself(server: Server) -> None:
+def test_an_sdk_repeats_by_itself(server):
     """Law: the openai client, as it is, gets its whole answer over the death of a Router; so does one that streams and
     asks again."""
     ask_again(lambda: stream(server, "/chat/completions", {}))

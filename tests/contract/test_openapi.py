@@ -1,6 +1,5 @@
 """The description against the server that it describes: every example works, every answer is what it says."""
 
-import os
 from typing import Any
 
 import httpx
@@ -8,22 +7,18 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from deployments.api.openapi.operations import OPERATIONS, Operation
-from tests.conftest import CLOUD_KEY_ENV
 from tests.support import scripts
 from tests.support.plays import Play, Seen, completion, completion_frames, embeddings
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 SENT = [each for each in OPERATIONS if each.example is not None]
 READ = [each for each in OPERATIONS if each.method == "get" and "{" not in each.path]
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     """A tier of this machine, and behind it one that has completions and embeddings."""
     upstream.plays("some/model", answer)
-    tiers = {"fast": scripts.tier("fast"), "premium": scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV)}
+    tiers = {"fast": scripts.tier("fast"), "premium": scripts.hosted(upstream)}
     return deploy(scripts.graph(tiers), "described")
 
 
@@ -34,8 +29,7 @@ def answer(seen: Seen) -> Play:
 
 
 @pytest.fixture(scope="module")
-def described(server: Server) -> Any:
-    """The description, as a client reads it."""
+def described(server):
     return server.get("/openapi.json").json()
 
 
@@ -50,41 +44,25 @@ def check(described: Any, operation: Operation, response: httpx.Response) -> Non
         assert kind in told["content"]
 
 
-@pytest.mark.parametrize("operation", SENT, ids=lambda o: o.path)
-def test_every_example_works(server, described, operation):
-    """Sent as it stands, it is answered, and the answer is what the description says."""
-    response = httpx.post(f"{server.url}{operation.path}", json=operation.example, timeout=60.0)
-
-    assert response.status_code == 200
-    check(described, operation, response)
-
-
-@pytest.mark.parametrize("operation", [each for each in SENT if each.stream], ids=lambda o: o.path)
-def test_every_example_can_be_streamed(server, described, operation):
-    """Where the description says that an answer may be a stream, it is one with `stream`."""
-    body = dict(operation.example) | {"stream": True}
-    response = httpx.post(f"{server.url}{operation.path}", json=body, timeout=60.0)
-
-    assert response.status_code == 200
-    assert response.headers["content-type"].startswith("text/event-stream")
-    check(described, operation, response)
+ASKED = {
+    **{f"{one.path}, its example": (one, dict(one.example), 200) for one in SENT},
+    **{f"{one.path}, streamed": (one, dict(one.example) | {"stream": True}, 200) for one in SENT if one.stream},
+    **{f"{one.path}, no JSON": (one, b"{", 400) for one in SENT},
+    **{one.path: (one, None, 200) for one in READ},
+}
 
 
-@pytest.mark.parametrize("operation", SENT, ids=lambda o: o.path)
-def test_every_error_is_what_the_description_says(server, described, operation):
-    """A body that isn't JSON: the status is described, and so is the error's shape, that of the dialect."""
-    response = httpx.post(f"{server.url}{operation.path}", content=b"{", timeout=60.0)
+@pytest.mark.parametrize("asked", ASKED)
+def test_every_answer_is_what_the_description_says(server, described, asked):
+    """Every example works as it stands, and can be streamed where the description says so; the error of a body that
+    isn't JSON has the shape of its dialect; so has all that can be read without naming anything."""
+    operation, body, status = ASKED[asked]
+    sent = {"content": body} if isinstance(body, bytes) else {"json": body}
+    response = httpx.request(operation.method, f"{server.url}{operation.path}", timeout=60.0, **sent)
 
-    assert response.status_code == 400
-    check(described, operation, response)
-
-
-@pytest.mark.parametrize("operation", READ, ids=lambda o: o.path)
-def test_every_page_is_what_the_description_says(server, described, operation):
-    """All that can be read without naming anything."""
-    response = httpx.get(f"{server.url}{operation.path}", timeout=60.0)
-
-    assert response.status_code == 200
+    assert response.status_code == status
+    if "streamed" in asked:
+        assert response.headers["content-type"].startswith("text/event-stream")
     check(described, operation, response)
 
 

@@ -1,28 +1,24 @@
 """Completions and embeddings through the whole graph: the real openai client, a real upstream, real books."""
 
-import os
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from tests.conftest import CLOUD_KEY_ENV
 from tests.support import scripts
 from tests.support.plays import completion, completion_frames, embeddings
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
+from tests.support.serving import Server
 
-UPSTREAM_KEY = os.environ[CLOUD_KEY_ENV]
 ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(deploy, upstream, tmp_path_factory):
     """`fast` has no completions; `premium` is in the cloud, `backup` on this machine; `vectors` stands alone."""
     fields: Any = {"admin": {"admin": True}, "local": {"allow_cloud": False}}
     keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), {"admin": ADMIN, "local": LOCAL}, **fields)
-    hosted = scripts.hosted(upstream, api_key_env=CLOUD_KEY_ENV)
+    hosted = scripts.hosted(upstream)
     tiers = {
         "fast": scripts.tier("fast"),
         "premium": hosted | {"cloud": True},
@@ -47,30 +43,19 @@ def post(server: Server, path: str, body: Any, key: str = ADMIN, **headers: str)
 def test_a_completion(server, upstream):
     """The first hosted tier of the chain answers; every field reaches it; the books have its own count."""
     upstream.plays("some/model", completion("Once upon a time."))
+    fields: dict[str, Any] = {"prompt": "Once", "suffix": "!", "echo": False, "best_of": 2}
+    fields |= {"max_tokens": 20, "logprobs": 2, "stop": ["."]}
     with client(server) as openai_client:
-        raw = openai_client.completions.with_raw_response.create(
-            model="auto", prompt="Once", suffix="!", echo=False, best_of=2, max_tokens=20, logprobs=2, stop=["."]
-        )
+        raw = openai_client.completions.with_raw_response.create(model="auto", **fields)
     seen, answer = upstream.log[-1], raw.parse()
 
     assert answer.choices[0].text == "Once upon a time."
     assert (answer.model, answer.usage.total_tokens) == ("premium", 18)
     assert raw.headers["x-mlx-stack-tier"] == "premium"
     assert seen.path.endswith("/v1/completions")
-    assert seen.body == {
-        "model": "some/model",
-        "prompt": "Once",
-        "suffix": "!",
-        "echo": False,
-        "best_of": 2,
-        "max_tokens": 20,
-        "logprobs": 2,
-        "stop": ["."],
-    }
-    report = httpx.get(
-        f"{server.url}/v1/reliability/requests/{raw.headers['x-request-id']}",
-        headers={"authorization": f"Bearer {ADMIN}"},
-    ).json()
+    assert seen.body == {"model": "some/model", **fields}
+    path = f"/v1/reliability/requests/{raw.headers['x-request-id']}"
+    report = server.find(path, headers={"authorization": f"Bearer {ADMIN}"})
     assert report["attempts"][0]["usage"]["total_tokens"] == 18
     assert report["notes"] == ["only hosted tiers have /completions: passed over fast (scripted)"]
 
@@ -81,9 +66,8 @@ def test_a_streamed_completion(server, upstream, usage):
     upstream.plays("some/model", completion_frames("Once", " upon"))
     options: Any = {"include_usage": True} if usage else openai.omit
     with client(server) as openai_client:
-        chunks = list(
-            openai_client.completions.create(model="auto", prompt="Once", stream=True, stream_options=options)
-        )
+        asked: Any = {"model": "auto", "prompt": "Once", "stream": True, "stream_options": options}
+        chunks = list(openai_client.completions.create(**asked))
 
     assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == "Once upon"
     assert (chunks[-1].usage is not None) is usage
@@ -97,9 +81,8 @@ def test_embeddings(server, upstream, form):
     vector = [0.25, -1.5] if form == "float" else "AACAPgAAwL8="
     upstream.plays("some/vectors", embeddings(vector, vector, tokens=6))
     with client(server) as openai_client:
-        answer = openai_client.embeddings.create(
-            model="text-embedding-3-small", input=["one", "two"], encoding_format=form, dimensions=2
-        )
+        asked: Any = {"model": "text-embedding-3-small", "input": ["one", "two"], "encoding_format": form}
+        answer = openai_client.embeddings.create(**asked, dimensions=2)
 
     assert [each.embedding for each in answer.data] == [vector] * 2
     assert (answer.model, answer.usage.prompt_tokens) == ("vectors", 6)
@@ -144,10 +127,6 @@ def test_access_and_errors_are_those_of_every_route(server, path):
         httpx.get(f"{server.url}/v1/{path}", headers={"authorization": f"Bearer {ADMIN}"}),
     ]
 
-    codes = [(answer.status_code, answer.json()["error"]["code"]) for answer in answers]
-    assert codes == [
-        (400, "invalid_json"),
-        (400, "invalid_request"),
-        (404, "model_not_found"),
-        (405, "method_not_allowed"),
-    ]
+    codes = ["invalid_json", "invalid_request", "model_not_found", "method_not_allowed"]
+    assert [answer.status_code for answer in answers] == [400, 400, 404, 405]
+    assert [answer.json()["error"]["code"] for answer in answers] == codes

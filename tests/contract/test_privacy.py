@@ -12,7 +12,7 @@ from tests.support import plays, scripts
 from tests.support.http_asking import Outcome, ask, report_of, user
 from tests.support.matrices import STREAMS, take_turns
 from tests.support.plays import Player
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.upstream import Upstream
 
 KEYS = {name: f"sk-{name}-0123456789abcdef0123" for name in ("open", "private")}
@@ -22,7 +22,7 @@ PRICES = {"usd_per_mtok_prompt": 3.0, "usd_per_mtok_completion": 15.0}
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(deploy, upstream, tmp_path_factory):
     fields = {name: {"admin": True, "allow_cloud": name == "open"} for name in KEYS}
     keys = scripts.write_keys(tmp_path_factory.mktemp("keys"), KEYS, **fields)
     tiers = {
@@ -113,7 +113,6 @@ def test_where_only_the_cloud_is_left_the_request_is_refused(server, upstream, t
     assert outcome.trail["Attempts"] == "0"
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_private_request_is_answered_at_home(server, upstream, stream):
     """The term costs nothing where a local tier answers."""
     play(upstream)
@@ -124,7 +123,6 @@ def test_a_private_request_is_answered_at_home(server, upstream, stream):
 # -- the deadline ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_deadline_is_kept(server, upstream, stream):
     """Half a second for tiers that are silent for one: a 504 in time, and no tier is asked after it."""
     play(upstream, fast=plays.hang(), longctx=plays.hang())
@@ -147,7 +145,6 @@ def test_a_deadline_in_the_middle_of_a_stream_is_an_error_frame(server, upstream
 # -- long prompts ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_long_prompt_goes_to_the_tier_that_holds_it(server, upstream, stream):
     """At once: the small tier isn't called, nothing counts as a retry, and the reason is told."""
     play(upstream)
@@ -160,7 +157,6 @@ def test_a_long_prompt_goes_to_the_tier_that_holds_it(server, upstream, stream):
     assert report_of(server, outcome, headers={"x-api-key": KEYS["open"]})["attempts"][0]["ran"] is False
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_prompt_that_no_tier_holds_is_refused(server, upstream, stream):
     """400, the code that agents know, no call at all."""
     play(upstream)

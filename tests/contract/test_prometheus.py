@@ -5,8 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,7 +16,7 @@ from tests.support import scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import WEATHER_TOOLS, ask, user
 from tests.support.repository import ROOT
-from tests.support.serving import Deploy, Server, ends_with_family, until
+from tests.support.serving import ends_with_family, until
 
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = [
@@ -38,7 +36,7 @@ LITERAL = [{"raw": f"```\n{scripts.WEATHER}\n```"}]
 
 
 @pytest.fixture(scope="module")
-def server(deploy_on_ray: Deploy) -> Server:
+def server(deploy_on_ray):
     made = scripts.args(scripts.TWO)
     made["tiers"]["fast"]["script"].insert(0, {"when": {"last_user": "mend"}, "answer": LITERAL})
     made["reliability"]["token_budget"] = {"per_hour": 1_000_000}
@@ -52,7 +50,6 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **params: str) -> Any:
-        """What one route of its API answers."""
         answer = httpx.get(f"{self.url}/api/v1/{path}", params=params, timeout=30.0).json()
         assert answer["status"] == "success", answer
         return answer["data"]
@@ -66,7 +63,7 @@ class Prometheus:
 
 
 @pytest.fixture
-def prometheus(server: Server, tmp_path: Path) -> Iterator[Prometheus]:
+def prometheus(server, tmp_path):
     """Started with the files of the repository; only the address differs, and how often it looks."""
     assert PROMETHEUS is not None
     config = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
@@ -107,11 +104,9 @@ def test_every_alert_and_every_panel_finds_its_series(server, prometheus):
 
 
 def find_missing(prometheus: Prometheus) -> set[str]:
-    """What the files name and it hasn't seen."""
     return NAMES - PAID - set(prometheus.get("label/__name__/values"))
 
 
 def find_evaluated(prometheus: Prometheus) -> list[Any]:
-    """Its rules, where each has been evaluated."""
     rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
     return rules if rules and all(rule["health"] != "unknown" for rule in rules) else []

@@ -2,17 +2,14 @@
 apart from the history that comes back with the next request."""
 
 import json
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.support import plays, scripts
-from tests.support.dialects import DIALECTS, ask_in
-from tests.support.http_asking import WEATHER_TOOLS, user
+from tests.support.dialects import ROUTES, ask_in, write_body
+from tests.support.http_asking import WEATHER_TOOLS, ask, user
 from tests.support.plays import SSE, Head, Send
-from tests.support.serving import Deploy, Server
-from tests.support.upstream import Upstream
 
 CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
 HARMONY = (
@@ -29,19 +26,16 @@ WRITTEN = {
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     return deploy(scripts.graph({"far": scripts.hosted(upstream, "far")}), "reasoning")
 
 
 def in_pieces(text: str) -> plays.Play:
-    """An answer in writes of three characters."""
     sends = [Send(plays.chunk({"content": text[at : at + 3]})) for at in range(0, len(text), 3)]
     return (Head(headers=SSE), *sends, *plays.tail())
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_answer_and_the_call_are_apart(server: Server, upstream: Upstream, dialect: str, stream: bool) -> None:
+def test_the_answer_and_the_call_are_apart(server, upstream, dialect, stream):
     """Law: with tools and without, the text is the answer's alone, and the call behind a thought is one."""
     for answers, calls in WRITTEN.values():
         upstream.plays("far", in_pieces(answers))
@@ -53,43 +47,22 @@ def test_the_answer_and_the_call_are_apart(server: Server, upstream: Upstream, d
         assert (told.text, told.calls) == ("", [("get_weather", {"city": "Oslo"})])
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_chat_client_may_send_the_reasoning_back(server: Server, upstream: Upstream, stream: bool) -> None:
+def test_a_chat_client_may_send_the_reasoning_back(server, upstream, stream):
     """Law: it comes as `reasoning_content`; sent back as it was delivered, the upstream reads no mark of it."""
     for _, calls in WRITTEN.values():
         upstream.plays("far", in_pieces(calls))
-        body: dict[str, Any] = {"messages": user("weather?"), "tools": WEATHER_TOOLS, "stream": stream}
-        response = server.post(body)
-        message = _gather(response.text) if stream else response.json()["choices"][0]["message"]
-        assert message["reasoning_content"] == "I need it."
+        message = ask(server, user("weather?"), stream=stream, tools=WEATHER_TOOLS).choice.message
+        assert message.reasoning_content == "I need it."
 
         upstream.plays("far", plays.good("Fine."))
-        result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "21"}
-        server.post(body | {"messages": [*user("weather?"), message, result]})
+        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "21"}
+        server.post({"messages": [*user("weather?"), message.to_dict(), result], "tools": WEATHER_TOOLS})
         sent = upstream.log[-1].body["messages"][1]
         assert (sent.get("content") or "", len(sent["tool_calls"])) == ("", 1)
         assert not any(mark in json.dumps(sent) for mark in ("<|", "think>", "THINK]"))
 
 
-def _gather(stream: str) -> dict[str, Any]:
-    """The message of a stream, as a client puts it together."""
-    out: dict[str, Any] = {"role": "assistant", "content": "", "reasoning_content": "", "tool_calls": []}
-    for line in stream.splitlines():
-        if not line.startswith("data: {"):
-            continue
-        for choice in json.loads(line.removeprefix("data: "))["choices"]:
-            delta = choice["delta"]
-            out["content"] += delta.get("content") or ""
-            out["reasoning_content"] += delta.get("reasoning_content") or ""
-            out["tool_calls"] += delta.get("tool_calls") or []
-    return out
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_thought_without_an_end_is_asked_for_again(
-    server: Server, upstream: Upstream, dialect: str, stream: bool
-) -> None:
+def test_a_thought_without_an_end_is_asked_for_again(server, upstream, dialect, stream):
     """Law: with tools and without, the call in it isn't made, and the next answer is told, as where it comes as
     `reasoning_content`."""
     thought = f"I need it.\n{CALL}"
@@ -114,24 +87,17 @@ def _read_thoughts(stream: str) -> list[str]:
     return list(thoughts.values())
 
 
-ASKED: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"messages": user("weather?")},
-    "/v1/messages": {"messages": user("weather?"), "max_tokens": 99, "thinking": {"type": "adaptive"}},
-    "/v1/responses": {"input": "weather?"},
-}
-
-
 @pytest.mark.parametrize("pause_s", [0.0, 0.2])
-@pytest.mark.parametrize("path", ASKED)
-def test_the_thoughts_of_two_attempts_are_apart(server: Server, upstream: Upstream, path: str, pause_s: float) -> None:
+def test_the_thoughts_of_two_attempts_are_apart(server, upstream, dialect, pause_s):
     """Law: in a stream the thought of an attempt that failed stands, and the next one's begins a block or an item of
     its own, in chat a paragraph; told again to a repeat it is the same."""
     thought = Send(plays.chunk({"reasoning_content": "I need it."}))
     broken = (Head(headers=SSE), thought, plays.Wait(pause_s), plays.Abort())
     upstream.plays("far", broken, plays.good("It is 21.", reasoning="I still need it."))
-    headers = {"Idempotency-Key": f"thoughts-{path}-{pause_s}"}
+    headers = {"Idempotency-Key": f"thoughts-{dialect}-{pause_s}"}
+    body = {"model": "auto", "stream": True, **write_body(dialect, user("weather?"))}
+    body |= {"thinking": {"type": "adaptive"}} if dialect == "messages" else {}
     for _ in range(2):
-        body = {"model": "auto", "stream": True, **ASKED[path]}
-        response = httpx.post(server.url + path, json=body, headers=headers, timeout=30.0)
+        response = httpx.post(server.url + ROUTES[dialect], json=body, headers=headers, timeout=30.0)
         told = _read_thoughts(response.text)
-        assert told == (["I need it.\n\nI still need it."] if "chat" in path else ["I need it.", "I still need it."])
+        assert told == (["I need it.\n\nI still need it."] if dialect == "chat" else ["I need it.", "I still need it."])

@@ -8,13 +8,12 @@ from pydantic import BaseModel
 
 from tests.support import scripts
 from tests.support.http_asking import WEATHER_TOOLS
-from tests.support.serving import Deploy, Server
 
 WEATHER: Any = {"type": "function", **WEATHER_TOOLS[0]["function"]}
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
+def server(deploy):
     args = scripts.args(scripts.TWO)
     knows: Any = {"when": {"tool_result": "sunny", "transcript": "weather"}, "answer": "{{tool_result}}, turn {{turn}}"}
     made: Any = {"when": {"last_user": "as json"}, "answer": '{"name": "Paris", "people": 2}'}

@@ -6,30 +6,22 @@ from typing import Any
 
 import httpx
 
+from tests.support import scripts
 from tests.support.client_load import COST, PATIENT, Ledger, scripted
 from tests.support.near_server import run_near
 from tests.support.serving import Server, until
 
 APP = "restart"
 FIT = 3
-BROKEN = {"when": {"last_user": "break"}, "answer": {"status": 500}}
+BROKEN = {"when": {"last_user": "break", "tier": "fast"}, "answer": {"status": 500}}
 
 
 def args(folder: Path) -> dict[str, Any]:
-    return {
-        "tiers": {
-            "fast": {"kind": "scripted", "script": [BROKEN, scripted(0.0)]},
-            "standard": {"kind": "scripted", "script": [scripted(0.0)]},
-            "spare": {"kind": "scripted", "script": [scripted(0.0)]},
-        },
-        "reliability": {
-            "escalation": {"chain": ["fast", "standard", "spare"], "max_retries_before_escalate": 0},
-            "token_budget": {"policy": "hard_stop", "per_session": FIT * COST, "per_hour": None},
-            "tier_health": {"failures_max": 1, "open_s": 600.0, "open_max_s": 600.0},
-        },
-        "server": {"timeouts": PATIENT},
-        "state": {"path": str(folder)},
-    }
+    tiers = {name: scripts.scripted(BROKEN, scripted(0.0)) for name in ("fast", "standard", "spare")}
+    budget = {"policy": "hard_stop", "per_session": FIT * COST, "per_hour": None}
+    health = {"failures_max": 1, "open_s": 600.0, "open_max_s": 600.0}
+    graph = scripts.graph(tiers, retries=0, timeouts=PATIENT, token_budget=budget, tier_health=health)
+    return graph | {"state": {"path": str(folder)}}
 
 
 def say(server: Server, session: str, text: str, *, stream: bool) -> httpx.Response:
@@ -48,7 +40,7 @@ def seen(server: Server, request_id: str) -> dict[str, Any]:
     }
 
 
-def test_a_restart_forgets_nothing(tmp_path: Path):
+def test_a_restart_forgets_nothing(tmp_path):
     """Spent tokens, reports, incidents, an open breaker and an operator's hold are after a restart what they were
     before, and they still hold: no session gets its budget a second time."""
     with run_near(args(tmp_path), APP) as server:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from deployments.reports.account import RequestMetrics
 from deployments.telemetry import log_request
 from reliability.attempt import Attempt
 from reliability.types import Event, Fault, Finish, FinishReason, Text
+from tests.support.room_rig import attempt, report
 from tests.support.serving import until
 from tests.support.small_config import BASE, REQUEST, options_of
 
@@ -37,30 +38,11 @@ SAMPLE = re.compile(r"^(ray_mlx_stack_\w+?)(?:_total|_bucket|_sum|_count)?\{(.*)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 # Our labels; Ray adds its own to each sample.
 OURS = {"tier", "outcome", "fault", "flaw", "reason", "mark", "kind"}
-REPORT_ATTEMPT: dict[str, Any] = {
-    "tier": "fast",
-    "ran": True,
-    "fault": "server_error",
-    "flaw": None,
-    "elapsed_ms": 600,
-    "ttft_ms": 100,
-    "usage": {"prompt_tokens": 7, "completion_tokens": 11},
-    "cost_usd": 0.25,
-}
-REPORT: dict[str, Any] = {
-    "request_id": "r",
-    "session": "s",
-    "outcome": "answered",
-    "tier": "standard",
-    "escalated_from": "fast",
-    "escalation_reason": "server_error",
-    "retries": 1,
-    "loop": "nudged",
-    "repairs": ["name"],
-    "attempts": [REPORT_ATTEMPT, REPORT_ATTEMPT | {"tier": "standard", "fault": None}],
-    "total_ms": 1300,
-    "overhead_ms": 2,
-}
+USED = {"prompt_tokens": 7, "completion_tokens": 11}
+FAILED = attempt("fast", fault="server_error", elapsed_ms=600, usage=USED, cost_usd=0.25)
+ESCALATED = {"tier": "standard", "escalated_from": "fast", "escalation_reason": "server_error", "retries": 1}
+TRIED = [FAILED, FAILED | {"tier": "standard", "fault": None}]
+REPORT = report(**ESCALATED, loop="nudged", repairs=["name"], attempts=TRIED, total_ms=1300, overhead_ms=2)
 ATTEMPTS = (Attempt(tier="fast", ran=True, fault=Fault.SERVER_ERROR), Attempt(tier="standard", ran=True))
 FAMILIES = {
     *("requests", "attempts", "escalations", "repairs", "loops", "tokens", "cost_usd"),
@@ -108,7 +90,7 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def url(serve_port: int) -> Iterator[str]:
+def url(serve_port):
     """Run the app; its other deployments are called by their handles."""
     from ray import serve
 
@@ -123,14 +105,14 @@ def url(serve_port: int) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def tier(url: str) -> HandleTier:
+def tier(url):
     from ray import serve
 
     return HandleTier("t", serve.get_deployment_handle("Named", APP))
 
 
 @pytest.fixture(scope="module")
-def counting(url: str) -> Any:
+def counting(url):
     from ray import serve
 
     return serve.get_deployment_handle("Counting", APP)
@@ -143,7 +125,7 @@ async def home(tier: HandleTier, session: str) -> str:
 
 
 @pytest.mark.ray
-def test_a_session_stays_and_sessions_spread(tier: HandleTier) -> None:
+def test_a_session_stays_and_sessions_spread(tier):
     """Law: a session's requests all go to one replica, and thirty sessions use both."""
 
     async def ask() -> list[tuple[str, ...]]:
@@ -155,7 +137,7 @@ def test_a_session_stays_and_sessions_spread(tier: HandleTier) -> None:
 
 
 @pytest.mark.ray
-def test_a_busy_replica_is_left_for_the_other(tier: HandleTier) -> None:
+def test_a_busy_replica_is_left_for_the_other(tier):
     """Law: while a session's own replica has more than its share open, further ones go to the other; as soon as they
     have left, the session is at home again."""
 
@@ -177,7 +159,7 @@ def test_a_busy_replica_is_left_for_the_other(tier: HandleTier) -> None:
     assert afterwards == at_home
 
 
-def test_only_mlx_tiers_of_several_replicas_are_routed_so() -> None:
+def test_only_mlx_tiers_of_several_replicas_are_routed_so():
     """Law: where there is no choice, or no prompt to find, Serve's own routing stays."""
     two = {**BASE, "tiers": {**BASE["tiers"], "m": {"kind": "mlx", "model": "path:nowhere", "max_replicas": 2}}}
 
@@ -189,22 +171,22 @@ def test_only_mlx_tiers_of_several_replicas_are_routed_so() -> None:
     assert router(two, "fast").__name__ != SessionRouter.__name__
 
 
-def scraped() -> list[Sample]:
-    """Our samples on the Prometheus endpoint of this node: name, labels, value."""
+def read_metrics() -> str:
+    """What the Prometheus endpoint of this node says."""
     import ray
 
     (node,) = ray.nodes()
-    text = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=30).text
-    return [(name, dict(LABEL.findall(labels)), float(value)) for name, labels, value in SAMPLE.findall(text)]
+    return httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=30).text
 
 
 def of(application: str) -> list[Sample]:
-    samples = ((name.removeprefix("ray_mlx_stack_"), labels, value) for name, labels, value in scraped())
-    return [sample for sample in samples if sample[1].get("application") == application]
+    """Our samples of an application: name, labels, value."""
+    found = ((name, dict(LABEL.findall(labels)), value) for name, labels, value in SAMPLE.findall(read_metrics()))
+    own = [sample for sample in found if sample[1].get("application") == application]
+    return [(name.removeprefix("ray_mlx_stack_"), labels, float(value)) for name, labels, value in own]
 
 
 def ours(samples: list[Sample], family: str) -> dict[tuple[tuple[str, str], ...], float]:
-    """The samples of a counter, by our labels."""
     return {
         tuple(sorted((k, v) for k, v in labels.items() if k in OURS)): value
         for name, labels, value in samples
@@ -215,8 +197,8 @@ def ours(samples: list[Sample], family: str) -> dict[tuple[tuple[str, str], ...]
 @pytest.mark.ray
 def test_every_metric_is_on_the_endpoint(counting):
     """What a replica counted is there in numbers, under its labels."""
-    for report in (REPORT, REPORT, REPORT | {"outcome": "timeout", "tier": None}):
-        counting.remote(report).result(timeout_s=30)
+    for one in (REPORT, REPORT, REPORT | {"outcome": "timeout", "tier": None}):
+        counting.remote(one).result(timeout_s=30)
 
     def exported() -> list[Sample]:
         samples = of(APP)

@@ -9,17 +9,16 @@ import pytest
 from tests.support import scripts
 from tests.support.agent import Agent
 from tests.support.http_asking import Outcome, ask, user
-from tests.support.serving import Deploy, Server
+from tests.support.serving import Server
 
-GOOD = {"tool_call": {"name": "get_weather", "arguments": {"city": "Paris"}}}
 SAID = "I have changed the function in app.py, as you have asked."
 PER_SESSION = 3_000
 SESSION = "x-mlx-stack-session"
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
-    rules = [{"when": {"has_tools": True}, "answer": [GOOD]}, {"answer": SAID}]
+def server(deploy):
+    rules = [scripts.CALLS, {"answer": SAID}]
     tiers = {name: scripts.scripted(*rules) for name in scripts.TWO}
     budget = {"policy": "hard_stop", "per_session": PER_SESSION, "max_output_tokens": 100}
     return deploy(scripts.graph(tiers, server={"router_replicas": 2}, token_budget=budget), "sessions")
@@ -32,12 +31,10 @@ def begin(task: str) -> list[Any]:
 
 
 def go_on(server: Server, messages: list[Any], words: str, *, stream: bool) -> Outcome:
-    """Ask what comes next in a conversation."""
     messages += [{"role": "assistant", "content": SAID.strip()}, *user(words)]
     return ask(server, messages, stream=stream)
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_two_runs_that_begin_alike_are_two_sessions(server, stream):
     """Equal first requests and equal answers: two sessions, which stay apart, each with a budget of its own; a third
     run that begins alike once they have ended is a third."""
@@ -71,7 +68,6 @@ class Forgetful(Agent):
         return outcome
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_forgets_is_told_of_its_loop(server, stream):
     """Two messages a request, no session named: nudged at the third repetition and stopped at the fifth."""
     laps = Forgetful(server, f"Forget {stream}.", stream).run(5)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.client_load import processes
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 
 pytestmark = pytest.mark.ray
 
@@ -23,7 +23,7 @@ HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
 
 @pytest.fixture(scope="module")
-def server(deploy_on_ray: Deploy) -> Server:
+def server(deploy_on_ray):
     def tier(name: str, **keys: Any) -> dict[str, Any]:
         return {"kind": "scripted", "script": [{"answer": f"this is {name}"}], **keys}
 
@@ -61,7 +61,7 @@ def sleeps(server: Server, tier: str) -> None:
     until(lambda: states(server)[tier] == "asleep" and not replicas(tier), f"{tier} sleeps", SLEEP_S)
 
 
-def test_asking_wakes_nobody(server: Server) -> None:
+def test_asking_wakes_nobody(server):
     """Law: `/ready` says `asleep`, is ready all the same, and neither it nor `/v1/models` nor the watch's own rounds
     start a replica."""
     until(lambda: states(server)["awake"] == "ready", "the awake tier is up")
@@ -73,7 +73,7 @@ def test_asking_wakes_nobody(server: Server) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.nightly)])
-def test_wait_wakes_the_tier_and_waits_for_it(server: Server, stream: bool) -> None:
+def test_wait_wakes_the_tier_and_waits_for_it(server, stream):
     """Law: the answer comes from the tier that was asleep, although an awake one follows; a stream is kept alive
     meanwhile."""
     sleeps(server, "patient")
@@ -89,7 +89,7 @@ def test_wait_wakes_the_tier_and_waits_for_it(server: Server, stream: bool) -> N
     until(lambda: states(server)["patient"] == "ready", "patient is awake")
 
 
-def test_next_wakes_the_tier_and_goes_on(server: Server) -> None:
+def test_next_wakes_the_tier_and_goes_on(server):
     """Law: the request is answered by the next tier that answers, at once; the tier that it has woken answers soon."""
     sleeps(server, "hasty")
     sleeps(server, "unset")
@@ -99,7 +99,7 @@ def test_next_wakes_the_tier_and_goes_on(server: Server) -> None:
     until(lambda: answering(server, "hasty") == "hasty", "hasty is awake")
 
 
-def test_an_idle_tier_sleeps_again(server: Server) -> None:
+def test_an_idle_tier_sleeps_again(server):
     """Law: who was woken sleeps once idle, although its status is asked all the time."""
     for tier in ASLEEP:
         sleeps(server, tier)

@@ -11,57 +11,42 @@ import pytest
 from deployments.tiers.hosted.thought_bound import OVER_TOKENS
 from tests.clients.record import WIRES
 from tests.support import plays, scripts
+from tests.support.dialects import ROUTES, write_body
 from tests.support.http_asking import user
 from tests.support.matrices import STREAMS, take_turns
-from tests.support.serving import Deploy, Server, until
+from tests.support.serving import Server, until
 from tests.support.thinkers import ANSWER, PROMPT_TOKENS, think, thinker, thought_of
-from tests.support.upstream import Upstream
 
 BUDGET = 512
 THOUGHT = BUDGET + OVER_TOKENS
-ASKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "chat": ("chat/completions", {"messages": user("weather?"), "max_thinking_tokens": BUDGET}),
-    "messages": (
-        "messages",
-        {
-            "messages": user("weather?"),
-            "max_tokens": 4096,
-            "thinking": {"type": "enabled", "budget_tokens": BUDGET},
-        },
-    ),
-    "responses": ("responses", {"input": "weather?", "reasoning": {"effort": "minimal"}, "store": False}),
+BUDGETS: dict[str, dict[str, Any]] = {
+    "chat": {"max_thinking_tokens": BUDGET},
+    "messages": {"thinking": {"type": "enabled", "budget_tokens": BUDGET}},
+    "responses": {"reasoning": {"effort": "minimal"}, "store": False},
 }
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy, upstream: Upstream) -> Server:
+def server(deploy, upstream):
     tiers = {way: scripts.hosted(upstream, "far", continues=way) for way in ("prefill", "anchor")}
     tiers["next"] = scripts.hosted(upstream, "next")
     return deploy(scripts.graph(tiers, ["anchor", "next"], retries=0), "thinking-budget")
 
 
 def ask_for(server: Server, dialect: str, model: str, stream: bool) -> tuple[str, str, dict[str, Any]]:
-    """The body that a client gets, the answer's text in it, and the report."""
-    path, fields = ASKED[dialect]
-    request_id = uuid.uuid4().hex
-    body, headers = {"model": model, "stream": stream} | fields, {"x-request-id": request_id}
-    response = httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=60.0)
+    request_id, path = uuid.uuid4().hex, ROUTES[dialect]
+    body = {"model": model, "stream": stream, **write_body(dialect, user("weather?")), **BUDGETS[dialect]}
+    response = httpx.post(server.url + path, json=body, headers={"x-request-id": request_id}, timeout=60.0)
     assert response.status_code == 200, response.text
-
-    text = WIRES[f"/{path}"].read_answer(response.content).text
-    return (
-        response.text,
-        text,
-        until(lambda: server.find(f"/v1/reliability/requests/{request_id}"), "the report is there"),
-    )
+    text = WIRES[path.removeprefix("/v1")].read_answer(response.content).text
+    report = until(lambda: server.find(f"/v1/reliability/requests/{request_id}"), "the report is there")
+    return response.text, text, report
 
 
 @pytest.mark.parametrize(
-    ("dialect", "stream", "tags", "continues"), take_turns(ASKED, STREAMS, (False, True), ("prefill", "anchor"))
+    ("dialect", "stream", "tags", "continues"), take_turns(BUDGETS, STREAMS, (False, True), ("prefill", "anchor"))
 )
-def test_the_answer_comes_behind_the_budget(
-    server: Server, upstream: Upstream, dialect: str, stream: bool, tags: bool, continues: str
-) -> None:
+def test_the_answer_comes_behind_the_budget(server, upstream, dialect, stream, tags, continues):
     """Law: the client gets the thought so far, once, and the answer, in one attempt; the report says how long the
     thought was, what ended it, and what both requests cost."""
     upstream.plays("far", thinker(thought_of(2_000), tags=tags))
@@ -80,11 +65,7 @@ def test_the_answer_comes_behind_the_budget(
         assert len(shown) == THOUGHT
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", ASKED)
-def test_a_model_that_only_thinks_is_passed_over(
-    server: Server, upstream: Upstream, dialect: str, stream: bool
-) -> None:
+def test_a_model_that_only_thinks_is_passed_over(server, upstream, dialect, stream):
     """Law: one that thinks beyond its budget twice has an empty answer, and the next tier gives its own."""
     upstream.plays("far", thinker(thought_of(2_000), tags=False, obeys=False))
     upstream.plays("next", plays.good("It is 22."))
@@ -96,7 +77,7 @@ def test_a_model_that_only_thinks_is_passed_over(
 
 
 @pytest.mark.parametrize("tags", [False, True])
-def test_a_thought_within_its_budget_is_the_model_s_own(server: Server, upstream: Upstream, tags: bool) -> None:
+def test_a_thought_within_its_budget_is_the_model_s_own(server, upstream, tags):
     """Law: it is reported as ended by the model, and asked for once."""
     upstream.plays("far", think(thought_of(BUDGET), tags=tags))
     before = len(upstream.log)

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def share_cache(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Started]:
+def running():
     """The shipped configuration. A cache with the small model alone, so that it is the same server wherever it runs."""
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("OPENROUTER_API_KEY", raising=False)
@@ -52,6 +51,12 @@ def client(running: Started) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{running.url}/v1", api_key="unused", max_retries=0, timeout=120.0)
 
 
+def ask(running: Started, model: str = "auto", max_tokens: int = 24, **fields: Any) -> Any:
+    """Ask greedily, with the real client."""
+    asked = {"messages": QUESTION, "max_tokens": max_tokens, "temperature": 0} | fields
+    return client(running).chat.completions.create(model=model, **asked)
+
+
 END_OF_TURN = "2"  # of SmolLM2
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 STORY = [{"role": "user", "content": "Tell me a long story about a fox."}]
@@ -60,9 +65,8 @@ STREAMS = 3
 
 def test_a_real_answer(running):
     """The openai client gets SmolLM2's answer through tier `fast`, with usage and the tier's header."""
-    raw = client(running).chat.completions.with_raw_response.create(
-        model="auto", messages=QUESTION, max_tokens=24, temperature=0
-    )
+    asked = {"messages": QUESTION, "max_tokens": 24, "temperature": 0}
+    raw = client(running).chat.completions.with_raw_response.create(model="auto", **asked)
     answer = raw.parse()
 
     assert "Paris" in (answer.choices[0].message.content or "")
@@ -73,15 +77,7 @@ def test_a_real_answer(running):
 
 def test_a_real_stream(running):
     """The same answer comes in pieces, with the usage at its end."""
-    stream = client(running).chat.completions.create(
-        model="fast",
-        messages=QUESTION,
-        max_tokens=24,
-        temperature=0,
-        stream=True,
-        stream_options={"include_usage": True},
-    )
-    chunks = list(stream)
+    chunks = list(ask(running, "fast", stream=True, stream_options={"include_usage": True}))
     texts = [c.choices[0].delta.content for c in chunks if c.choices and c.choices[0].delta.content]
 
     assert "Paris" in "".join(texts)
@@ -100,17 +96,14 @@ def test_probabilities_of_tokens(running):
         tokens = choice.logprobs.content
         assert "".join(token.token for token in tokens) == choice.message.content
         assert all(token.logprob <= 0 and len(token.top_logprobs) == 2 for token in tokens)
-    assert [t.token for t in answer.choices[0].logprobs.content] == [
-        t.token for t in streamed.choices[0].logprobs.content
-    ]
+    whole, pieces = ([t.token for t in one.choices[0].logprobs.content] for one in (answer, streamed))
+    assert whole == pieces
 
 
 def test_what_the_local_tiers_cannot_do_is_a_clear_400(running):
     """Nothing is ignored: what no available tier can honour is refused, with its field."""
     with pytest.raises(openai.BadRequestError) as caught:
-        client(running).chat.completions.create(
-            model="auto", messages=QUESTION, max_tokens=8, extra_body={"audio": {"voice": "alloy", "format": "wav"}}
-        )
+        ask(running, extra_body={"audio": {"voice": "alloy", "format": "wav"}})
 
     assert caught.value.param == "audio"
     assert caught.value.code == "unsupported"
@@ -119,13 +112,8 @@ def test_what_the_local_tiers_cannot_do_is_a_clear_400(running):
 def test_a_json_answer_is_json(running):
     """A response format is enforced: the answer of a weak model satisfies the schema."""
     schema = {"type": "object", "properties": {"capital": {"type": "string", "maxLength": 20}}, "required": ["capital"]}
-    answer = client(running).chat.completions.create(
-        model="auto",
-        messages=QUESTION,
-        max_tokens=64,
-        temperature=0,
-        response_format={"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
-    )
+    wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    answer = ask(running, max_tokens=64, response_format=wanted)
 
     assert answer.choices[0].finish_reason == "stop"
     assert isinstance(json.loads(answer.choices[0].message.content or "")["capital"], str)
@@ -135,7 +123,7 @@ def test_the_cloud_tier_says_what_it_lacks(running):
     """Without a key `premium` is unavailable, the server is ready, and a request for it is one clear error."""
     assert running.get("/ready").json()["tiers"]["premium"]["reason"] == "OPENROUTER_API_KEY is not set"
     with pytest.raises(openai.BadRequestError, match="OPENROUTER_API_KEY is not set"):
-        client(running).chat.completions.create(model="premium", messages=QUESTION)
+        ask(running, "premium")
 
 
 @pytest.mark.skipif(
@@ -147,12 +135,9 @@ def test_larger_models_that_are_not_here_say_how_to_have_them(running):
     that names it: nothing is fetched that nobody asked for, and nobody waits."""
     tiers = running.get("/ready").json()["tiers"]
 
-    assert {name: tiers[name]["state"] for name in ("standard", "longctx")} == {
-        "standard": "unavailable",
-        "longctx": "unavailable",
-    }
+    assert [tiers[name]["state"] for name in ("standard", "longctx")] == ["unavailable"] * 2
     with pytest.raises(openai.BadRequestError, match="`mlx-stack-serve pull longctx` fetches it"):
-        client(running).chat.completions.create(model="longctx", messages=QUESTION, max_tokens=8)
+        ask(running, "longctx")
 
 
 def test_models_say_where_they_come_from(running):
@@ -205,8 +190,7 @@ def stream_story(running: Started, begun: threading.Semaphore) -> Answer:
 def test_a_killed_model_comes_back(running):
     """While it decodes for several clients its replica is killed with -9. No stream ends as if it were whole: each says
     that it broke, or was continued. Serve brings the model back, which then answers as it did before."""
-    told = {"model": "fast", "messages": QUESTION, "max_tokens": 12, "temperature": 0}
-    before = client(running).chat.completions.create(**told).choices[0].message.content
+    before = ask(running, "fast", 12).choices[0].message.content
     begun = threading.Semaphore(0)
     with ThreadPoolExecutor(STREAMS) as pool:
         streams = [pool.submit(stream_story, running, begun) for _ in range(STREAMS)]
@@ -219,13 +203,13 @@ def test_a_killed_model_comes_back(running):
     for answer in answers:
         assert answer.report.get("continued") or (answer.error or {}).get("code") == "stream_broken", answer
     until(lambda: not victim.is_running() and running.states().get("fast") == "ready", "it is loaded again", START_S)
-    again = until(lambda: ask_again(running, told), "it answers again", START_S)
+    again = until(lambda: ask_again(running), "it answers again", START_S)
     assert again == before
 
 
-def ask_again(running: Started, told: dict[str, Any]) -> str | None:
+def ask_again(running: Started) -> str | None:
     with contextlib.suppress(openai.APIStatusError):
-        return client(running).chat.completions.create(**told).choices[0].message.content
+        return ask(running, "fast", 12).choices[0].message.content
     return None
 
 

@@ -5,7 +5,6 @@ all of them and takes ten times as long.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from deployments.evaluate.calls.call_run import run_case
 from deployments.evaluate.evaluation_target import _patch_variant, read_config, run_server
 from deployments.evaluate.figures.cascade import _is_fitted
 from loadtests.running import short_folder
+from tests.support.config_files import make_document
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
@@ -30,7 +30,6 @@ NONSENSE = {"name": "no_such_tool", "arguments": {}}
 
 
 def write_rule(case: CallCase, *, delay_s: float) -> dict[str, Any]:
-    """A rule that answers one case, right."""
     arguments = {key: values[0] for key, values in case.arguments.items() if values[0] != ""}
     call = {"name": case.tool, "arguments": arguments}
     when: dict[str, Any] = {"last_user": case.messages[-1]["content"], "has_tools": True}
@@ -47,18 +46,14 @@ def write_config(folder: Path) -> Path:
         "cheap": [*(write_rule(case, delay_s=CHEAP_S) for case in DRAWN if len(case.tools) == 1), wrong],
         "dear": [write_rule(case, delay_s=DEAR_S) for case in DRAWN],
     }
-    args = {
-        "tiers": {name: {"kind": "scripted", "script": rules} for name, rules in tiers.items()},
-        "reliability": {"escalation": {"chain": ["cheap", "dear"]}},
-    }
-    app = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
+    made = make_document({name: {"kind": "scripted", "script": rules} for name, rules in tiers.items()})
     path = folder / "mine.yaml"
-    path.write_text("# mine\n" + yaml.safe_dump({"applications": [app]}))
+    path.write_text("# mine\n" + yaml.safe_dump({"applications": made["applications"]}))
     return path
 
 
 @pytest.fixture(scope="module")
-def evaluated() -> Iterator[tuple[Path, dict[str, Any]]]:
+def evaluated():
     """The configuration and the report of one evaluation, whose proposal was applied."""
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", str(folder))

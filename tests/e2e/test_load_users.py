@@ -5,27 +5,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.support.repository import ROOT
-from tests.support.serving import Deploy, Server
 
 pytestmark = pytest.mark.nightly
 USERS, SECONDS = 17, 12  # as many users as their weights sum up to: at least one of each kind
 
 
 @pytest.fixture(scope="module")
-def server(deploy: Deploy) -> Server:
-    """The scripted tiers of `make load`."""
+def server(deploy):
     return deploy(yaml.safe_load((ROOT / "loadtests" / "scripted.yaml").read_text(encoding="utf-8")), "load")
 
 
 @pytest.fixture(scope="module")
-def figures(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What locust has written of a run."""
+def figures(server, tmp_path_factory):
     path: Path = tmp_path_factory.mktemp("load") / "load.json"
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py"), "--headless"]
     command += ["--host", server.url, "--users", str(USERS), "--spawn-rate", str(USERS), "--only-summary"]

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from deployments.config.free_port import free_port
+from tests.support.config_files import make_document
 from tests.support.repository import ROOT
 from tests.support.serving import ends_with_family, until
 
@@ -39,7 +39,6 @@ class Started:
     port: int
 
     def said(self, words: str) -> bool:
-        """Whether the terminal shows `words`."""
         assert self.process.poll() is None, self.log.read_text()[-4000:]
         return words in self.log.read_text()
 
@@ -51,21 +50,10 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Started]:
+def server():
     port = free_port()
-    apps = [
-        {
-            "name": name,
-            "route_prefix": f"/{name}",
-            "import_path": "deployments.app:build",
-            "args": {
-                "tiers": {"fast": {"kind": "scripted", "script": [{"answer": "hi"}]}},
-                "reliability": {"escalation": {"chain": ["fast"]}},
-                "server": server,
-            },
-        }
-        for name, server in APPS.items()
-    ]
+    made = {name: make_document(server=server)["applications"][0] for name, server in APPS.items()}
+    apps = [app | {"name": name, "route_prefix": f"/{name}"} for name, app in made.items()]
     with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:
         path, log = Path(folder) / "c.yaml", Path(folder) / "log"
         config = {"proxy_location": "HeadOnly", "http_options": {"host": "0.0.0.0", "port": port}}

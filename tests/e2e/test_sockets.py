@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -24,6 +23,7 @@ import pytest
 from loadtests.running import short_folder
 from loadtests.stops import STREAMS, Streams, build_script
 from loadtests.terminal import terminal
+from tests.support.config_files import make_document
 from tests.support.listeners import Raw, ask
 from tests.support.own_server import Started, start_server
 from tests.support.reach import as_nobody, is_reachable, list_abstract, list_files, list_ports
@@ -52,26 +52,21 @@ NOISE = ("*** SIG", "PC: @", "Traceback", "ray::")
 
 
 @pytest.fixture(scope="module", params=DOORS, ids=["haproxy", "direct"])
-def started(request) -> Iterator[Started]:
+def started(request):
     with short_folder() as folder:
         folder.chmod(0o755)  # what is the user's alone must be so by the server's own doing
         budget = {"max_output_tokens": 10_000_000, "per_session": None, "per_hour": None}
-        reliability = {
-            "escalation": {"chain": list(TIERS)},
-            "token_budget": budget,
-            "loop_detection": {"enabled": False},
-        }
+        chain = {"escalation": {"chain": list(TIERS)}}
+        reliability = {**chain, "token_budget": budget, "loop_detection": {"enabled": False}}
         state = {"path": str(folder / "state")}
-        args = {"tiers": TIERS, "reliability": reliability, "state": state, "server": {"body_s": 1}}
-        app = {"name": "s", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-        config = {"proxy_location": "HeadOnly", "applications": [app]}
+        (app,) = make_document(TIERS, reliability=reliability, state=state, server={"body_s": 1})["applications"]
+        config = {"proxy_location": "HeadOnly", "applications": [app | {"name": "s"}]}
         flags = {"RAY_SERVE_ENABLE_HA_PROXY": request.param} | BOUNDS
         with start_server(folder, config, flags, "fast") as server:
             yield server
 
 
 def has_haproxy(server: Started) -> bool:
-    """Which door it has."""
     return server.flags["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
 
 
@@ -294,7 +289,6 @@ def test_ctrl_c_ends_it(started):
 
 
 def _http_answer(port: int) -> bytes:
-    """What a plain HTTP request gets, where that is HTTP."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as peer, contextlib.suppress(OSError):
         peer.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         answer = peer.recv(4096)

@@ -2,8 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -23,7 +21,7 @@ CODES = {"term": 0, "group": 0, "ctrl-c": 0, "hup": 0, "start": 0, "twice": 130,
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[tuple[int, Path]]:
+def place():
     """One port and one folder for all: each start finds what the stop before it has left."""
     with short_folder() as folder:
         yield free_port(), folder

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from deployments.config.app_config import AppConfig
+from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.models.artifact import Artifact, resolve
+from deployments.models.catalog import ROLES
 from deployments.tiers.mlx import loading, warm_up
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.memory_budget import Layer, Layout
@@ -22,6 +25,12 @@ class Size:
     weight_bytes: int
     token_bytes: int
     context_tokens: int
+
+
+def settle() -> AppConfig:
+    """The server's own configuration, as it is run."""
+    chain = {"reliability": {"escalation": {"chain": list(ROLES)}}}
+    return let_auto_sleep(AppConfig.model_validate({"tiers": {role: {"kind": "mlx"} for role in ROLES}, **chain}))
 
 
 QWEN3_8B = Size(4_620_000_000, 147_456, 40_960)

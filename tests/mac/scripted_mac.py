@@ -33,7 +33,6 @@ class ScriptedMac:
 
     @property
     def working_set(self) -> int:
-        """What Metal recommends."""
         return self.wired_limit_mb * MIB if self.wired_limit_mb else guess_working_set(self.memory_gib)
 
     # The calls of `deployments.memory.sensors.macos.SystemKernel`.
@@ -62,7 +61,6 @@ class ScriptedMac:
         return 0
 
     def attend(self, q: Any, k: Any, v: Any, *, force_fused: bool = False, **more: Any) -> Any:
-        """Attention that notes what it was asked for."""
         if force_fused and (not self.has_wide_kernels or q.shape[3] not in (192, 256)):
             raise ValueError("[scaled_dot_product_attention] no fused kernel")
         self.attended.append((q.shape, force_fused))
@@ -71,7 +69,6 @@ class ScriptedMac:
     _plain = staticmethod(mx.fast.scaled_dot_product_attention)
 
     def start(self, monkeypatch: pytest.MonkeyPatch) -> ScriptedMac:
-        """Let the test run on it."""
         monkeypatch.setattr(sys, "platform", "darwin")
         monkeypatch.setattr(platform, "machine", lambda: "arm64")
         total, _ = self.memory_bytes()

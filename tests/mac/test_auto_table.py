@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import MlxTierConfig
-from deployments.graph.scale_to_zero import let_auto_sleep
 from deployments.memory.plan import MemoryPlan, MonitorSettings
 from deployments.memory.room import AGENT_TOKENS, estimate_scores_bytes, find_room
 from deployments.memory.sensors.computing import Computing
 from deployments.models import needs
-from deployments.models.catalog import CONTEXT_TOKENS, ROLES, choose_here, mac_model_of
+from deployments.models.catalog import CONTEXT_TOKENS, choose_here, mac_model_of
 from deployments.tiers.mlx.memory_budget import Layer, Layout, MemoryBudget
+from tests.mac.engines import settle
 from tests.mac.scripted_mac import ScriptedMac
 
 MACS_GIB = (8, 16, 18, 24, 32, 36, 48, 64, 96, 128, 192, 256, 512)
@@ -36,8 +35,7 @@ def list_tiers(mac: ScriptedMac, monkeypatch: pytest.MonkeyPatch) -> list[Tier]:
     """What the server makes of its own configuration on this Mac, with no model there yet."""
     mac.start(monkeypatch)
     monkeypatch.setattr(needs, "find_on_disk", lambda _: None)
-    chain = {"reliability": {"escalation": {"chain": list(ROLES)}}}
-    config = let_auto_sleep(AppConfig.model_validate({"tiers": {role: {"kind": "mlx"} for role in ROLES}, **chain}))
+    config = settle()
     plan = MemoryPlan(settings=MonitorSettings(), needs=needs.tier_needs(config))
     tiers = []
     for role, tier in config.tiers.items():
@@ -66,7 +64,7 @@ def list_tiers(mac: ScriptedMac, monkeypatch: pytest.MonkeyPatch) -> list[Tier]:
 
 
 @pytest.mark.parametrize("memory_gib", MACS_GIB)
-def test_auto_fits_the_machine(memory_gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_fits_the_machine(memory_gib, monkeypatch):
     """Law: no Mac fetches more than 5 GB before its first answer; each tier holds the context that an agent needs; and
     all of them, awake at once, have no more than what Metal recommends."""
     mac = ScriptedMac(memory_gib)

@@ -1,17 +1,15 @@
 """The first start of a person's server on a Mac: what is fetched when, and what the terminal and `/ready` say of it."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deployments.cli import prepare
-from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import MlxTierConfig
 from deployments.graph import replica
 from deployments.graph.replica import TierReplica
-from deployments.graph.scale_to_zero import let_auto_sleep, make_cold_status
+from deployments.graph.scale_to_zero import make_cold_status
 from deployments.memory.plan import MemoryPlan, MonitorSettings
 from deployments.models import cache_folder, downloads, hub, needs
 from deployments.models.artifact import Artifact
@@ -19,13 +17,14 @@ from deployments.models.catalog import ROLES, choose_here, weight_bytes_of
 from deployments.models.sources import ModelSource, parse_source
 from reliability.types import TierState
 from tests.mac.assumptions import GIB
+from tests.mac.engines import settle
 from tests.mac.scripted_mac import ScriptedMac
 
 AUTO = [(role, "auto") for role in ROLES]
 
 
 @pytest.fixture
-def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def fetched(tmp_path, monkeypatch):
     """The sources that are fetched, each of which can be had; nothing is there before."""
     sources: list[str] = []
 
@@ -43,16 +42,8 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sources
 
 
-def settle() -> AppConfig:
-    """The server's own configuration, as it is run."""
-    chain = {"reliability": {"escalation": {"chain": list(ROLES)}}}
-    return let_auto_sleep(AppConfig.model_validate({"tiers": {role: {"kind": "mlx"} for role in ROLES}, **chain}))
-
-
 @pytest.mark.parametrize("memory_gib", [8, 16, 24, 48, 96, 192, 512])
-def test_one_small_model_is_fetched_before_the_first_answer(
-    fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], memory_gib: int
-) -> None:
+def test_one_small_model_is_fetched_before_the_first_answer(fetched, monkeypatch, capsys, memory_gib):
     """Law: on every Mac the start fetches the first tier's model and no other, at most 5 GB, and says its size and time
     before. Behind the server comes the second at most; the largest never by itself."""
     ScriptedMac(memory_gib).start(monkeypatch)
@@ -67,9 +58,7 @@ def test_one_small_model_is_fetched_before_the_first_answer(
     assert fetched == ([choose_here("standard", "auto").source] if memory_gib >= 16 else [])
 
 
-def test_sleeping_tiers_say_where_their_models_are(
-    fetched: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sleeping_tiers_say_where_their_models_are(fetched, tmp_path, monkeypatch):
     """Law: on a Mac of 16 GB `standard` sleeps, and `/ready` says in turn: not here, how far it is, asleep; `longctx`
     says from which machine on there is room for it."""
     ScriptedMac(16).start(monkeypatch)
@@ -108,9 +97,7 @@ class Replica(TierReplica):
         pass
 
 
-def test_a_replica_leases_its_part_and_gives_it_to_its_engine(
-    fetched: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replica_leases_its_part_and_gives_it_to_its_engine(fetched, monkeypatch):
     """Law: what a tier leases is what its engine may use, and the leases of all tiers together fit the node's budget;
     a person's own figure is leased as it is."""
     mac = ScriptedMac(64).start(monkeypatch)

@@ -1,7 +1,5 @@
 """A healthy Mac loads its models and gives each the context that an agent needs, whatever is free at the moment."""
 
-from pathlib import Path
-
 import pytest
 
 from deployments.cli import doctor
@@ -19,7 +17,7 @@ BIG = Size(200 * GIB, 24_576, 262_144)
 
 
 @pytest.mark.parametrize("available_gb", AVAILABLE_SWINGS_GB)
-def test_free_memory_decides_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch, available_gb: float) -> None:
+def test_free_memory_decides_nothing(folder, monkeypatch, available_gb):
     """Law: on an idle Mac of 24 GB, Qwen3-8B loads and holds an agent's conversation at each of the figures that one
     machine has called available; and always the same one."""
     ScriptedMac(24, available_gb).start(monkeypatch)
@@ -28,7 +26,7 @@ def test_free_memory_decides_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
     assert loaded.context_tokens == QWEN3_8B.context_tokens
 
 
-def test_the_kernel_is_the_brake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_is_the_brake(folder, monkeypatch):
     """Law: at the kernel's critical level nothing is loaded, and it can be tried again; at warn it is."""
     mac = ScriptedMac(24, 19.1, pressure="critical").start(monkeypatch)
     with pytest.raises(ModelUnavailable, match="critically short of memory") as caught:
@@ -38,7 +36,7 @@ def test_the_kernel_is_the_brake(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert start(folder, QWEN3_8B, monkeypatch, room=find_room_alone()).context_tokens
 
 
-def test_what_does_not_fit_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_says_so(folder, monkeypatch):
     """Law: a model that is larger than what the others leave isn't loaded; one that would hold less than an agent needs
     is left out; each with the figures and what to do. A person who sets `memory_bytes` decides alone."""
     mac = ScriptedMac(16, 12.0).start(monkeypatch)
@@ -52,7 +50,7 @@ def test_what_does_not_fit_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("limit_mb", "whole_bytes"), [(0, 48 * GIB), (57_344, 56 * GIB), (20_480, 20 * GIB)])
-def test_a_persons_own_limit_counts(monkeypatch: pytest.MonkeyPatch, limit_mb: int, whole_bytes: int) -> None:
+def test_a_persons_own_limit_counts(monkeypatch, limit_mb, whole_bytes):
     """Law: one figure for all: what Metal recommends, or the limit that a person has set, up or down, is the node's
     budget and what is shared out. The keys of the configuration still bound it."""
     mac = ScriptedMac(64, wired_limit_mb=limit_mb).start(monkeypatch)
@@ -70,7 +68,7 @@ def test_a_persons_own_limit_counts(monkeypatch: pytest.MonkeyPatch, limit_mb: i
     assert MonitorSettings(budget_share=0.5).budget_of(sample.total_bytes, sample.working_set_bytes) == 32 * GIB
 
 
-def test_the_parts_of_all_tiers_are_the_working_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parts_of_all_tiers_are_the_working_set(folder, monkeypatch):
     """Law: three tiers that start one after the other, or at once, have together no more than the working set, each at
     least what it needs, and each wires its own part and no more."""
     mac = ScriptedMac(48, 8.0).start(monkeypatch)
@@ -88,7 +86,7 @@ def test_the_parts_of_all_tiers_are_the_working_set(folder: Path, monkeypatch: p
     assert mac.wired == parts
 
 
-def test_tiers_that_never_fit_together_have_their_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiers_that_never_fit_together_have_their_needs(monkeypatch):
     """Law: where the needs alone are more than the working set, no tier has more than its need: the leases decide which
     are awake. A tier whose need isn't known yet has what the others leave."""
     ScriptedMac(16).start(monkeypatch)
@@ -114,9 +112,7 @@ def test_tiers_that_never_fit_together_have_their_needs(monkeypatch: pytest.Monk
         (16, (7, 20), "fail", "too few for standard; name a smaller model"),
     ],
 )
-def test_the_doctor_counts_with_the_same_figure(
-    monkeypatch: pytest.MonkeyPatch, memory_gib: int, needs_gib: tuple[int, int], level: str, words: str
-) -> None:
+def test_the_doctor_counts_with_the_same_figure(monkeypatch, memory_gib, needs_gib, level, words):
     """Law: the doctor compares what the tiers need with what Metal may use, and says who is left out."""
     ScriptedMac(memory_gib).start(monkeypatch)
     tiers = {
@@ -129,7 +125,7 @@ def test_the_doctor_counts_with_the_same_figure(
     assert words in found.words
 
 
-def test_without_metal_free_memory_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_metal_free_memory_counts(folder, monkeypatch):
     """Law: elsewhere there is no room to share out, and a tier looks at what is free, as ever."""
     assert find_room_alone() is None
     assert find_room(MemoryPlan(settings=MonitorSettings()), "fast") is None

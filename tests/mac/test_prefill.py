@@ -1,9 +1,8 @@
 """What reading a long prompt takes on Metal: no memory that isn't counted, and chunks that suit the model."""
 
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import mlx.core as mx
 import pytest
@@ -26,19 +25,15 @@ def model_of(args: dict[str, Any], *, nested: bool = False) -> Any:
     return SimpleNamespace(args=SimpleNamespace(text_config=args) if nested else SimpleNamespace(**args))
 
 
-def load_tiny(folder: Path) -> Any:
-    return load_folder(folder).model
-
-
 class TestScores:
-    def test_what_is_fused_takes_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_fused_takes_nothing(self, monkeypatch):
         """Law: for the sizes that Metal fuses by itself there are no scores; on a CPU there always are."""
         assert scratch_bytes(model_of(DENSE), 512)[1] == 4 * 2 * 32 * 512
         ScriptedMac(24).start(monkeypatch)
         assert scratch_bytes(model_of(DENSE), 512)[1] == 0
 
     @pytest.mark.parametrize("nested", [False, True])
-    def test_wide_heads_are_counted(self, monkeypatch: pytest.MonkeyPatch, nested: bool) -> None:
+    def test_wide_heads_are_counted(self, monkeypatch, nested):
         """Law: where heads of 256 aren't fused, a step behind 100,000 tokens is known to take 3.3 GB, wherever the
         model's arguments have its shape; where the fused kernels can be asked for, it takes no more than the bound."""
         ScriptedMac(64).start(monkeypatch)
@@ -48,7 +43,7 @@ class TestScores:
         assert scratch_bytes(model, 512, forced=True) == (step_bytes + SCORES_BYTES_MAX, 0)
         assert scratch_bytes(model_of(PHI_3), 512, forced=True)[1] == 4 * 32 * 512
 
-    def test_long_contexts_ask_for_the_fused_kernels(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_long_contexts_ask_for_the_fused_kernels(self, monkeypatch):
         """Law: the kernels for wide heads are asked for where the scores would take more than the bound, and only
         there: not behind a short text, not to decode, not for a size that has none."""
         mac = ScriptedMac(64).start(monkeypatch)
@@ -63,7 +58,7 @@ class TestScores:
         mac.has_wide_kernels = False  # what they refuse is computed all the same
         assert metal._FusedAttention(mac.attend, bytes_max=0)(q, q, q, scale=1.0).shape == q.shape
 
-    def test_an_mlx_without_the_kernels_stays_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_mlx_without_the_kernels_stays_as_it_is(self, monkeypatch):
         """Law: where the trial fails, nothing is put in its place, and the scores are counted."""
         mac = ScriptedMac(64, has_wide_kernels=False).start(monkeypatch)
         metal.install_fused()
@@ -95,45 +90,34 @@ class TestChunk:
             ({256: 400, 512: 500, 1024: 500, 2048: 500}, 512),  # too slow to try more than one in the time
         ],
     )
-    def test_the_smallest_of_the_fastest_is_taken(self, speeds: dict[int, float], best: int) -> None:
+    def test_the_smallest_of_the_fastest_is_taken(self, speeds, best):
         """Law: of the sizes that can be tried in about a second, the smallest that is within 3 % of the fastest."""
         machine = Machine(speeds)
         assert _measure_chunk(machine.read, machine.clock) == best
         assert machine.now_s <= 1.5
 
     @pytest.mark.parametrize(("spare_bytes", "tokens"), [(0, 512), (1 << 30, 2048)])
-    def test_an_agents_context_comes_first(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, spare_bytes: int, tokens: int
-    ) -> None:
+    def test_an_agents_context_comes_first(self, folder, monkeypatch, spare_bytes, tokens):
         """Law: the chunk that suits the model is read at once, unless what it takes leaves too short a context."""
         ScriptedMac(24).start(monkeypatch)
         monkeypatch.setattr(warm_up, "_choose_chunk", lambda *_: 2048)
-        usual = scratch_bytes(load_tiny(folder), 512)
+        usual = scratch_bytes(load_folder(folder).model, 512)
         needed_bytes = QWEN3_8B.weight_bytes + AGENT_TOKENS * (QWEN3_8B.token_bytes + usual[1]) + usual[0]
         room = Room(working_set_bytes=needed_bytes + spare_bytes)
         loaded, batch = start_batch(folder, QWEN3_8B, monkeypatch, room=room)
         assert batch.pace.tokens_max == tokens
         assert loaded.context_tokens >= AGENT_TOKENS
 
-    def test_a_machine_measures_once(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_machine_measures_once(self, monkeypatch, tmp_path):
         """Law: the figure is kept by model, packages and GPU; another of them is measured anew. A model that can't
         read so much keeps the usual size; on a processor nothing is measured."""
         ScriptedMac(24).start(monkeypatch)
-        measured: list[int] = []
-
-        def measure(*_: Any) -> int | None:
-            measured.append(1)
-            return 1024
-
+        measure = mock.Mock(return_value=1024)
         monkeypatch.setattr(warm_up, "_measure_chunk", measure)
         assert _choose_chunk(None, {"model": "a"}, tmp_path) == 512  # MLX's default device here is a processor
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")
-        choices: list[Callable[[], int]] = [
-            lambda: _choose_chunk(None, {"model": "a"}, tmp_path),
-            lambda: _choose_chunk(None, {"model": "b"}, tmp_path),
-        ]
-        assert [choose() for choose in (*choices, *choices)] == [1024] * 4
-        assert len(measured) == 2
+        assert [_choose_chunk(None, {"model": name}, tmp_path) for name in "abab"] == [1024] * 4
+        assert measure.call_count == 2
         monkeypatch.undo()
         ScriptedMac(24).start(monkeypatch)
         monkeypatch.setattr(mx, "default_device", lambda: "a GPU")

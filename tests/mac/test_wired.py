@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import mlx.core as mx
-import pytest
 
 from deployments.tiers.mlx.decoding import generators
 from deployments.tiers.mlx.metal import wire
@@ -14,7 +13,7 @@ from tests.mac.assumptions import GIB
 from tests.mac.scripted_mac import ScriptedMac
 
 
-def test_a_part_is_wired_within_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_wired_within_the_working_set(monkeypatch):
     """Law: what is asked of macOS is never more than it allows; a macOS that refuses, and a machine without Metal, only
     mean that nothing is wired."""
     assert wire(GIB) == 0
@@ -31,7 +30,7 @@ def test_a_part_is_wired_within_the_working_set(monkeypatch: pytest.MonkeyPatch)
     assert wire(GIB) == 0
 
 
-def test_a_tier_wires_once_and_lets_go(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_tier_wires_once_and_lets_go(folder, monkeypatch, tmp_path):
     """Law: a whole tier wires its part once it is ready, and nothing when it is closed; mlx-lm's own way to wire 75 %
     of the machine is never taken."""
     mac = ScriptedMac(16).start(monkeypatch)

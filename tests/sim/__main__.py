@@ -21,7 +21,6 @@ def play(kind: type[Any], seed: int) -> tuple[Any, str | None]:
 
 
 def main(kind: type[Any] = World, requests_each: int = REQUESTS + HEALED_REQUESTS) -> int:
-    """Exit code 1 where a law is broken."""
     parser = argparse.ArgumentParser(description="Play many worlds on all cores; print the rate, and the broken laws.")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--start", type=int, default=0)

@@ -21,23 +21,21 @@ from reliability.types import (
     TierStatus,
     Usage,
 )
+from tests.support.renderings import tool
 
-TOOLS = (
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "parameters": {
-                "type": "object",
-                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-                "required": ["city"],
-                "additionalProperties": False,
-            },
-        },
-    },
-)
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOLS = (tool("get_weather", PARAMETERS),)
 # What a call may come to, good first. Swarm: a world switches many of the others off, and draws weights for the rest.
 GOOD = ("text", "call", "call_in_text", "bare_call", "fenced_call", "text_and_call", "thought")
+NATIVE = (
+    "call", "text_and_call", "text_and_bad_call", "announced", "invented", "wrong_type", "same_calls", "repeat",
+    "text_and_repeat",
+)  # fmt: skip
 BAD = (
     "malformed", "invented", "wrong_type", "cut_call", "text_and_bad_call", "empty", "announced", "chant", "blank",
     "same_calls", "repeat", "text_and_repeat",
@@ -120,18 +118,7 @@ class Play:
             yield [self._finish(act)]
 
     def _finish(self, act: str) -> Finish:
-        native = (
-            "call",
-            "text_and_call",
-            "text_and_bad_call",
-            "announced",
-            "invented",
-            "wrong_type",
-            "same_calls",
-            "repeat",
-            "text_and_repeat",
-        )
-        reason = FinishReason.TOOL_CALLS if act in native else FinishReason.STOP
+        reason = FinishReason.TOOL_CALLS if act in NATIVE else FinishReason.STOP
         if act == "cut_call":
             reason = FinishReason.LENGTH
         usage = Usage(prompt_tokens=self.rng.randrange(10, 200), completion_tokens=self.rng.randrange(1, 100))

@@ -97,9 +97,6 @@ class SimAdmission:
 class Router:
     """One request's way to the admission, through a Router that may be killed: from then on it says nothing."""
 
-    window = session = None
-    trouble = ""
-
     def __init__(self, admission: SimAdmission) -> None:
         self.admission = admission
         self.dead = False
@@ -110,18 +107,14 @@ class Router:
         self.grant = answer if isinstance(answer, Grant) else None
         return answer
 
-    def settle(self, grant: Grant, verdict: Verdict, usage: Usage | None, retry_after_s: float | None) -> None:
+    def settle(self, *what: Any) -> None:
         if not self.dead:
             self.grant = None
-            self.admission.settle(grant, verdict, usage, retry_after_s)
+            self.admission.settle(*what)
 
-    def progress(self, grant: Grant, usage: Usage) -> None:
-        if not self.dead:
-            self.admission.progress(grant, usage)
-
-    def charge(self, usage: Usage) -> None:
-        if not self.dead:
-            self.admission.charge(usage)
+    def __getattr__(self, name: str) -> Any:
+        silent = self.dead and name in ("progress", "charge")
+        return (lambda *_: None) if silent else getattr(self.admission, name)
 
 
 @dataclass
@@ -183,8 +176,6 @@ class World:
             self._check_books(outcome, admission)
         await self._heal(admission, tiers, chain, ports)
 
-    # -- the world ---------------------------------------------------------------------------------------------
-
     def _tier(self, name: str) -> SimTier:
         share = self.rng.choice((0.0, 0.2, 0.5, 0.9))
         chosen = self.rng.sample(BAD, self.rng.randint(1, 6))
@@ -209,10 +200,8 @@ class World:
         outcome = Outcome(self._request(number, chain, ports.clock.now_ns()), stream=self.rng.random() < 0.6)
         outcome.run.hold = Hold.TOOL_CALLS if outcome.stream else Hold.ALL
         stays_s = self.rng.random() * 10 if faults and self.rng.random() < 0.15 else CLIENT_S
-        router, dies_after = (
-            Router(ports.admission),
-            self.rng.randint(1, 4) if faults and self.rng.random() < 0.1 else 0,
-        )
+        router, dies = Router(ports.admission), faults and self.rng.random() < 0.1
+        dies_after = self.rng.randint(1, 4) if dies else 0
         try:
             walk = drive(outcome.run, replace(ports, admission=router))
             async with asyncio.timeout(stays_s), aclosing(walk) as batches:
@@ -264,17 +253,10 @@ class World:
         laps = self.rng.choice((0, 0, 1, 2, 4)) if tools else 0
         for lap in range(laps):
             call = {"name": "get_weather", "arguments": '{"city": "Rome"}'}
-            messages += [
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [{"id": f"c{lap}", "type": "function", "function": call}],
-                },
-                {"role": "tool", "tool_call_id": f"c{lap}", "content": "It rains."},
-            ]
+            calls = [{"id": f"c{lap}", "type": "function", "function": call}]
+            messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+            messages.append({"role": "tool", "tool_call_id": f"c{lap}", "content": "It rains."})
         return tuple(messages)
-
-    # -- the laws ----------------------------------------------------------------------------------------------
 
     def _check(self, outcome: Outcome, chain: tuple[str, ...]) -> None:
         run = outcome.run
@@ -303,12 +285,8 @@ class World:
         law(not deltas or outcome.left or outcome.run.finish is not None, f"{who} gets no calls with a refusal")
         for delta in deltas:
             arguments = json.loads(delta.arguments)
-            good = (
-                delta.name == "get_weather"
-                and isinstance(arguments.get("city"), str)
-                and set(arguments) <= {"city", "days"}
-            )
-            law(good and bool(delta.id), f"{who} gets valid calls, not {delta}")
+            valid = isinstance(arguments.get("city"), str) and set(arguments) <= {"city", "days"}
+            law(delta.name == "get_weather" and valid and delta.id, f"{who} gets valid calls, not {delta}")
         law(len({delta.id for delta in deltas}) == len(deltas), f"{who} gets unique ids")
         cities = {json.loads(delta.arguments)["city"] for delta in deltas}
         law(len(cities) <= 1, f"{who} has the calls of one attempt, not {cities}")

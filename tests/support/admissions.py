@@ -31,7 +31,6 @@ def ask(tier: str = "fast", session: str = "s", **more: Any) -> AdmissionRequest
 
 
 def granted(state: AdmissionState, now_ns: int = 0, **more: Any) -> tuple[AdmissionState, Grant]:
-    """Admit where it must succeed."""
     state, grant = admit(state, CONFIG, ask(**more), now_ns)
     assert isinstance(grant, Grant)
     return state, grant
@@ -45,7 +44,6 @@ def barred(state: AdmissionState, now_ns: int = 0, config: AdmissionConfig = CON
 
 
 def failed(state: AdmissionState, tier: str, times: int, now_ns: int = 0) -> AdmissionState:
-    """The state after so many failures of a tier."""
     for _ in range(times):
         state, grant = granted(state, now_ns, tier=tier)
         state, _ = settle(state, CONFIG, grant.id, Verdict.FAILURE, Usage(), now_ns)

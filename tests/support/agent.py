@@ -27,7 +27,6 @@ class Agent:
         self.messages += user(self.task)
 
     def lap(self) -> Outcome:
-        """Ask once; where a tool is called, run it."""
         outcome = ask(self.server, self.messages, stream=self.stream, tools=WEATHER_TOOLS, **self.options)
         self.laps.append(outcome)
         if outcome.choice is not None:
@@ -48,7 +47,6 @@ class Agent:
         return self.laps
 
     def say(self, text: str) -> Outcome:
-        """The user says something more."""
         self.messages += user(text)
         return self.lap()
 

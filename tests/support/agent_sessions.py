@@ -32,7 +32,6 @@ def list_words(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def find_words(text: str) -> list[str]:
-    """Find the words in a text, in order."""
     return WORD.findall(text)
 
 
@@ -48,8 +47,6 @@ class _Speaker:
     def id(self, prefix: str) -> str:
         return f"{prefix}{next(self._count):024x}"
 
-
-# -- Claude Code -------------------------------------------------------------------------------------------------------
 
 CLAUDE_TOOLS = [
     {"name": name, "description": f"{name} of the agent.", "input_schema": {"type": "object", "properties": properties}}
@@ -129,17 +126,11 @@ def _ask_as_claude() -> Iterator[ChatRequest]:
         yield parse_messages(raw, {}, **LIMITS).request
 
 
-# -- Codex -------------------------------------------------------------------------------------------------------------
-
+CLOSED = {"type": "object", "additionalProperties": False}
 CODEX_TOOLS: list[dict[str, Any]] = [
     *(
-        {
-            "type": "function",
-            "name": name,
-            "description": f"{name} of the agent.",
-            "strict": False,
-            "parameters": {"type": "object", "properties": properties, "additionalProperties": False},
-        }
+        {"type": "function", "name": name, "description": f"{name} of the agent.", "strict": False}
+        | {"parameters": CLOSED | {"properties": properties}}
         for name, properties in (
             ("exec_command", {"cmd": STRING, "workdir": STRING, "yield_time_ms": {"type": "number"}}),
             ("update_plan", {"plan": {"type": "array", "items": {"type": "object", "properties": {"step": STRING}}}}),

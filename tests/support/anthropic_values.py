@@ -37,17 +37,8 @@ def turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
     ]
     said = draw(st.lists(texts, min_size=0 if calls else 1, max_size=2))
     answer = [*draw(st.lists(thoughts, max_size=1)), *said, *calls]
-    results = [
-        draw(
-            marked(
-                st.builds(
-                    lambda content, call=call: {"type": "tool_result", "tool_use_id": call["id"], "content": content},
-                    SAID | st.lists(texts | images, max_size=2),
-                )
-            )
-        )
-        for call in calls
-    ]
+    told = marked(st.builds(lambda content: {"content": content}, SAID | st.lists(texts | images, max_size=2)))
+    results = [{"type": "tool_result", "tool_use_id": call["id"], **draw(told)} for call in calls]
     beside = draw(st.lists(texts | images, min_size=0 if calls else 1, max_size=2))
     out = [{"role": "assistant", "content": answer}, {"role": "user", "content": [*results, *beside]}]
     return out + draw(st.lists(st.builds(lambda text: {"role": "system", "content": text}, SAID), max_size=1))
@@ -55,7 +46,6 @@ def turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """A whole request as an agent sends it."""
     history = [{"role": "user", "content": draw(SAID | st.lists(texts | images, min_size=1, max_size=3))}]
     for number in range(draw(st.integers(0, 3))):
         history += draw(turns(number))
@@ -72,8 +62,6 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     }
     return body | draw(st.fixed_dictionaries({}, optional=optional))
 
-
-# -- answers ---------------------------------------------------------------------------------------------------------
 
 ARGUMENTS = ('{"path": "a"}', "{}", '{"path": "é\\n", "n": [1, 2.5]}')
 

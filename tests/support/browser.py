@@ -48,7 +48,6 @@ class Visitor:
         self.page.on("request", lambda asked: asked.url.startswith(origin) or self.elsewhere.append(asked.url))
 
     def go(self, path: str) -> Page:
-        """Open a page, and wait until it is there."""
         self.page.goto(self.url + path)
         return self.page
 

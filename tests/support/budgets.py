@@ -44,7 +44,6 @@ def admitted(budget: Budget, config: BudgetConfig, request: AdmissionRequest, no
 
 
 def spent(budget: Budget, config: BudgetConfig, tokens: int, now_ns: int, **who: str) -> Budget:
-    """The budget after one call that used `tokens`."""
     wanted = AdmissionRequest(**{"tier": "fast", "key": "k", "session": "s", **who}, prompt_tokens=tokens - 50)
     budget, answer = reserve(budget, config, "spend", wanted, now_ns)
     assert isinstance(answer, Grant)

@@ -22,5 +22,4 @@ def one(*chunks: object, names: Collection[str] = ()) -> list[Event]:
 
 
 def delta(finish: str | None = None, **fields: object) -> dict[str, object]:
-    """A chunk with one choice of this delta."""
     return {"choices": [{"delta": fields, "finish_reason": finish}]}

@@ -6,6 +6,7 @@ from reliability.tools import CheckConfig, Checked, RawCall, check_calls
 from tests.support.call_values import IDS, made
 from tests.support.renderings import tool
 
+TAGS = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}, "required": ["tags"]}
 DEEP = {
     "type": "object",
     "properties": {
@@ -13,11 +14,7 @@ DEEP = {
         "unit": {"type": "string", "enum": ["Celsius", "Fahrenheit"]},
         "days": {"type": "integer", "minimum": 1},
         "live": {"type": "boolean"},
-        "where": {
-            "type": "object",
-            "properties": {"tags": {"type": "array", "items": {"type": "string"}}},
-            "required": ["tags"],
-        },
+        "where": TAGS,
         "either": {"oneOf": [{"type": "object", "required": ["a"]}, {"type": "boolean"}]},
         "loose": {"anyOf": [{"type": "string", "pattern": "^x"}, {"type": "object"}]},
         "none": {"type": ["string", "null"]},
@@ -38,12 +35,7 @@ def verdict(arguments, name="get_weather", box=BOX, config=None, **more) -> Chec
     more.setdefault("new_id", IDS)
     call = RawCall(name=name, arguments=text, id="own")
     return check_calls(
-        [call],
-        box,
-        more.pop("tool_choice", None),
-        more.pop("parallel", None),
-        config or CheckConfig(),
-        **more,
+        [call], box, more.pop("tool_choice", None), more.pop("parallel", None), config or CheckConfig(), **more
     )
 
 

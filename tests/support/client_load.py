@@ -6,6 +6,7 @@ exact.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -74,7 +75,6 @@ class Outcome:
 
 
 def openai_client(server: Server, *, key: str = "sk-test", retries: int = 0) -> openai.AsyncOpenAI:
-    """The real client."""
     return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=retries, timeout=90.0)
 
 
@@ -103,15 +103,9 @@ async def ask(
 
 
 async def _asked(client: openai.AsyncOpenAI, session: str, *, stream: bool, model: str, leaves: bool) -> Outcome:
-    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-    raw = await client.chat.completions.with_raw_response.create(
-        model=model,
-        messages=[{"role": "user", "content": PROMPT}],
-        max_tokens=WORDS,
-        user=session,
-        stream=stream,
-        **options,
-    )
+    asked: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": PROMPT}], "max_tokens": WORDS}
+    asked |= {"user": session, "stream": stream} | ({"stream_options": {"include_usage": True}} if stream else {})
+    raw = await client.chat.completions.with_raw_response.create(**asked)
     told = {"status": raw.status_code, "retries": raw.retries_taken, "headers": dict(raw.headers)}
     told["tier"] = raw.headers.get("x-mlx-stack-tier", "")
     if not stream:
@@ -168,12 +162,10 @@ class Ledger:
         return dict(books)
 
     def settled(self) -> dict[str, Any] | None:
-        """The books once nothing is reserved."""
         books = self.now()
         return books if books["open_calls"] == books["reserved_tokens"] == 0 else None
 
     async def watch(self) -> None:
-        """Look until cancelled."""
         async with httpx.AsyncClient() as client:
             while True:
                 response = await client.get(**self._call)
@@ -196,14 +188,12 @@ async def crowd(
 
 
 def state_actor(app: str) -> Any:
-    """The handle of an app's state actor."""
     import ray
 
     return ray.get_actor(_actor_name(app), NAMESPACE)
 
 
 def state_pid(app: str) -> int:
-    """The process that the actor lives in now."""
     import ray
 
     return int(ray.get(state_actor(app).__ray_call__.remote(_pid)))
@@ -214,10 +204,15 @@ def _pid(_: Any) -> int:
 
 
 def kill_state(app: str) -> int:
-    """Kill -9 an app's state actor."""
     pid = state_pid(app)
     os.kill(pid, signal.SIGKILL)
     return pid
+
+
+def kill_replica(app: str, deployment: str) -> None:
+    """Kill -9 the one replica of a deployment."""
+    (process,) = processes(f"ServeReplica:{app}:{deployment}")
+    os.kill(process.pid, signal.SIGKILL)
 
 
 def of_session(log: list[Seen], session: str) -> list[Seen]:
@@ -229,9 +224,6 @@ def processes(name: str) -> list[psutil.Process]:
     """This session's own Ray processes whose title holds `name`."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        try:
-            if name in " ".join(process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
+        with contextlib.suppress(psutil.Error):
+            found += [process] if name in " ".join(process.cmdline()) else []
     return found

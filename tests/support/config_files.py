@@ -20,6 +20,5 @@ def make_document(tiers: Mapping[str, Any] = TIERS, http: Mapping[str, Any] | No
 def write_config(
     path: Path, tiers: Mapping[str, Any] = TIERS, http: Mapping[str, Any] | None = None, **args: Any
 ) -> Path:
-    """Write such a file."""
     path.write_text(yaml.safe_dump(make_document(tiers, http, **args)))
     return path

@@ -3,17 +3,7 @@
 import json
 from typing import Any
 
-from reliability.loops import (
-    Loop,
-    LoopConfig,
-    Scan,
-    Stage,
-    answer_turn,
-    find_loop,
-    finish,
-    read_turns,
-    step,
-)
+from reliability.loops import Loop, LoopConfig, Scan, Stage, answer_turn, find_loop, finish, read_turns, step
 
 Message = dict[str, Any]
 CONFIG = LoopConfig()

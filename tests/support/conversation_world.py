@@ -30,6 +30,5 @@ class World:
         return name
 
     def end(self, name: str, ticket: str, answer: Any, key: str = "k") -> None:
-        """What became of it."""
         answered = None if answer is None else describe_answer(answer_turn(answer))
         self.known.answer(key, name, ticket, answered, self.now_ns)

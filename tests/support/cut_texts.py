@@ -11,7 +11,6 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
 @st.composite
 def cut_texts(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """A text, and the same text cut into pieces."""
     text = draw(TEXTS)
     cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
     return text, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]

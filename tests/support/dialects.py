@@ -7,7 +7,7 @@ text, calls, why it ended, tokens, an error's code, and the request's report.
 import itertools
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from tests.support.http_asking import ask
 from tests.support.serving import Server, until
 
 Messages = list[dict[str, Any]]
+ROUTES = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
 DEEDS = ("outcome", "tier", "escalated_from", "escalation_reason", "loop", "repairs")
 
 
@@ -44,7 +45,6 @@ class Told:
 
 
 def ask_in(dialect: str, server: Server, messages: Messages, *, stream: bool, **options: Any) -> Told:
-    """Ask once, and wait for the request's report."""
     request_id = uuid.uuid4().hex
     headers = {"x-request-id": request_id, "X-MLX-Stack-Session": request_id}
     told = DIALECTS[dialect](server, messages, stream, headers, options)
@@ -59,18 +59,30 @@ def ask_in_all(server: Server, messages: Messages, **options: Any) -> dict[str, 
     return {one: told.result() for one, told in asked.items()}
 
 
+def write_body(dialect: str, messages: Messages, tools: Sequence[Any] = ()) -> dict[str, Any]:
+    """The messages and the tools of a request, as a dialect spells them."""
+    functions = [tool["function"] for tool in tools]
+    if dialect == "messages":
+        body = {"max_tokens": 4096, **_write_blocks(messages)}
+        told = [{"input_schema" if key == "parameters" else key: one[key] for key in one} for one in functions]
+    elif dialect == "responses":
+        body = {"input": _write_items(messages)}
+        told = [{"type": "function", **one} for one in functions]
+    else:
+        body, told = {"messages": messages}, list(tools)
+    return body | ({"tools": told} if tools else {})
+
+
 def _read_error(error: openai.APIError | anthropic.APIError, told: Told) -> None:
     body: Any = error.body or {}
     body = body.get("error", body)
     told.code, told.late = body["code"], told.status == 200
 
 
-# -- chat completions ------------------------------------------------------------------------------------------------
+Fields = dict[str, Any]
 
 
-def _ask_chat(
-    server: Server, messages: Messages, stream: bool, headers: dict[str, str], options: dict[str, Any]
-) -> Told:
+def _ask_chat(server: Server, messages: Messages, stream: bool, headers: Fields, options: Fields) -> Told:
     usage = {"stream_options": {"include_usage": True}} if stream else {}
     got = ask(server, messages, stream=stream, headers=headers, **usage, **options)
     told = Told(status=got.status, code=got.code, late=bool(got.error) and got.status == 200, text=got.text)
@@ -80,17 +92,12 @@ def _ask_chat(
     return told
 
 
-# -- Anthropic's Messages --------------------------------------------------------------------------------------------
-
 STOPS = {"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
 
 
-def _ask_messages(
-    server: Server, messages: Messages, stream: bool, headers: dict[str, str], options: dict[str, Any]
-) -> Told:
+def _ask_messages(server: Server, messages: Messages, stream: bool, headers: Fields, options: Fields) -> Told:
     told = Told()
-    fields = {"model": "auto", "max_tokens": 4096, **_write_blocks(messages), "extra_headers": headers}
-    fields |= {"tools": [_write_tool(tool) for tool in options["tools"]]} if "tools" in options else {}
+    fields = {"model": "auto", **write_body("messages", messages, options.get("tools", ())), "extra_headers": headers}
     fields |= {"tool_choice": {"type": "any"}} if options.get("tool_choice") == "required" else {}
     with anthropic.Anthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60.0) as client:
         try:
@@ -115,10 +122,6 @@ def _gather_message(client: anthropic.Anthropic, fields: dict[str, Any], told: T
         return events.get_final_message()
 
 
-def _write_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]}
-
-
 def _write_blocks(messages: Messages) -> dict[str, Any]:
     """The messages in blocks: the results of one answer's calls are one user message."""
     system = [m["content"] for m in messages if m["role"] == "system"]
@@ -135,25 +138,15 @@ def _write_blocks(messages: Messages) -> dict[str, Any]:
 def _write_answer(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     text = [{"type": "text", "text": message["content"]}] if message.get("content") else []
     return text + [
-        {
-            "type": "tool_use",
-            "id": call["id"],
-            "name": call["function"]["name"],
-            "input": json.loads(call["function"]["arguments"]),
-        }
+        {"type": "tool_use", "id": call["id"], "name": one["name"], "input": json.loads(one["arguments"])}
         for call in message.get("tool_calls") or ()
+        for one in (call["function"],)
     ]
 
 
-# -- OpenAI's Responses ----------------------------------------------------------------------------------------------
-
-
-def _ask_responses(
-    server: Server, messages: Messages, stream: bool, headers: dict[str, str], options: dict[str, Any]
-) -> Told:
+def _ask_responses(server: Server, messages: Messages, stream: bool, headers: Fields, options: Fields) -> Told:
     told = Told()
-    fields: dict[str, Any] = {"model": "auto", "input": _write_items(messages), "store": False}
-    fields |= {"tools": [{"type": "function", **t["function"]} for t in options["tools"]]} if "tools" in options else {}
+    fields = {"model": "auto", "store": False, **write_body("responses", messages, options.get("tools", ()))}
     fields |= {"tool_choice": options["tool_choice"]} if "tool_choice" in options else {}
     with server.client() as client:
         try:
@@ -199,5 +192,8 @@ def _write_items(messages: Messages) -> list[dict[str, Any]]:
     return items
 
 
-Speaker = Callable[[Server, Messages, bool, dict[str, str], dict[str, Any]], Told]
-DIALECTS: Mapping[str, Speaker] = {"chat": _ask_chat, "messages": _ask_messages, "responses": _ask_responses}
+DIALECTS = {
+    "chat": _ask_chat,
+    "messages": _ask_messages,
+    "responses": _ask_responses,
+}

@@ -112,7 +112,6 @@ def make_ports(tiers: dict[str, ScriptedTier], clock: MonotonicClock) -> Ports:
 
 
 def calls_of(events: list[Event]) -> list[tuple[str | None, str]]:
-    """The names and the arguments of the calls that left."""
     return [(e.name, e.arguments) for e in events if isinstance(e, CallDelta)]
 
 
@@ -122,7 +121,6 @@ def say(text: str) -> list[dict[str, Any]]:
 
 
 def scripted(scripts: dict[str, Any]) -> dict[str, ScriptedTier]:
-    """Tiers with these scripts."""
     return {name: ScriptedTier(name=name, script=script) for name, script in scripts.items()}
 
 

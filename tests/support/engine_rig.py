@@ -22,7 +22,6 @@ PROMPT = list(range(40, 90))
 
 
 def load_folder(folder: Path, say: Say = quiet, **options: Any) -> Loaded:
-    """Load the model in a folder as a tier does."""
     source = parse_source(f"path:{folder}")
     return load(source, **{"cache_dir": None, "context_tokens": None, "say": say, **options})
 
@@ -88,7 +87,6 @@ class Rig:
 
 
 def whole(out: queue.SimpleQueue[list[Event]]) -> list[Event]:
-    """The events up to the last one."""
     events: list[Event] = []
     while not events or not isinstance(events[-1], Finish | Failed):
         events += out.get(timeout=PATIENCE_S)

@@ -27,43 +27,28 @@ FACTS: dict[str, Any] = {
 LAYERS = ("raw", "repair", "retries", "grammar")
 
 
-def call_cell(
-    number: int, *, layer: str | None, right: bool, seconds: float = 1.0, tier: str = "fast"
-) -> dict[str, Any]:
+Cell = dict[str, Any]
+
+
+def call_cell(number: int, *, layer: str | None, right: bool, seconds: float = 1.0, tier: str = "fast") -> Cell:
     """A tool-call cell: delivered by a layer, or not at all."""
     count = {"raw": 1, "repair": 1, "retries": 2, "grammar": 3, None: 3}[layer]
     attempt = {"tier": tier, "ran": True, "flaw": None, "fault": None, "seconds": seconds / count, "tokens": 100}
-    return {
-        "category": CATEGORIES[number % len(CATEGORIES)],
-        "features": draw_cases(1, number + 1)[number].features,
-        "valid": layer is not None,
-        "right": right,
-        "layer": layer,
-        "tier": tier,
-        "seconds": seconds,
-        "tokens": 100 * count,
-        "cost_usd": None,
-        "attempts": [attempt] * count,
-        "calls": [["f", "{}"]] if layer else [],
+    delivered = {"valid": layer is not None, "right": right, "layer": layer, "tier": tier, "seconds": seconds}
+    return delivered | {
+        "category": CATEGORIES[number % len(CATEGORIES)], "features": draw_cases(1, number + 1)[number].features,
+        "tokens": 100 * count, "cost_usd": None, "attempts": [attempt] * count, "calls": [["f", "{}"]] if layer else [],
         "error": "" if layer else "400 invalid_answer",
-    }
+    }  # fmt: skip
 
 
 def task_cell(*, passed: bool, steps: int = 3) -> dict[str, Any]:
-    """A task cell."""
     step = {"prompt_tokens": 500, "completion_tokens": 40, "cached_tokens": 400, "tokens": 540, "seconds": 2.0}
     checks = dict.fromkeys(("passed", "located", "evidence", "fixed", "unmoved"), passed)
-    return {
-        "checks": checks,
-        "ended": "diagnosed" if passed else "<script>alert(1)</script>",
-        "diagnosis": None,
-        "seconds": 6.0,
-        "tokens": 540 * steps,
-        "steps": [step | {"prompt_tokens": 500 * (number + 1), "tier": "fast"} for number in range(steps)],
-        "calls": [],
-        "refused_paths": 0,
-        "errors": [],
-    }
+    taken = [step | {"prompt_tokens": 500 * (number + 1), "tier": "fast"} for number in range(steps)]
+    ended = "diagnosed" if passed else "<script>alert(1)</script>"
+    told = {"checks": checks, "ended": ended, "diagnosis": None, "seconds": 6.0, "tokens": 540 * steps, "steps": taken}
+    return told | {"calls": [], "refused_paths": 0, "errors": []}
 
 
 def speed_cell(tokens: int, first_s: float, tokens_s: float) -> dict[str, Any]:
@@ -78,14 +63,11 @@ def make_cells(cases: int = 24, *, fast_right: int = 6, large_right: int = 22, s
     for number in range(cases):
         good = number < fast_right
         cells[f"layers/call/fast/{number}"] = call_cell(number, layer=LAYERS[number % 4] if good else None, right=good)
-        cells[f"constrain/call/fast/{number}"] = call_cell(
-            number, layer="grammar" if good else None, right=good, seconds=0.5
-        )
-        right = number < large_right
-        cells[f"layers/call/large/{number}"] = call_cell(
-            number, layer="repair", right=right, seconds=10.0, tier="large"
-        )
-        cells[f"chain/call/auto/{number}"] = call_cell(number, layer="repair", right=right, seconds=11.0, tier="large")
+        held = call_cell(number, layer="grammar" if good else None, right=good, seconds=0.5)
+        cells[f"constrain/call/fast/{number}"] = held
+        large = {"layer": "repair", "right": number < large_right, "tier": "large"}
+        cells[f"layers/call/large/{number}"] = call_cell(number, **large, seconds=10.0)
+        cells[f"chain/call/auto/{number}"] = call_cell(number, **large, seconds=11.0)
     for name in ("buggy_calc", "lost_page_repo"):
         cells[f"layers/task/fast/{name}"] = task_cell(passed=False)
         cells[f"chain/task/auto/{name}"] = task_cell(passed=True)
@@ -94,23 +76,14 @@ def make_cells(cases: int = 24, *, fast_right: int = 6, large_right: int = 22, s
             for tokens in (64, 1024):
                 at = f"layers/length/{model}/{tokens}-{repeat}"
                 cells[at] = speed_cell(tokens, slow * factor * tokens / 1000 + repeat / 100, 20 / factor / slow)
-        cells[f"layers/together/{model}/8"] = {
-            "seconds": 3.0,
-            "tokens_s": 30.0,
-            "first_s": 1.0,
-            "first_s_max": 2.0,
-            "failed": 0,
-            "errors": [],
-        }
+        together = {"seconds": 3.0, "tokens_s": 30.0, "first_s": 1.0, "first_s_max": 2.0, "failed": 0, "errors": []}
+        cells[f"layers/together/{model}/8"] = together
     cells["layers/cache/fast/twice"] = {"first": speed_cell(256, 0.4, 20), "again": speed_cell(256, 0.1, 20)}
     return cells
 
 
-def make_report(
-    cells: Mapping[str, Any] | None = None, facts: Mapping[str, Any] = FACTS, seed: int = 1
-) -> dict[str, Any]:
-    """The report of cells."""
-    settings = Settings(seed=seed, cases=24, budget_minutes=1)
+def make_report(cells: Mapping[str, Any] | None = None, facts: Mapping[str, Any] = FACTS) -> dict[str, Any]:
+    settings = Settings(seed=1, cases=24, budget_minutes=1)
     phases: list[PlanPhase] = plan_variants(["fast", "large"], {}, settings, chain=True, constrained=["fast"])
     cells = make_cells() if cells is None else cells
     target, made = "the configuration mine.yaml", "2026-11-24 12:00 UTC"

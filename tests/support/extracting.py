@@ -4,32 +4,19 @@ from reliability.tools import extract_calls
 from tests.support.call_values import made
 from tests.support.renderings import tool
 
-BOX = made(
-    [
-        tool(
-            "search",
-            {
-                "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
-                "required": ["query"],
-            },
-        ),
-        tool("get_time", {}),
-        tool(
-            "save",
-            {
-                "properties": {
-                    "path": {"type": "string"},
-                    "data": {"type": "object"},
-                    "tags": {"type": "array"},
-                    "on": {"type": "boolean"},
-                    "mixed": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-                    "size": {"$ref": "#/$defs/Size"},
-                },
-                "$defs": {"Size": {"type": ["number", "null"]}},
-            },
-        ),
-    ]
-)
+SEARCH = {"properties": {"query": {"type": "string"}, "limit": {"type": "integer"}}, "required": ["query"]}
+SAVE = {
+    "properties": {
+        "path": {"type": "string"},
+        "data": {"type": "object"},
+        "tags": {"type": "array"},
+        "on": {"type": "boolean"},
+        "mixed": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "size": {"$ref": "#/$defs/Size"},
+    },
+    "$defs": {"Size": {"type": ["number", "null"]}},
+}
+BOX = made([tool("search", SEARCH), tool("get_time", {}), tool("save", SAVE)])
 CALL = '{"name": "search", "arguments": {"query": "x"}}'
 
 

@@ -25,24 +25,23 @@ class FakeHub(LoopbackServer):
         self.served_bytes = self.asked = 0
 
     def describe(self) -> dict[str, Any]:
-        """The answer to `model_info`, with the files' metadata."""
-        siblings = []
-        for name, content in self.files.items():
-            one: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
-            if name in self.large:
-                one["lfs"] = {"sha256": hash_content(content), "size": len(content), "pointerSize": 130}
-            siblings.append(one)
+        siblings = [
+            {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
+            | self._point_to(name, "sha256")
+            for name, content in self.files.items()
+        ]
         return {"id": NAME, "sha": COMMIT, "siblings": siblings, "private": False, "gated": False}
 
     def list_tree(self) -> list[dict[str, Any]]:
-        """The answer to `list_repo_tree`."""
-        entries = []
-        for name, content in self.files.items():
-            one: dict[str, Any] = {"type": "file", "path": name, "size": len(content), "oid": self.etag(name)}
-            if name in self.large:
-                one["lfs"] = {"oid": hash_content(content), "size": len(content), "pointerSize": 130}
-            entries.append(one)
-        return entries
+        return [
+            {"type": "file", "path": name, "size": len(content), "oid": self.etag(name)} | self._point_to(name, "oid")
+            for name, content in self.files.items()
+        ]
+
+    def _point_to(self, name: str, key: str) -> dict[str, Any]:
+        """What is said of a large file beside the rest, its hash as `key`."""
+        pointer = {key: self.etag(name), "size": len(self.files[name]), "pointerSize": 130}
+        return {"lfs": pointer} if name in self.large else {}
 
     def etag(self, name: str) -> str:
         content = self.files[name]

@@ -3,6 +3,9 @@ marks of a turn, where a system message may stand, who takes turns, how calls an
 of words beside a call and of earlier reasoning. None of the published text is here.
 """
 
+import itertools
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -11,13 +14,14 @@ class Family:
     """The habits of one family. Marks are Jinja: `{}` in `turn` is the role. `call` writes `c`, the arguments are `a`;
     `result` writes `m`.
 
-    system   anywhere | head: raises behind it | once: drops later ones | never: raises | user: before the first user's
-             words | last: before the last user's words | hoisted: all of them at the head
+    system   anywhere | head: raises behind it | once: drops later ones | never: raises | dropped | user: before the
+             first user's words | last: before the last user's words | hoisted: all of them at the head
     turns    in turn: raises where user and assistant don't take turns, calls and results aside
     calls    all | one: raises where there are more | first: drops the others | none
     beside   what becomes of words beside a call: kept | dropped | later: dropped once an answer follows
-    results  said | behind a call: raises elsewhere
+    results  said | dropped | behind a call, of a call (by its id), not last: raises elsewhere | never: raises
     ids      nine: raises where an id hasn't nine signs
+    marks    refused: raises where an answer has Harmony's marks
     thought  none | loop: an empty thought is written in the turns since the user's last words, as Qwen3.5 does
     """
 
@@ -31,6 +35,7 @@ class Family:
     beside: str = "kept"
     results: str = "said"
     ids: str = "any"
+    marks: str = "any"
     thought: str = "none"
     tools: str = "head"
     around: tuple[str, str] = ("", "")
@@ -43,39 +48,24 @@ class Family:
 
 _JSON = '{"name": "{{ c.name }}", "arguments": {{ a|tojson }}}'
 HERMES = f"<tool_call>\n{_JSON}\n</tool_call>"
-_TEXT = "{{ v if v is string else v|tojson }}"
-_EACH = "{% for k, v in a.items() %}"
 QWEN_XML = (
-    "<tool_call>\n<function={{ c.name }}>\n" + _EACH + "<parameter={{ k }}>\n" + _TEXT + "\n</parameter>\n{% endfor %}"
+    "<tool_call>\n<function={{ c.name }}>\n@EACH<parameter={{ k }}>\n@TEXT\n</parameter>\n{% endfor %}"
     "</function>\n</tool_call>"
 )
-INVOKE = (
-    '<invoke name="{{ c.name }}">\n'
-    + _EACH
-    + '<parameter name="{{ k }}">'
-    + _TEXT
-    + "</parameter>\n{% endfor %}</invoke>\n"
-)
+INVOKE = '<invoke name="{{ c.name }}">\n@EACH<parameter name="{{ k }}">@TEXT</parameter>\n{% endfor %}</invoke>\n'
 PAIRS = (
-    "<tool_call>{{ c.name }}\n"
-    + _EACH
-    + "<arg_key>{{ k }}</arg_key>\n<arg_value>"
-    + _TEXT
-    + "</arg_value>\n{% endfor %}</tool_call>"
+    "<tool_call>{{ c.name }}\n@EACH<arg_key>{{ k }}</arg_key>\n<arg_value>@TEXT</arg_value>\n{% endfor %}</tool_call>"
 )
 DSML = (
-    '<｜DSML｜invoke name="{{ c.name }}">\n' + _EACH + '<｜DSML｜parameter name="{{ k }}" '
-    "string=\"{{ 'true' if v is string else 'false' }}\">"
-    + _TEXT
-    + "</｜DSML｜parameter>\n{% endfor %}</｜DSML｜invoke>\n"
+    '<｜DSML｜invoke name="{{ c.name }}">\n@EACH<｜DSML｜parameter name="{{ k }}" '
+    "string=\"{{ 'true' if v is string else 'false' }}\">@TEXT</｜DSML｜parameter>\n{% endfor %}</｜DSML｜invoke>\n"
 )
 DEEPSEEK = "<｜tool▁call▁begin｜>{{ c.name }}<｜tool▁sep｜>{{ a|tojson }}<｜tool▁call▁end｜>"
 KIMI = "<|tool_call_begin|>{{ id }}<|tool_call_argument_begin|>{{ a|tojson }}<|tool_call_end|>"
 K3 = (
-    '<|open|>call tool="{{ c.name }}" index="{{ loop.index }}"<|sep|>' + _EACH + '<|open|>argument key="{{ k }}" '
-    "type=\"{{ 'string' if v is string else 'other' }}\"<|sep|>"
-    + _TEXT
-    + "<|close|>argument<|sep|>{% endfor %}<|close|>call<|sep|>"
+    '<|open|>call tool="{{ c.name }}" index="{{ loop.index }}"<|sep|>@EACH<|open|>argument key="{{ k }}" '
+    "type=\"{{ 'string' if v is string else 'other' }}\"<|sep|>@TEXT<|close|>argument<|sep|>{% endfor %}"
+    "<|close|>call<|sep|>"
 )
 MISTRAL = "[TOOL_CALLS]{{ c.name }}[ARGS]{{ a|tojson }}"
 LLAMA = '{"name": "{{ c.name }}", "parameters": {{ a|tojson }}}'
@@ -86,9 +76,7 @@ COMMAND = (
 )
 SOLAR = "<|tool_call:begin|>{{ id }}<|tool_call:name|>{{ c.name }}<|tool_call:args|>{{ a|tojson }}<|tool_call:end|>"
 APERTUS = '{"{{ c.name }}": {{ a|tojson }}}{{ ", " if not loop.last }}'
-ELEMENT = (
-    '<function name="{{ c.name }}">' + _EACH + '<param name="{{ k }}">' + _TEXT + "</param>{% endfor %}</function>"
-)
+ELEMENT = '<function name="{{ c.name }}">@EACH<param name="{{ k }}">@TEXT</param>{% endfor %}</function>'
 BRACES = (
     '{% macro brace(v) %}{% if v is string %}<|"|>{{ v }}<|"|>{% elif v is mapping %}{{ "{" }}'
     "{% for k, w in v.items() %}{{ k }}:{{ brace(w) }}{{ ',' if not loop.last }}{% endfor %}"
@@ -103,185 +91,118 @@ BRACES = (
 _CHATML = {"turn": "<|im_start|>{}\n", "end": "<|im_end|>\n"}
 _QWEN = _CHATML | {"call": HERMES, "result": "<tool_response>\n{{ m.content }}\n</tool_response>", "tool": "user"}
 _LLAMA3 = {
-    "turn": "<|start_header_id|>{}<|end_header_id|>\n\n",
-    "end": "<|eot_id|>",
-    "call": LLAMA,
-    "calls": "one",
-    "beside": "dropped",
-    "result": "{{ m.content|tojson }}",
-    "tool": "ipython",
-}
+    "turn": "<|start_header_id|>{}<|end_header_id|>\n\n", "end": "<|eot_id|>", "call": LLAMA, "calls": "one",
+    "beside": "dropped", "result": "{{ m.content|tojson }}", "tool": "ipython",
+}  # fmt: skip
 _GEMMA = {"turn": "<start_of_turn>{}\n", "end": "<end_of_turn>\n", "assistant": "model", "turns": "in turn"}
 _INST = {
     "turn": "{% if role == 'user' %}[INST]{% endif %}",
-    "end": "{{ '[/INST]' if role == 'user' else '</s>' if role == 'assistant' else '' }}",
-    "call": MISTRAL,
-    "beside": "dropped",
-    "result": "[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]",
-    "turns": "in turn",
-    "ids": "nine",
-}
+    "end": "{{ '[/INST]' if role == 'user' else '</s>' if role == 'assistant' else '' }}", "call": MISTRAL,
+    "beside": "dropped", "result": "[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]", "turns": "in turn", "ids": "nine",
+}  # fmt: skip
 _GLM = {"turn": "<|{}|>\n", "end": "", "call": PAIRS, "result": "<tool_response>\n{{ m.content }}\n</tool_response>"}
 _DEEPSEEK = {
     "turn": "{{ '<｜User｜>' if role == 'user' else '<｜Assistant｜>' if role == 'assistant' else '' }}",
-    "end": "{{ '<｜end▁of▁sentence｜>' if role == 'assistant' else '' }}",
-    "call": DEEPSEEK,
+    "end": "{{ '<｜end▁of▁sentence｜>' if role == 'assistant' else '' }}", "call": DEEPSEEK,
     "around": ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
-    "result": "<｜tool▁output▁begin｜>{{ m.content }}<｜tool▁output▁end｜>",
-    "system": "hoisted",
-}
+    "result": "<｜tool▁output▁begin｜>{{ m.content }}<｜tool▁output▁end｜>", "system": "hoisted",
+}  # fmt: skip
 _KIMI = {
-    "turn": "<|im_{{ role if role in ('user', 'assistant') else 'system' }}|>{}<|im_middle|>",
-    "end": "<|im_end|>",
-    "call": KIMI,
-    "around": ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    "turn": "<|im_{{ role if role in ('user', 'assistant') else 'system' }}|>{}<|im_middle|>", "end": "<|im_end|>",
+    "call": KIMI, "around": ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     "result": "## Return of {{ m.tool_call_id }}\n{{ m.content }}",
-}
+}  # fmt: skip
 _GRANITE = {"turn": "<|start_of_role|>{}<|end_of_role|>", "end": "<|end_of_text|>\n", "result": "{{ m.content }}"}
 _HARMONY = {
-    "turn": "<|start|>{}<|message|>",
-    "end": "<|end|>",
-    "call": HARMONY,
-    "calls": "first",
+    "marks": "refused", "turn": "<|start|>{}<|message|>", "end": "<|end|>", "call": HARMONY, "calls": "first",
     "beside": "later",
     "result": "<|start|>functions to=assistant<|channel|>commentary<|message|>{{ m.content|tojson }}",
-    "results": "behind a call",
-    "system": "once",
-}
+    "results": "behind a call", "system": "once",
+}  # fmt: skip
 _MINIMAX = {
-    "turn": "]~b]{}\n",
-    "end": "[e~[\n",
-    "call": INVOKE,
-    "around": ("<minimax:tool_call>\n", "</minimax:tool_call>"),
-    "result": "<response>{{ m.content }}</response>",
-    "assistant": "ai",
-    "system": "once",
-}
+    "turn": "]~b]{}\n", "end": "[e~[\n", "call": INVOKE, "around": ("<minimax:tool_call>\n", "</minimax:tool_call>"),
+    "result": "<response>{{ m.content }}</response>", "assistant": "ai", "system": "once",
+}  # fmt: skip
 _COMMAND = {
-    "turn": "<|START_OF_TURN_TOKEN|><|{}_TOKEN|>",
-    "end": "<|END_OF_TURN_TOKEN|>",
-    "call": COMMAND,
+    "turn": "<|START_OF_TURN_TOKEN|><|{}_TOKEN|>", "end": "<|END_OF_TURN_TOKEN|>", "call": COMMAND,
     "around": ("<|START_ACTION|>[", "]<|END_ACTION|>"),
-    "result": "<|START_TOOL_RESULT|>{{ m.content }}<|END_TOOL_RESULT|>",
-    "assistant": "CHATBOT",
-}
+    "result": "<|START_TOOL_RESULT|>{{ m.content }}<|END_TOOL_RESULT|>", "assistant": "CHATBOT",
+}  # fmt: skip
 _BARE_RESULT = {"result": "{{ m.content }}"}
 
-FAMILIES: dict[str, Family] = {
-    name: Family(**habits)  # type: ignore[arg-type] # tables of strings
-    for name, habits in {
-        "Qwen2.5": _QWEN,
-        "Qwen3": _QWEN,
-        "Qwen3-Coder": _QWEN | {"call": QWEN_XML},
-        "Qwen3-Next": _QWEN,
-        "Qwen3.5": _QWEN | {"call": QWEN_XML, "system": "head", "thought": "loop"},
-        "Qwen3.6": _QWEN | {"call": QWEN_XML, "system": "head"},
-        "Hermes": _QWEN | {"tool": "tool"},
-        "SmolLM3": _CHATML | {"call": HERMES, "system": "once", "tool": "user", **_BARE_RESULT},
-        "MiniCPM5": _CHATML | {"call": ELEMENT, **_BARE_RESULT},
-        "LFM2": _CHATML | {"call": "", "calls": "none", **_BARE_RESULT},
-        "Nemotron-Nano-v2": {
-            "turn": "<SPECIAL_11>{}\n",
-            "end": "\n",
-            "call": _JSON + '{{ ", " if not loop.last }}',
-            "around": ("<TOOLCALL>[", "]</TOOLCALL>"),
-            "result": "<TOOL_RESPONSE>[{{ m.content }}]</TOOL_RESPONSE>",
-            "system": "once",
-        },
-        "Nemotron-3": _QWEN | {"call": QWEN_XML, "system": "head"},
-        "MiMo": _QWEN,
-        "Ling": _CHATML | {"turn": "<role>{}</role>", "end": "<|role_end|>", "call": HERMES, **_BARE_RESULT},
-        "Laguna": _CHATML | {"turn": "<{}>\n", "end": "\n</turn>\n", "call": PAIRS, **_BARE_RESULT},
-        "Llama 3": _LLAMA3,
-        "Llama 4": _LLAMA3 | {"turn": "<|header_start|>{}<|header_end|>\n\n", "end": "<|eot|>", "calls": "all"},
-        "Gemma 2": _GEMMA | {"call": "", "calls": "none", "system": "never", "result": "", "tools": "none"},
-        "Gemma 3": _GEMMA | {"call": "", "calls": "none", "system": "user", "result": "", "tools": "none"},
-        "Gemma 4": _GEMMA
-        | {
-            "turn": "<|turn>{}\n",
-            "end": "<turn|>\n",
-            "call": BRACES,
-            "result": "<|tool_response>{{ m.content }}<tool_response|>",
-            "turns": "free",
-        },
-        "Mistral 7B, Nemo": _INST
-        | {
-            "call": _JSON + '{{ ", " if not loop.last }}',
-            "around": ("[TOOL_CALLS][", "]"),
-            "system": "last",
-            "tools": "last",
-        },
-        "Mistral Small 3.2": _INST | {"tools": "last"},
-        "Ministral 3": _INST | {"ids": "any", "beside": "kept"},
-        "Devstral": _INST | {"ids": "any", "beside": "kept"},
-        "GLM-4.5": _GLM,
-        "GLM-4.7": _GLM | {"turn": "<|{}|>"},
-        "GLM-5": _GLM | {"turn": "<|{}|>"},
-        "DeepSeek V3.1": _DEEPSEEK,
-        "DeepSeek V3.2": _DEEPSEEK
-        | {"call": DSML, "around": ("<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>")},
-        "DeepSeek V4": _DEEPSEEK | {"call": DSML, "around": ("<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>")},
-        "Kimi K2": _KIMI,
-        "Kimi K3": _KIMI | {"call": K3, "around": ("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")},
-        "gpt-oss": _HARMONY,
-        "MiniMax M2": _MINIMAX,
-        "Granite 3.3": _GRANITE | {"call": "", "calls": "none"},
-        "Granite 4": _GRANITE | {"call": HERMES},
-        "Command A": _COMMAND,
-        "Apertus": {
-            "turn": "<|{}_start|>",
-            "end": "<|{}_end|>",
-            "call": APERTUS,
-            "around": ("<|tools_prefix|>[", "]<|tools_suffix|>"),
-            "system": "head",
-            **_BARE_RESULT,
-        },
-        "Seed-OSS": {
-            "turn": "<seed:bos>{}\n",
-            "end": "<seed:eos>",
-            "call": QWEN_XML.replace("tool_call>", "seed:tool_call>"),
-            **_BARE_RESULT,
-        },
-        "Hunyuan": _GLM | {"turn": "<|hy_{}|>", "end": "<|eos|>"},
-        "Solar Open": {
-            "turn": "<|begin|>{}",
-            "end": "<|end|>",
-            "call": SOLAR,
-            "around": ("<|tool_calls|>", "<|calls|>"),
-            "beside": "dropped",
-            "system": "hoisted",
-            **_BARE_RESULT,
-        },
-        "GigaChat 3": {
-            "turn": "{}<|role_sep|>\n",
-            "end": "<|message_sep|>\n\n",
-            "call": "<|message_sep|>\n\nfunction call<|role_sep|>\n" + _JSON,
-            "calls": "first",
-            **_BARE_RESULT,
-        },
-    }.items()
-}
+_ROWS: dict[str, dict[str, object]] = {
+    "Qwen2.5, Qwen3, Qwen3-Next, MiMo": _QWEN,
+    "Qwen3-Coder": _QWEN | {"call": QWEN_XML},
+    "Qwen3.5": _QWEN | {"call": QWEN_XML, "system": "head", "thought": "loop"},
+    "Qwen3.6, Nemotron-3": _QWEN | {"call": QWEN_XML, "system": "head"},
+    "Hermes": _QWEN | {"tool": "tool"},
+    "SmolLM3": _CHATML | {"call": HERMES, "system": "once", "tool": "user", **_BARE_RESULT},
+    "MiniCPM5": _CHATML | {"call": ELEMENT, **_BARE_RESULT},
+    "LFM2": _CHATML | {"call": "", "calls": "none", **_BARE_RESULT},
+    "Nemotron-Nano-v2": {"turn": "<SPECIAL_11>{}\n", "end": "\n", "call": _JSON + '{{ ", " if not loop.last }}',
+        "around": ("<TOOLCALL>[", "]</TOOLCALL>"), "result": "<TOOL_RESPONSE>[{{ m.content }}]</TOOL_RESPONSE>",
+        "system": "once"},
+    "Ling": _CHATML | {"turn": "<role>{}</role>", "end": "<|role_end|>", "call": HERMES, **_BARE_RESULT},
+    "Laguna": _CHATML | {"turn": "<{}>\n", "end": "\n</turn>\n", "call": PAIRS, **_BARE_RESULT},
+    "Llama 3": _LLAMA3,
+    "Llama 4": _LLAMA3 | {"turn": "<|header_start|>{}<|header_end|>\n\n", "end": "<|eot|>", "calls": "all"},
+    "Gemma 2": _GEMMA | {"call": "", "calls": "none", "system": "never", "result": "", "tools": "none"},
+    "Gemma 3": _GEMMA | {"call": "", "calls": "none", "system": "user", "result": "", "tools": "none"},
+    "Gemma 4": _GEMMA | {"turn": "<|turn>{}\n", "end": "<turn|>\n", "call": BRACES,
+        "result": "<|tool_response>{{ m.content }}<tool_response|>", "turns": "free"},
+    "Mistral 7B, Nemo": _INST | {"call": _JSON + '{{ ", " if not loop.last }}',
+        "around": ("[TOOL_CALLS][", "]"), "system": "last", "tools": "last"},
+    "Mistral Small 3.2": _INST | {"tools": "last"},
+    "Ministral 3, Devstral": _INST | {"ids": "any", "beside": "kept"},
+    "GLM-4.5": _GLM,
+    "GLM-4.7, GLM-5": _GLM | {"turn": "<|{}|>"},
+    "DeepSeek V3.1": _DEEPSEEK,
+    "DeepSeek V3.2": _DEEPSEEK | {"call": DSML, "around": ("<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>")},
+    "DeepSeek V4": _DEEPSEEK | {"call": DSML, "around": ("<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>")},
+    "Kimi K2": _KIMI,
+    "Kimi K3": _KIMI | {"call": K3, "around": ("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")},
+    "gpt-oss": _HARMONY,
+    "MiniMax M2": _MINIMAX,
+    "Granite 3.3": _GRANITE | {"call": "", "calls": "none"},
+    "Granite 4": _GRANITE | {"call": HERMES},
+    "Command A": _COMMAND,
+    "Apertus": {"turn": "<|{}_start|>", "end": "<|{}_end|>", "call": APERTUS,
+        "around": ("<|tools_prefix|>[", "]<|tools_suffix|>"), "system": "head", **_BARE_RESULT},
+    "Seed-OSS": {"turn": "<seed:bos>{}\n", "end": "<seed:eos>",
+        "call": QWEN_XML.replace("tool_call>", "seed:tool_call>"), **_BARE_RESULT},
+    "Hunyuan": _GLM | {"turn": "<|hy_{}|>", "end": "<|eos|>"},
+    "Solar Open": {"turn": "<|begin|>{}", "end": "<|end|>", "call": SOLAR,
+        "around": ("<|tool_calls|>", "<|calls|>"), "beside": "dropped", "system": "hoisted", **_BARE_RESULT},
+    "GigaChat 3": {"turn": "{}<|role_sep|>\n", "end": "<|message_sep|>\n\n",
+        "call": "<|message_sep|>\n\nfunction call<|role_sep|>\n" + _JSON, "calls": "first", **_BARE_RESULT},
+}  # fmt: skip
+FAMILIES = {name: Family(**habits) for name, habits in _ROWS.items()}  # type: ignore[arg-type]
 
 
 # -- one template of all habits ----------------------------------------------------------------------------------------
 
 _RAISE = "{{{{ raise_exception('{}') }}}}".format
+
+
+def _refuse(condition: str, words: str) -> str:
+    return f"{{% if {condition} %}}{_RAISE(words)}{{% endif %}}"
+
+
 _SYSTEM = {
     "anywhere": "@OPEN{{ m.content }}@CLOSE",
-    "head": "{% if not loop.first %}"
-    + _RAISE("a system message stands at the head")
-    + "{% endif %}@OPEN{{ m.content }}@CLOSE",
+    "head": _refuse("not loop.first", "a system message stands at the head") + "@OPEN{{ m.content }}@CLOSE",
     "once": "{% if loop.first %}@OPEN{{ m.content }}@CLOSE{% endif %}",
     "never": _RAISE("no system role"),
-    "user": "{% if not loop.first %}" + _RAISE("roles take turns") + "{% endif %}",
-    "last": "{% if not loop.first %}" + _RAISE("only user, assistant and tool") + "{% endif %}",
+    "dropped": "",
+    "user": _refuse("not loop.first", "roles take turns"),
+    "last": _refuse("not loop.first", "only user, assistant and tool"),
     "hoisted": "",
 }
 _IN_TURN = (
     "{% set at = namespace(user=true) %}{% for m in messages %}"
     "{% if m.role == 'user' or (m.role == 'assistant' and not m.tool_calls) %}"
-    "{% if (m.role == 'user') != at.user %}" + _RAISE("roles take turns") + "{% endif %}"
-    "{% set at.user = not at.user %}{% endif %}{% endfor %}"
+    + _refuse("(m.role == 'user') != at.user", "roles take turns")
+    + "{% set at.user = not at.user %}{% endif %}{% endfor %}"
 )
 _BESIDE = {
     "kept": "{{ m.content }}",
@@ -290,19 +211,27 @@ _BESIDE = {
 }
 _COUNT = {
     "all": "{% set calls = m.tool_calls or [] %}",
-    "one": "{% set calls = m.tool_calls or [] %}{% if calls|length > 1 %}" + _RAISE("one call") + "{% endif %}",
+    "one": "{% set calls = m.tool_calls or [] %}" + _refuse("calls|length > 1", "one call"),
     "first": "{% set calls = (m.tool_calls or [])[:1] %}",
     "none": "{% set calls = [] %}",
 }
-_RESULTS = {"said": "", "behind a call": "{% if ns.called == 0 %}" + _RAISE("no call before") + "{% endif %}"}
+_RESULTS = {
+    "said": "",
+    "not last": _refuse("(loop.nextitem or {}).role == 'user'", "after a result"),
+    "behind a call": _refuse("ns.called == 0", "no call before"),
+    "of a call": _refuse("m.tool_call_id not in ns.ids", "no such call"),
+    "never": _RAISE("no tool role"),
+    "dropped": "",
+}
+_MARKS = {"any": "", "refused": _refuse("'<|channel|>' in m.content", "marks")}
 _THOUGHT = {"none": "", "loop": "{% if loop.index0 > ns.user %}<think>\n\n</think>\n\n{% endif %}"}
 _PLACES = ("first", "last")
-_NINE = "{% if id|length != 9 %}" + _RAISE("nine signs") + "{% endif %}"
+_NINE = _refuse("id|length != 9", "nine signs")
 
 
 def _build(family: Family) -> str:
     macro, end, call = family.call.rpartition("{% endmacro %}")
-    said = "Write <|tool_call_start|>[name(key=value)]<|tool_call_end|>. " if family.calls == "none" else ""
+    said = "Write <|tool_call_start|>[name(key=value)]<|tool_call_end|>. " if not family.call else ""
     tools = f"{{% if tools %}}{said}{{{{ tools|tojson }}}}{{% endif %}}"
     hoisted = "{% for m in messages if m.role == 'system' %}{{ m.content }}\n{% endfor %}"
     roles = {
@@ -314,9 +243,10 @@ def _build(family: Family) -> str:
     text = "".join(
         (
             macro + end,
-            "{% set ns = namespace(user=-1, answer=-1, called=0) %}{% for m in messages %}{% if m.role == 'user' %}"
-            "{% set ns.user = loop.index0 %}{% elif m.role == 'assistant' and not m.tool_calls %}"
-            "{% set ns.answer = loop.index0 %}{% endif %}{% endfor %}",
+            "{% set ns = namespace(user=-1, answer=-1, called=0, ids=[]) %}{% for m in messages %}"
+            "{% if m.role == 'user' %}{% set ns.user = loop.index0 %}"
+            "{% elif m.role == 'assistant' and not m.tool_calls %}{% set ns.answer = loop.index0 %}{% endif %}"
+            "{% endfor %}",
             _IN_TURN if family.turns == "in turn" else "",
             tools if family.tools == "head" else "",
             hoisted if family.system == "hoisted" else "",
@@ -327,7 +257,9 @@ def _build(family: Family) -> str:
         )
     )
     names = f"{{{{ {{'assistant': '{family.assistant}', 'tool': '{family.tool}'}}[role] or role }}}}"
-    return text.replace("@OPEN", family.turn.replace("{}", names)).replace("@CLOSE", family.end.replace("{}", names))
+    parts = {"OPEN": family.turn.replace("{}", names), "CLOSE": family.end.replace("{}", names)}
+    parts |= {"EACH": "{% for k, v in a.items() %}", "TEXT": "{{ v if v is string else v|tojson }}"}
+    return re.sub("@([A-Z]+)", lambda mark: parts[mark[1]], text)
 
 
 def _build_user(family: Family, tools: str) -> str:
@@ -347,12 +279,27 @@ def _build_answer(family: Family, call: str) -> str:
     each += _NINE if family.ids == "nine" else ""
     calls = f"{_COUNT[family.calls]}{{% for call in calls %}}{before}{each}{call}{behind}{{% endfor %}}"
     said = f"{_THOUGHT[family.thought]}{_BESIDE[family.beside]}"
-    return f"{{% set ns.called = 1 if m.tool_calls else 0 %}}@OPEN{said}{calls}@CLOSE"
+    known = "{% set ns.called = 1 if m.tool_calls else 0 %}"
+    known += "{% for c in m.tool_calls or [] %}{% set ns.ids = ns.ids + [c.id] %}{% endfor %}"
+    return f"{_MARKS[family.marks]}{known}@OPEN{said}{calls}@CLOSE"
 
 
 FAMILY_TEMPLATES = {name: _build(family) for name, family in FAMILIES.items()}
+SOME_TEMPLATES = {name: FAMILY_TEMPLATES[name] for name in ("Mistral 7B, Nemo", "Llama 3", "LFM2", "gpt-oss")}
+"""Of each other way to write calls one family."""
 REWRITTEN = frozenset(
     name for name, family in FAMILIES.items() if family.thought == "loop" or "last" in (family.tools, family.system)
 )
 """Whose earlier turns are written otherwise once the user speaks again: the tools, or the system prompt, stand before
 the user's last words, or a thought is left out."""
+
+
+SYSTEMS, TURNS = ("anywhere", "head", "once", "never", "dropped"), ("free", "in turn")
+
+
+def make_templates(system: str, turns: str) -> Iterator[tuple[str, str]]:
+    """Make a template for each of the other habits, with these two: its name and its text."""
+    for calls, results, (ids, marks) in itertools.product(_COUNT, _RESULTS, (("any", "any"), ("nine", "refused"))):
+        habits = {"system": system, "turns": turns, "calls": calls, "results": results, "ids": ids, "marks": marks}
+        result = "" if results == "dropped" else "{{ m.content }}"
+        yield str(habits), _build(Family(**_CHATML, call=HERMES, result=result, **habits))

@@ -26,17 +26,14 @@ def decide(text: str, before: str = "") -> TextKind:
 
 
 def never(text: str, before: str = "") -> TextKind:
-    """Nothing is ever a call."""
     return TextKind.PROSE
 
 
 def always_open(text: str, before: str = "") -> TextKind:
-    """Nothing is ever decided."""
     return TextKind.OPEN
 
 
 def fed(gate: Gate, chunks: list[str]) -> tuple[str, str]:
-    """What left and what is held after these chunks."""
     out: list[Event] = []
     for chunk in chunks:
         gate, events = step(gate, Text(chunk))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import yaml
+from tests.support.config_files import TIERS, write_config
 
 # Python's own modules, those of others and ours: each is imported by some command or some process of the server.
 SINGLE = (
@@ -20,13 +20,7 @@ def fill_folder(folder: Path, marks: Path, port: int | None = None) -> None:
         (folder / name).mkdir()
         for file in ("__init__", "__main__"):
             (folder / name / f"{file}.py").write_text(MARK.format(str(marks), name))
-    args = {
-        "tiers": {"stolen": {"kind": "scripted", "script": [{"answer": "hi"}]}},
-        "reliability": {"escalation": {"chain": ["stolen"]}},
-    }
-    app = {"name": "a", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-    document = {"http_options": {"host": "127.0.0.1", "port": port or 1}, "applications": [app]}
-    (folder / "serve_config.yaml").write_text(yaml.safe_dump(document))
+    write_config(folder / "serve_config.yaml", {"stolen": TIERS["fast"]}, {"port": port or 1})
     (folder / ".env").write_text(f"MLX_STACK_URL=http://127.0.0.1:{port}\nHTTP_PROXY=http://127.0.0.1:{port}\n")
 
 

@@ -14,17 +14,10 @@ import httpx
 import openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
+from tests.support.renderings import WEATHER_TOOL
 from tests.support.serving import Server, until
 
-WEATHER_TOOLS: list[Any] = [
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-        },
-    }
-]
+WEATHER_TOOLS: list[Any] = [WEATHER_TOOL]
 
 
 class _Tee(httpx.SyncByteStream):
@@ -71,11 +64,9 @@ class Outcome:
 
     @property
     def choice(self) -> Any:
-        """The one choice; None where there was an error."""
         return None if self.completion is None else self.completion.choices[0]
 
     def header(self, name: str) -> str | None:
-        """One of ours."""
         return self.headers.get(f"X-MLX-Stack-{name}")
 
     @property
@@ -103,19 +94,16 @@ class Outcome:
 
     @property
     def frames(self) -> list[Any]:
-        """The JSON of a stream's frames."""
         if not self.stream or self.status != 200:
             return []
         return [json.loads(part[6:]) for part in self.wire.split("\n\n") if part.startswith("data: {")]
 
     @property
     def code(self) -> str | None:
-        """The error's code."""
         return self.error.get("code")
 
     @property
     def request_id(self) -> str:
-        """The name of this request's report."""
         return self.headers["x-request-id"]
 
     @property
@@ -129,7 +117,6 @@ class Outcome:
 
 
 def user(text: str) -> list[Any]:
-    """A conversation of one message."""
     return [{"role": "user", "content": text}]
 
 
@@ -152,15 +139,8 @@ def ask(
                 completion = _streamed(raw.parse()) if stream else raw.parse()
             except openai.APIError as broken:
                 error = dict(broken.body or {})  # type: ignore[call-overload]
-    return Outcome(
-        status=got.status_code,
-        headers=got.headers,
-        wire=tap.wire.decode(),
-        elapsed_s=time.monotonic() - started,
-        stream=stream,
-        completion=completion,
-        error=error,
-    )
+    told = {"status": got.status_code, "headers": got.headers, "wire": tap.wire.decode(), "stream": stream}
+    return Outcome(**told, elapsed_s=time.monotonic() - started, completion=completion, error=error)
 
 
 def _streamed(chunks: Any) -> Any:

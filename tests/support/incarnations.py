@@ -37,8 +37,7 @@ CONFIG = AdmissionConfig(
 class HandClock:
     """A monotonic clock that a hand moves."""
 
-    def __init__(self, now_ns: int = 0) -> None:
-        self._now_ns = now_ns
+    _now_ns = 0
 
     def now_ns(self) -> int:
         return self._now_ns
@@ -126,20 +125,13 @@ class Driver:
     ) -> tuple[StepAnswer, ...]:
         """The next step, or one more attempt of the last."""
         self.number += attempt == 0
-        step = StateStep(
-            client=self.client,
-            number=self.number,
-            config=self.limits.digest,
-            items=items,
-            requests=requests,
-            attempt=attempt,
-        )
+        named = {"client": self.client, "number": self.number, "config": self.limits.digest}
+        step = StateStep(**named, items=items, requests=requests, attempt=attempt)
         reply = self.actor.step(step) or self.actor.step(step, self.limits)
         assert reply is not None
         return reply.answers
 
     def put(self, *items: Item) -> None:
-        """Items only."""
         self.step(items=items)
 
     def ask(self, *requests: StepRequest) -> list[Any]:
@@ -147,5 +139,4 @@ class Driver:
         return [answer.decision for answer in self.step(requests=requests)]
 
     def granted(self, *requests: StepRequest) -> list[Grant]:
-        """The grants among the decisions."""
         return [decision for decision in self.ask(*requests) if isinstance(decision, Grant)]

@@ -1,6 +1,7 @@
 """Init systems for tests: a program that answers as it is told, one that only remembers, and a plan of a service."""
 
 from collections.abc import Mapping, Sequence
+from functools import partialmethod
 from pathlib import Path
 
 from deployments.cli.service.init_system import Finished, ServiceState, sign
@@ -43,37 +44,20 @@ class RememberedInit:
         self.orders: list[str] = []
         self._state = state or ServiceState(running=False, words="inactive")
 
-    def check(self) -> None:
-        """There is one."""
-        self.orders.append("check")
-
     def write(self, plan: ServicePlan) -> str:
-        """A unit with the command alone."""
         return sign(" ".join(plan.command) + "\n", plan.config)
 
     def list_remarks(self) -> list[str]:
-        """One."""
         return ["a remark"]
 
-    def start(self) -> None:
-        """Remember it."""
-        assert self.path.exists()
-        self.orders.append("start")
+    def _note(self, order: str, *, there: bool | None = None) -> None:
+        """Remember an order, for which its file must be there, or gone."""
+        assert there is None or self.path.exists() is there
+        self.orders.append(order)
 
-    def stop(self) -> None:
-        """Remember it."""
-        assert self.path.exists()
-        self.orders.append("stop")
-
-    def forget(self) -> None:
-        """Remember it."""
-        assert not self.path.exists()
-        self.orders.append("forget")
-
-    def restart(self) -> None:
-        """Remember it."""
-        self.orders.append("restart")
+    check, restart = partialmethod(_note, "check"), partialmethod(_note, "restart")
+    start, stop = partialmethod(_note, "start", there=True), partialmethod(_note, "stop", there=True)
+    forget = partialmethod(_note, "forget", there=False)
 
     def state(self) -> ServiceState:
-        """As it was given."""
         return self._state

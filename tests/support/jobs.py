@@ -8,27 +8,22 @@ from deployments.errors import ApiError
 
 
 def join(a: str, b: str) -> str:
-    """Join two names."""
     return f"{a}/{b}"
 
 
 def fail(text: str) -> int:
-    """Fail with an error of Python's own."""
     return int(text)
 
 
 def refuse(param: str) -> None:
-    """Fail with an error of the server's."""
     raise ApiError("invalid_tools", "too few", param=param, retry_after_s=7.5)
 
 
 def find_pid() -> int:
-    """Say which process this is."""
     return os.getpid()
 
 
 def make_bytes(count: int) -> bytes:
-    """Make a large result."""
     return bytes(count)
 
 
@@ -38,10 +33,8 @@ def search(pattern: str, text: str) -> bool:
 
 
 def wait(seconds: float) -> None:
-    """Take so long."""
     time.sleep(seconds)
 
 
 def end(code: int) -> None:
-    """End the process."""
     os._exit(code)

@@ -6,16 +6,9 @@ from reliability.answer.judgement import expect, judge
 from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, ToolBox, build_toolbox
 from reliability.types import CallDelta, Event, Finish, FinishReason
+from tests.support.renderings import schema_of, tool
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "search",
-            "parameters": {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
-        },
-    }
-]
+TOOLS = [tool("search", schema_of({"q": "cats"}))]
 BOX = build_toolbox(TOOLS)
 assert isinstance(BOX, ToolBox)
 USER: list[dict[str, Any]] = [{"role": "user", "content": "find cats"}]

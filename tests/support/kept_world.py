@@ -32,7 +32,9 @@ from reliability.types import ChatRequest, Event, Hold, Reason
 from tests.clients.record import WIRES
 from tests.sim.clock import VirtualClock
 from tests.sim.clock import run as play
+from tests.support.dialects import ROUTES, write_body
 from tests.support.near_actor import NearActor
+from tests.support.renderings import tool
 from tests.unit.deployments.state.test_client import config
 
 WORDS = [f"w{number} " for number in range(20)]  # in the cap of an answer
@@ -42,14 +44,7 @@ CALL = {"tool_call": {"name": "f", "arguments": {"a": 1}}}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 NAMED = {"idempotency-key": "n1"}
 ASKED = [{"role": "user", "content": "hi"}]
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {
-        "messages": ASKED,
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
-    },
-    "/v1/messages": {"messages": ASKED, "max_tokens": 500, "tools": [{"name": "f", "input_schema": SCHEMA}]},
-    "/v1/responses": {"input": "hi", "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}]},
-}
+BODIES = {ROUTES[one]: write_body(one, ASKED, [tool("f", SCHEMA)]) for one in ROUTES}
 CHAT = "/v1/chat/completions"
 PATIENT = Timeouts(connect_s=5, first_token_s=60, idle_s=60, total_s=600)
 each_dialect = pytest.mark.parametrize("path", BODIES)
@@ -88,7 +83,6 @@ class Told:
 
     @property
     def calls(self) -> set[str]:
-        """The ids of the calls in it."""
         return {part.split('"')[0] for part in self.raw.replace("toolu_", "call_").split('"call_')[1:]}
 
 
@@ -101,7 +95,6 @@ class Router:
         self.clock = VirtualClock()
 
     async def kill(self) -> None:
-        """It speaks no more."""
         self.near.away = True
 
     async def answer(
@@ -114,7 +107,6 @@ class Router:
         limits: Any = None,
         **more: Any,
     ) -> Told:
-        """Answer one request as the Router does."""
         told.path, spoken = path, DIALECTS[path]
         raw = orjson.dumps(BODIES[path] | {"stream": stream} | more)
         try:
@@ -128,16 +120,8 @@ class Router:
         answer = drive(run, self._make_ports(port))
         if kept is not None:
             answer = kept.tell(run, self.clock, port.adopt, answer)
-        response: Any = await Exchange(
-            dialect=spoken,
-            call=call,
-            run=run,
-            events=answer,
-            report=lambda: report_of(run),
-            close=lambda: None,
-            keepalive_s=1000.0,
-            kept=kept,
-        ).respond()
+        rest: Any = {"report": lambda: report_of(run), "close": lambda: None, "keepalive_s": 1000.0, "kept": kept}
+        response: Any = await Exchange(dialect=spoken, call=call, run=run, events=answer, **rest).respond()
         told.status, told.headers = response.status_code, dict(response.headers)
         if not hasattr(response, "body_iterator"):
             told.raw = response.body.decode()
@@ -198,13 +182,11 @@ class World:
     tasks: list[asyncio.Task[Told]] = field(default_factory=list)
 
     def begin(self, router: Router, **more: Any) -> Told:
-        """Begin a request beside."""
         told = Told()
         self.tasks.append(asyncio.create_task(router.answer(told, **more)))
         return told
 
     def spent(self, told: Told) -> int:
-        """What the session of a request was charged."""
         assert told.run is not None
         return int(self.near.actor.budget("k", told.run.request.session_id)["spent_tokens"])
 

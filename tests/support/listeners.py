@@ -51,18 +51,15 @@ class Answer:
 
     @property
     def status(self) -> int:
-        """The status of the first answer."""
         return int(self.raw.split(b" ", 2)[1]) if self.raw.startswith(b"HTTP/1.") else 0
 
     @property
     def headers(self) -> dict[str, str]:
-        """Its headers, names in lower case."""
         lines = self.raw.split(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
         return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error in its body, in OpenAI's shape."""
         found: dict[str, Any] = json.loads(self.raw.split(b"\r\n\r\n", 1)[1])["error"]
         assert set(found) == {"message", "type", "param", "code"}
         return found
@@ -98,7 +95,6 @@ class Raw:
         raise AssertionError(f"still open after {bound_s:g} s of dribbling")
 
     def rest(self, bound_s: float = 20.0) -> Answer:
-        """All that comes until the connection ends."""
         got, reset = bytearray(), False
         self.peer.settimeout(bound_s)
         try:
@@ -110,11 +106,9 @@ class Raw:
         return Answer(bytes(got), reset, time.monotonic() - self.begun_s)
 
     def some(self, bytes_max: int) -> bytes:
-        """What is there, or comes next."""
         return self.peer.recv(bytes_max)
 
     def through(self, end: bytes) -> bytes:
-        """What comes up to `end`."""
         got = b""
         while not got.endswith(end):
             part = self.peer.recv(65536)
@@ -128,12 +122,10 @@ class Raw:
         return not select.select([self.peer], [], [], 0)[0]
 
     def close(self) -> None:
-        """Leave."""
         self.peer.close()
 
 
 def ask(port: int, path: str = "/quick", *headers: str, source: str = "127.0.0.1") -> Answer:
-    """One GET by a good client."""
     lines = "".join(f"{line}\r\n" for line in ("host: 127.0.0.1", "connection: close", *headers))
     return Raw(port, source=source).send(f"GET {path} HTTP/1.1\r\n{lines}\r\n").rest()
 
@@ -150,7 +142,6 @@ class Back:
     ended: list[str] = field(default_factory=list)
 
     def app(self) -> Starlette:
-        """Its routes."""
         bodies = Bodies(self.readers_max)
 
         async def read(request: Request) -> Response:
@@ -169,12 +160,8 @@ class Back:
             assert isinstance(error, ApiError)
             return json_response(error.body(), status=error.status, headers=error.headers())
 
-        routes = [
-            Route("/read", read, methods=["POST"]),
-            Route("/stream", stream),
-            Route("/quick", quick),
-            Route("/-/healthz", quick),
-        ]
+        quick_ones = [Route(path, quick) for path in ("/quick", "/-/healthz")]
+        routes = [Route("/read", read, methods=["POST"]), Route("/stream", stream), *quick_ones]
         return Starlette(routes=routes, exception_handlers={ApiError: error})
 
     async def frames(self, pause_s: float) -> AsyncGenerator[bytes, None]:

@@ -38,11 +38,9 @@ class LoopbackHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def get(self) -> None:
-        """Answer a GET."""
         self.reply(status=404)
 
     def post(self) -> None:
-        """Answer a POST."""
         self.reply(status=404)
 
     def do_GET(self) -> None:
@@ -55,7 +53,6 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         self.post()
 
     def read_body(self) -> bytes:
-        """The body of a POST."""
         return self.rfile.read(int(self.headers["content-length"]))
 
     def reply(self, data: bytes = b"", status: int = 200, headers: Mapping[str, str] | None = None) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support import shrunk_histories
+
 Message = dict[str, Any]
 Habit = Callable[[list[Message], "MadeRun"], list[Message]]
 
@@ -89,13 +91,6 @@ def _rewrite(call: Message, dice: random.Random) -> Message:
     return {**call, "function": {"name": call["function"]["name"], "arguments": text}}
 
 
-# -- what a client does to its history ---------------------------------------------------------------------------------
-
-
-def _send_all(sent: list[Message], _: MadeRun) -> list[Message]:
-    return sent
-
-
 def _drop_ids(sent: list[Message], _: MadeRun) -> list[Message]:
     out = []
     for number, message in enumerate(sent):
@@ -113,19 +108,10 @@ def _date_system(sent: list[Message], run: MadeRun) -> list[Message]:
     return [*dated, *(m for m in sent if m["role"] != "system")]
 
 
-def _clear_old_results(sent: list[Message], _: MadeRun) -> list[Message]:
-    places = [i for i, message in enumerate(sent) if message["role"] == "tool"]
-    old = set(places[:-2])
-    return [{**m, "content": "[Old tool result content cleared]"} if i in old else m for i, m in enumerate(sent)]
-
-
-def _keep_last(count: int, *, task: bool) -> Habit:
-    def keep(sent: list[Message], run: MadeRun) -> list[Message]:
-        head = [m for m in run.head if task or m["role"] == "system"]
-        body = sent[len(run.head) :]
-        return [*head, *body] if len(body) <= count else [*head, *body[-count:]]
-
-    return keep
+def _shrink(shape: str, *, task: bool = True) -> Habit:
+    """As a client of `shrunk_histories` does it; without the `task` the system prompt alone stays before it."""
+    show = shrunk_histories.SHAPES[shape]
+    return lambda _, run: show([m for m in run.head if task or m["role"] == "system"], run.said, run.answers)
 
 
 def _summarise_middle(sent: list[Message], run: MadeRun) -> list[Message]:
@@ -157,62 +143,47 @@ def _fold_alone(_: list[Message], run: MadeRun) -> list[Message]:
 
 
 HABITS: dict[str, Habit] = {
-    "all": _send_all,
+    "all": lambda sent, _: sent,
     "no ids": _drop_ids,
     "dated system": _date_system,
-    "cleared results": _clear_old_results,
-    "last 2": _keep_last(2, task=False),
-    "last 3": _keep_last(3, task=True),
-    "last 4": _keep_last(4, task=False),
-    "last 6": _keep_last(6, task=True),
+    "cleared results": _shrink("keeps 2 results"),
+    "last 2": _shrink("keeps the last 2", task=False),
+    "last 3": _shrink("keeps the last 3"),
+    "last 4": _shrink("keeps the last 4", task=False),
+    "last 6": _shrink("keeps the last 6"),
     "summary": _summarise_middle,
     "folded": _fold,
     "folded by the client": _fold_alone,
 }
 
 
-# -- how a run begins --------------------------------------------------------------------------------------------------
+def _say(*words: str) -> list[Message]:
+    """The user and the model in turn."""
+    return [{"role": ("user", "assistant")[at % 2], "content": one} for at, one in enumerate(words)]
 
 
-def _system(words: str) -> Message:
-    return {"role": "system", "content": words}
+def _system(words: str) -> list[Message]:
+    return [{"role": "system", "content": words}]
 
 
-def _user(words: str) -> Message:
-    return {"role": "user", "content": words}
-
-
-def _begin_aider(task: str) -> list[Message]:
-    example = {"role": "assistant", "content": "To make this change we need to modify `mathweb/flask/app.py`."}
-    acknowledged = {"role": "assistant", "content": "Ok, any changes I propose will be to those files."}
-    return [
-        _system("Act as an expert software developer."),
-        _user("Change get_factorial() to use math.factorial"),
-        example,
-        _user("I switched to a new code base. Please don't consider the above files."),
-        {"role": "assistant", "content": "Ok."},
-        _user("Here are the files: app.py"),
-        acknowledged,
-        _user(task),
-    ]
-
-
-def _begin_qwen(task: str) -> list[Message]:
-    preamble = "This is the Qwen Code. We are setting up the context for our chat. Today's date is 24 November 2026."
-    return [
-        _system("You are Qwen Code."),
-        _user(preamble),
-        {"role": "assistant", "content": "Got it. Thanks for the context!"},
-        _user(task),
-    ]
-
-
+AIDER = (
+    "Change get_factorial() to use math.factorial",
+    "To make this change we need to modify `mathweb/flask/app.py`.",
+    "I switched to a new code base. Please don't consider the above files.",
+    "Ok.",
+    "Here are the files: app.py",
+    "Ok, any changes I propose will be to those files.",
+)
+QWEN = (
+    "This is the Qwen Code. We are setting up the context for our chat. Today's date is 24 November 2026.",
+    "Got it. Thanks for the context!",
+)
 SHAPES: dict[str, Callable[[str], list[Message]]] = {
-    "aider": _begin_aider,
-    "qwen": _begin_qwen,
-    "native": lambda task: [_system("You are a coding agent."), _user(task)],
-    "text": lambda task: [_system("Answer with Thought and Code."), _user(task)],
-    "bare": lambda task: [_user(task)],
+    "aider": lambda task: _system("Act as an expert software developer.") + _say(*AIDER, task),
+    "qwen": lambda task: _system("You are Qwen Code.") + _say(*QWEN, task),
+    "native": lambda task: _system("You are a coding agent.") + _say(task),
+    "text": lambda task: _system("Answer with Thought and Code.") + _say(task),
+    "bare": _say,
 }
 
 
@@ -223,16 +194,8 @@ def make_run(number: int, dice: random.Random, twin: MadeRun | None = None) -> M
         head = SHAPES[shape](dice.choice(TASKS))
     else:
         shape, habit, head = twin.shape, twin.habit, [dict(message) for message in twin.head]
-    return MadeRun(
-        number=number,
-        dice=random.Random(dice.getrandbits(64)),
-        shape=shape,
-        habit=habit,
-        head=head,
-        said=[],
-        turns=dice.randint(3, 16),
-        twin=None if twin is None else twin.number,
-    )
+    own, turns = random.Random(dice.getrandbits(64)), dice.randint(3, 16)
+    return MadeRun(number, own, shape, habit, head, [], turns, twin=None if twin is None else twin.number)
 
 
 def make_answer(run: MadeRun, ticket: str) -> Message:

@@ -20,10 +20,8 @@ TOOLS: tuple[dict[str, Any], ...] = tuple(make_tool(f"tool_{number}") for number
 
 
 def write_call(name: str, **arguments: Any) -> dict[str, Any]:
-    """A step of a script that calls a tool."""
     return {"tool_call": {"name": name, "arguments": arguments}}
 
 
 def make_call(name: str, call_id: str, **arguments: Any) -> dict[str, Any]:
-    """A call in a message."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -44,7 +44,6 @@ class Mind:
 
 
 def wish(much: float, *tokens: str) -> Any:
-    """A wish for these tokens, as logits."""
     return np.array([much * (token in tokens) for token in tiny.TOKENS] + [0.0] * (WIDTH - len(tiny.TOKENS)))
 
 

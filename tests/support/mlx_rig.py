@@ -11,7 +11,6 @@ PATIENCE_S = 300.0
 
 
 def ready(**options: Any) -> MlxTier:
-    """A tier that has loaded its model."""
     tier = MlxTier(name="fast", **options)
     status = asyncio.run(tier.wait_for_load(PATIENCE_S))
     assert status.state is TierState.READY, status

@@ -198,7 +198,6 @@ def fill_caches(model: Any) -> int:
 
 
 def main() -> None:
-    """Print a line for each configuration."""
     for name in sys.argv[1:] or CONFIGS:
         needs, real = compare(name)
         print(f"{name:24} {needs:9,} {real:9,} {needs / real:.3f}", flush=True)

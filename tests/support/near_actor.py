@@ -27,7 +27,6 @@ class NearActor:
         self._lost, self._call_s = lost, call_s
 
     async def find(self) -> Any:
-        """Give the actor itself."""
         self.finds += 1
         if self.away and self._lost:
             raise ConnectionError("not there")
@@ -37,7 +36,6 @@ class NearActor:
         """Do nothing: there is no connection."""
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call one method."""
         if method == "step":
             self.steps.append(args[0])
             if self.fails is not None:

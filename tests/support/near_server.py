@@ -40,7 +40,6 @@ JOIN_S = 30.0
 
 @contextlib.contextmanager
 def run_near(args: Mapping[str, Any], name: str) -> Iterator[Server]:
-    """Serve one app, from `args`, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="ms-", ignore_cleanup_errors=True) as folder:  # short: sockets lie in it
         near = _NearServer(args, name, Path(folder))
         thread = threading.Thread(target=near.run, name=f"near-{name}", daemon=True)
@@ -69,12 +68,10 @@ class _NearServer:
         self.failed: list[BaseException] = []
 
     def ask_state(self, method: str, *args: Any) -> Any:
-        """Ask the state actor."""
         assert self._near_actor is not None
         return getattr(self._near_actor.state, method)(*args)
 
     def run(self) -> None:
-        """Serve until `server.should_exit`."""
         try:
             asyncio.run(self._serve())
         except BaseException as error:
@@ -142,7 +139,6 @@ class _NearActor:
         self.listener = StepListener(socket, self.state.step)
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call one method, as Ray would carry it."""
         return _carry(await asyncio.to_thread(getattr(self.state, method), *_carry(args)))
 
     def close(self) -> None:
@@ -182,7 +178,6 @@ class _NearAnswer:
         return _carry((yield from self._task.__await__()))
 
     def cancel(self) -> None:
-        """End the call."""
         self._task.cancel()
 
 
@@ -215,7 +210,6 @@ class _NearStream:
         raise StopAsyncIteration
 
     def cancel(self) -> None:
-        """End the call."""
         self._task.cancel()
 
 

@@ -21,7 +21,6 @@ class Collector(LoopbackServer):
         self.asked = threading.Event()
 
     def by_name(self, name: str) -> list[Any]:
-        """The spans of this name, the earliest first."""
         found = [span for span in self.spans if span.name == name]
         return sorted(found, key=lambda span: span.start_time_unix_nano)
 
@@ -39,7 +38,6 @@ class _Handler(LoopbackHandler):
 
 
 def attributes_of(message: Any) -> dict[str, Any]:
-    """The attributes of a span or a resource as plain values."""
     return {one.key: _value_of(one.value) for one in message.attributes}
 
 

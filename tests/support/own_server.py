@@ -32,7 +32,6 @@ class Started:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
         return f"http://127.0.0.1:{self.port}"
 
     def processes(self) -> list[psutil.Process]:
@@ -41,11 +40,9 @@ class Started:
         return [family, *family.children(recursive=True)]
 
     def find(self, name: str) -> list[psutil.Process]:
-        """The processes whose title begins so."""
         return [one for one in self.processes() if "".join(one.cmdline()[:1]).startswith(name)]
 
     def get(self, path: str) -> httpx.Response:
-        """One GET."""
         return httpx.get(f"{self.url}{path}", timeout=30)
 
     def leave(

@@ -17,12 +17,10 @@ Play = Callable[[Mapping[str, Any]], Message | tuple[int, dict[str, Any]]]
 
 
 def say(text: str) -> Message:
-    """A message of text."""
     return {"role": "assistant", "content": text}
 
 
 def call(name: str, **arguments: Any) -> Message:
-    """A message with one call."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     return {
         "role": "assistant",
@@ -34,9 +32,9 @@ def call(name: str, **arguments: Any) -> Message:
 class PlayedServer(LoopbackServer):
     """The server; `asked` has the body and the headers of each request."""
 
-    def __init__(self, models: Mapping[str, Play], paths: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, models: Mapping[str, Play]) -> None:
         super().__init__(_Handler)
-        self.models, self.paths = models, dict(paths or {})
+        self.models, self.paths = models, dict[str, Any]()
         self.asked: list[tuple[Mapping[str, Any], Mapping[str, str]]] = []
 
 

@@ -32,12 +32,10 @@ class Seen:
 
     @property
     def body(self) -> Any:
-        """The JSON that was sent."""
         return json.loads(self.raw) if self.raw else None
 
     @property
     def model(self) -> str:
-        """The model that was asked for."""
         body = self.body
         return str(body.get("model", "")) if isinstance(body, dict) else ""
 
@@ -82,18 +80,15 @@ SSE = {"Content-Type": "text/event-stream"}
 
 
 def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-    """One frame with one chunk."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return frame({"id": "gen-1", "model": "up/stream", "choices": [choice]} | more)
 
 
 def frame(payload: Any) -> bytes:
-    """One frame with any JSON."""
     return b"data: " + json.dumps(payload).encode() + b"\n\n"
 
 
 def words(text: str) -> list[Send]:
-    """A write per word."""
     first, *rest = text.split(" ")
     return [Send(chunk({"content": part})) for part in (first, *(f" {word}" for word in rest)) if part]
 
@@ -109,13 +104,7 @@ def tail(finish: str = "stop", usage: Mapping[str, Any] | None = USAGE) -> list[
 def good(text: str = "Hello from above.", *, reasoning: str = "", usage: Mapping[str, Any] | None = USAGE) -> Play:
     """A good answer, one write per word, with OpenRouter's comment before it."""
     thought = [Send(chunk({"reasoning": reasoning}))] if reasoning else []
-    return (
-        Head(headers=SSE),
-        Send(b": OPENROUTER PROCESSING\n\n"),
-        *thought,
-        *words(text),
-        *tail(usage=usage),
-    )
+    return (Head(headers=SSE), Send(b": OPENROUTER PROCESSING\n\n"), *thought, *words(text), *tail(usage=usage))
 
 
 def tools(*calls: tuple[str, Any], text: str = "") -> Play:
@@ -125,12 +114,7 @@ def tools(*calls: tuple[str, Any], text: str = "") -> Play:
         written = arguments if isinstance(arguments, str) else json.dumps(arguments)
         half = len(written) // 2
         pieces: list[dict[str, Any]] = [
-            {
-                "index": index,
-                "id": f"call_{index}",
-                "type": "function",
-                "function": {"name": name, "arguments": ""},
-            },
+            {"index": index, "id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": ""}},
             {"index": index, "function": {"arguments": written[:half]}},
             {"index": index, "function": {"arguments": written[half:]}},
         ]
@@ -186,15 +170,14 @@ def completion_frames(*texts: str, usage: Mapping[str, Any] | None = USAGE, fini
 
 
 def embeddings(*vectors: Any, tokens: int = 5) -> Play:
-    """Vectors, one for each input."""
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return whole(json.dumps({"object": "list", "model": "up/vectors", "data": data, "usage": usage}).encode())
 
 
-def slow(seconds: float, text: str = "Hello at last.", *, headers_too: bool = False) -> Play:
+def slow(seconds: float, *, headers_too: bool = False) -> Play:
     """A good answer whose first token (and, if told so, whose headers) come late."""
-    head, *rest = good(text)
+    head, *rest = good("Hello at last.")
     return (Wait(seconds), head, *rest) if headers_too else (head, Wait(seconds), *rest)
 
 

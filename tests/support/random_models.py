@@ -8,21 +8,13 @@ from tests.support.model_configs import build_config
 
 VOCABULARY = 130
 SHAPE = {
-    "hidden_size": 96,
-    "num_hidden_layers": 2,
-    "intermediate_size": 112,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 4096,
-}
+    "hidden_size": 96, "num_hidden_layers": 2, "intermediate_size": 112, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096,
+}  # fmt: skip
 LLAMA_3 = {
-    "rope_type": "llama3",
-    "factor": 4.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
+    "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 1024,
-}
+}  # fmt: skip
 # By what a model has that others don't: several heads that share keys or none, heads wider than the hidden state,
 # biases, a head of its own, scaled places, norms of queries and keys.
 MODELS = {
@@ -40,7 +32,6 @@ MODELS = {
 
 
 def build_model(kind: str, vocabulary: int = VOCABULARY) -> Any:
-    """One of `MODELS`."""
     import mlx.core as mx
     from mlx.utils import tree_map
 

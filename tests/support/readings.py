@@ -19,7 +19,6 @@ class Reading(AttemptState):
 
     @property
     def loop(self) -> Loop | None:
-        """The loop in which the answer was stopped."""
         return self.scan.loop
 
     def take(self, batch: Sequence[Event], now_ns: int) -> list[Event]:

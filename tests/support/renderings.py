@@ -43,66 +43,50 @@ def braces(value: Any) -> str:
     return text(value)
 
 
+def each(form: str, arguments: Arguments, string: str = "true", other: str = "false") -> str:
+    """The arguments, each in this form: `{key}`, `{value}`, and in a `{kind}` whether it is a string."""
+    kinds = {key: string if isinstance(value, str) else other for key, value in arguments.items()}
+    return "".join(form.format(key=key, value=bare(value), kind=kinds[key]) for key, value in arguments.items())
+
+
 def elements(name: str, arguments: Arguments, frame: str = "\n") -> str:
-    inner = "".join(f"<parameter={key}>{frame}{bare(value)}{frame}</parameter>\n" for key, value in arguments.items())
+    inner = each(f"<parameter={{key}}>{frame}{{value}}{frame}</parameter>\n", arguments)
     return f"<function={name}>\n{inner}</function>"
 
 
-def invoke(name: str, arguments: Arguments) -> str:
-    inner = "".join(f'<parameter name="{key}">{bare(value)}</parameter>\n' for key, value in arguments.items())
-    return f'<invoke name="{name}">\n{inner}</invoke>'
+def invoke(name: str, arguments: Arguments, mark: str = "") -> str:
+    inner = each(f'<{mark}parameter name="{{key}}">{{value}}</{mark}parameter>\n', arguments)
+    return f'<{mark}invoke name="{name}">\n{inner}</{mark}invoke>'
 
 
 def pairs(name: str, arguments: Arguments) -> str:
-    inner = "".join(
-        f"<arg_key>{key}</arg_key>\n<arg_value>{bare(value)}</arg_value>\n" for key, value in arguments.items()
-    )
+    inner = each("<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n", arguments)
     return f"<tool_call>{name}\n{inner}</tool_call>"
 
 
 def marked(name: str, arguments: Arguments, mark: str = "｜DSML｜", block: str = "function_calls") -> str:
     """DeepSeek V3.2, and GigaChat 3.5 with marks of its own: each parameter says whether it is a string."""
-    inner = "".join(
-        f'<{mark}parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">{bare(value)}'
-        f"</{mark}parameter>\n"
-        for key, value in arguments.items()
-    )
+    inner = each(f'<{mark}parameter name="{{key}}" string="{{kind}}">{{value}}</{mark}parameter>\n', arguments)
     return f'<{mark}{block}>\n<{mark}invoke name="{name}">\n{inner}</{mark}invoke>\n</{mark}{block}>'
 
 
 def sections(name: str, arguments: Arguments) -> str:
     """Kimi K3: each argument says its type."""
-    inner = "".join(
-        f'<|open|>argument key="{key}" type="{"string" if isinstance(value, str) else "other"}"<|sep|>{bare(value)}'
-        "<|close|>argument<|sep|>"
-        for key, value in arguments.items()
-    )
-    call = f'<|open|>call tool="{name}" index="1"<|sep|>{inner}<|close|>call<|sep|>'
+    form = '<|open|>argument key="{key}" type="{kind}"<|sep|>{value}<|close|>argument<|sep|>'
+    call = f'<|open|>call tool="{name}" index="1"<|sep|>{each(form, arguments, "string", "other")}<|close|>call<|sep|>'
     return f"<|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
 
 
 def m3(name: str, arguments: Arguments) -> str:
     """MiniMax M3: each tag has its token."""
     token = "]<]minimax[>["
-    inner = "".join(f"{token}<{key}>{bare(value)}{token}</{key}>\n" for key, value in arguments.items())
-    call = f'{token}<invoke name="{name}">\n{inner}{token}</invoke>'
-    return f"{token}<tool_call>\n{call}\n{token}</tool_call>"
-
-
-def muse(name: str, arguments: Arguments) -> str:
-    """Muse: tags of a namespace in a message to the tool."""
-    inner = "".join(
-        f'<atem:parameter name="{key}">{bare(value)}</atem:parameter>\n' for key, value in arguments.items()
-    )
-    call = f'<atem:invoke name="{name}">\n{inner}</atem:invoke>'
-    return f" to={name}<|message|><atem:function_calls>\n{call}\n</atem:function_calls><|eom|>"
+    inner = each(f"{token}<{{key}}>{{value}}{token}</{{key}}>\n", arguments)
+    return f'{token}<tool_call>\n{token}<invoke name="{name}">\n{inner}{token}</invoke>\n{token}</tool_call>'
 
 
 def solar(name: str, arguments: Arguments) -> str:
     """Solar Open 2: each argument in marks of its own."""
-    inner = "".join(
-        f"<|tool_arg:start|>{key}<|tool_arg:value|>{bare(value)}<|tool_arg:end|>\n" for key, value in arguments.items()
-    )
+    inner = each("<|tool_arg:start|>{key}<|tool_arg:value|>{value}<|tool_arg:end|>\n", arguments)
     return f"<|tool_call:start|>{name}\n{inner}<|tool_call:end|>"
 
 
@@ -185,7 +169,9 @@ PLAIN: dict[str, Rendering] = {
     "deepseek v3.2": marked,
     "gigachat 3.5": lambda n, a: marked(n, a, "｜GCML｜", "tool_calls"),
     "solar 2": solar,
-    "muse": muse,
+    "muse": lambda n, a: (
+        f" to={n}<|message|><atem:function_calls>\n{invoke(n, a, 'atem:')}\n</atem:function_calls><|eom|>"
+    ),
     "kimi k3": sections,
     "minimax m3": m3,
 }
@@ -222,16 +208,12 @@ def schema_of(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         properties = {key: schema_of(inner) for key, inner in value.items()}
         return {"type": "object", "properties": properties, "required": list(value)}
-    kinds = {
-        bool: "boolean",
-        int: "integer",
-        float: "number",
-        str: "string",
-        list: "array",
-        type(None): "null",
-    }
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", type(None): "null"}
     return {"type": kinds[type(value)]}
 
 
 def tool(name: str, parameters: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+WEATHER_TOOL = tool("get_weather", schema_of({"city": "Paris"}))

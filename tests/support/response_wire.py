@@ -54,17 +54,13 @@ USAGE = st.none() | st.builds(Usage, prompt_tokens=st.integers(0, 99), completio
 FINISHES = st.builds(Finish, reason=st.sampled_from(list(FinishReason)), usage=USAGE)
 
 
-def number_calls(calls: list[tuple[str, str]]) -> list[Event]:
-    """Make deltas of calls, one for each as they leave."""
-    return [
-        CallDelta(index=i, id=f"call_{i}", name=name, arguments=arguments) for i, (name, arguments) in enumerate(calls)
-    ]
-
-
 def _draw_answers(pieces: st.SearchStrategy[Any]) -> st.SearchStrategy[list[list[Event]]]:
     """Draw answers as they leave `drive`: batches of pieces, and the calls, if any, in the last one."""
     return st.builds(
-        lambda batches, calls: [*batches, number_calls(calls)],
+        lambda batches, calls: [
+            *batches,
+            [CallDelta(index=i, id=f"call_{i}", name=one[0], arguments=one[1]) for i, one in enumerate(calls)],
+        ],
         st.lists(st.lists(pieces, max_size=4), max_size=4),
         st.lists(CALLS, max_size=3),
     )
@@ -81,7 +77,6 @@ FORMS: dict[str, tuple[str, str, str]] = {
 
 
 def parse(body: dict[str, Any], **named: Any) -> ChatCall:
-    """Parse a body as the server does."""
     named = {"request_id": "r", "tokens_max": 4096, "timeout_s": 60.0} | named
     return parse_response(json.dumps(body).encode(), {}, **named)
 
@@ -92,7 +87,6 @@ def ask(**fields: Any) -> ChatCall:
 
 
 def stream(call: ChatCall, batches: list[list[Event]], finish: Finish) -> list[dict[str, Any]]:
-    """Stream an answer; return its events."""
     writer = RESPONSES.writer(call, None)  # type: ignore[arg-type]
     sent = b"".join(
         [*(writer.chunks("fast", batch) for batch in batches), writer.last("fast", finish, {"tier": "fast"})]
@@ -101,7 +95,6 @@ def stream(call: ChatCall, batches: list[list[Event]], finish: Finish) -> list[d
 
 
 def answer(call: ChatCall, batches: list[list[Event]], finish: Finish) -> dict[str, Any]:
-    """Answer in one piece; return the response object."""
     collector = RESPONSES.collector(call, None)  # type: ignore[arg-type]
     for batch in batches:
         collector.take(batch)

@@ -40,47 +40,18 @@ def attempt(tier: str = "fast", **changes: Any) -> dict[str, Any]:
     """An attempt of a report, good unless it is said otherwise."""
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
     usage |= {"prompt_tokens_details": {"cached_tokens": 60}, "completion_tokens_details": {"reasoning_tokens": 0}}
-    return {
-        "tier": tier,
-        "ran": True,
-        "fault": None,
-        "flaw": None,
-        "detail": None,
-        "native_calls": 0,
-        "cancelled": False,
-        "at_ms": 5,
-        "elapsed_ms": 400,
-        "ttft_ms": 100,
-        "usage": usage,
-        "estimated": False,
-        "granted": True,
-        "cost_usd": None,
-    } | changes
+    flags = {"ran": True, "cancelled": False, "estimated": False, "granted": True}
+    times = {"at_ms": 5, "elapsed_ms": 400, "ttft_ms": 100}
+    unsaid = dict.fromkeys(("fault", "flaw", "detail", "cost_usd"))
+    return {"tier": tier, **flags, **times, **unsaid, "native_calls": 0, "usage": usage, **changes}
 
 
 def report(request_id: str = "r", **changes: Any) -> dict[str, Any]:
     """The report of a request that was answered at once, unless it is said otherwise."""
-    return {
-        "request_id": request_id,
-        "session": "s",
-        "key": "",
-        "outcome": "answered",
-        "tier": "fast",
-        "escalated_from": None,
-        "escalation_reason": None,
-        "retries": 0,
-        "loop": None,
-        "repairs": [],
-        "notes": [],
-        "total_ms": 410.5,
-        "overhead_ms": 10.5,
-        "cost_usd": None,
-        "budget": [],
-        "memory_pressure": "normal",
-        "state_silent": False,
-        "attempts": [attempt()],
-        "judge": None,
-    } | changes
+    told = {"request_id": request_id, "session": "s", "key": "", "outcome": "answered", "tier": "fast", "retries": 0}
+    told |= {"repairs": [], "notes": [], "budget": [], "attempts": [attempt()], "total_ms": 410.5, "overhead_ms": 10.5}
+    told |= dict.fromkeys(("escalated_from", "escalation_reason", "loop", "cost_usd", "judge"))
+    return told | {"memory_pressure": "normal", "state_silent": False} | changes
 
 
 class Told:
@@ -138,7 +109,6 @@ class Rig:
         return JSONResponse({"choices": []})
 
     def finish(self, request_id: str = "r", incidents: tuple[dict[str, Any], ...] = (), **changes: Any) -> None:
-        """A request has ended."""
         made = report(request_id, **changes)
         item = done(request_id, session=made["session"], key=made["key"])
         Driver(self.here.actor, client=f"of-{made['key']}-{request_id}", limits=self.limits).put(
@@ -156,14 +126,12 @@ def browse(rig: Rig, host: str = "127.0.0.1", root: str = "") -> Iterator[TestCl
 
 
 def find_token(page: str) -> str:
-    """The token that stands in a page."""
     found = re.search(r'X-CSRF-Token": "([0-9a-f]{64})"', page)
     assert found is not None
     return found[1]
 
 
 def make_config(**changes: Any) -> AppConfig:
-    """Three tiers in a row."""
     tiers: dict[str, Any] = {name: {"kind": "scripted", "script": [{"answer": "hi"}]} for name in TIERS}
     budget = {"per_session": 10_000, "policy": "hard_stop"}
     reliability = {"escalation": {"chain": list(TIERS)}, "token_budget": budget} | changes

@@ -16,29 +16,23 @@ from reliability.loops import Kind, Loop, LoopConfig, Stage
 from reliability.tool_calls import Flaws, RepairKind
 from reliability.tools import CheckConfig, Repair, Violation, build_toolbox
 from reliability.types import ChatRequest, Fault, Finish, FinishReason, Flaw, Reason, RefuseCode, TierStatus, Usage
+from tests.support.renderings import tool
 
 AT_S = 1_795_000_000.25
 # Letters that no field's own words are made of.
 SECRET = st.text("QXZJKVWY", min_size=12, max_size=40)
 SECRET_CHARS = 8
-TOOLS = (
-    {
-        "type": "function",
-        "function": {
-            "name": "book",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "city": {"type": "string", "enum": ["Paris", "Rome"]},
-                    "when": {"type": "string", "format": "date"},
-                    "notes": {"type": "object", "additionalProperties": {"type": "integer"}},
-                },
-                "required": ["city"],
-                "additionalProperties": False,
-            },
-        },
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "enum": ["Paris", "Rome"]},
+        "when": {"type": "string", "format": "date"},
+        "notes": {"type": "object", "additionalProperties": {"type": "integer"}},
     },
-)
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOLS = (tool("book", PARAMETERS),)
 TOOLBOX = build_toolbox(TOOLS)
 FIELDS = {
     *("at", "kind", "request_id", "session", "key", "tier", "model", "generation", "prompt_tokens"),
@@ -47,14 +41,8 @@ FIELDS = {
 
 
 def request_of(text: str, **changes: Any) -> ChatRequest:
-    keys: dict[str, Any] = {
-        "request_id": "r",
-        "session_id": "s",
-        "messages": ({"role": "system", "content": text}, {"role": "user", "content": text}),
-        "max_tokens": 400,
-        "timeout_s": 30.0,
-        "tools": TOOLS,
-    }
+    keys: dict[str, Any] = {"request_id": "r", "session_id": "s", "max_tokens": 400, "timeout_s": 30.0, "tools": TOOLS}
+    keys["messages"] = ({"role": "system", "content": text}, {"role": "user", "content": text})
     return ChatRequest(**(keys | changes))
 
 
@@ -76,8 +64,6 @@ def records_of(run: Run, *, keep_text: bool = False, **statuses: TierStatus) -> 
 def kinds(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one["kind"], one["reason"]) for one in records]
 
-
-# -- runs of every shape -----------------------------------------------------------------------------------------
 
 # What a model, an upstream and a client can put into a string: halves of surrogates, controls, everything wide.
 words = st.text(max_size=20) | st.text(st.characters(codec=None), max_size=12)

@@ -76,12 +76,9 @@ ATTACKS = {
 
 # How the tier that is attacked with answers each of them.
 RULES = [
-    {
-        "when": {"last_user": f"<{name}>"},
-        "chunk_chars": 4_096,
-        "answer": [{"tool_call": {"name": "f", "arguments": attack.arguments}}],
-    }
+    {"when": {"last_user": f"<{name}>"}, "chunk_chars": 4_096, "answer": [{"tool_call": call}]}
     for name, attack in ATTACKS.items()
+    for call in ({"name": "f", "arguments": attack.arguments},)
 ]
 
 

@@ -11,16 +11,19 @@ from typing import Any
 import yaml
 
 from deployments.api.api_keys import digest
+from tests.conftest import CLOUD_KEY_ENV
 from tests.support.upstream import Upstream
 
 WEATHER = {"name": "get_weather", "arguments": {"city": "Paris"}}
 
+CALLS: dict[str, Any] = {"when": {"has_tools": True}, "answer": [{"tool_call": WEATHER}]}
 FAULTS: dict[str, list[dict[str, Any]]] = {
     "500": [{"status": 500}],
     "429": [{"status": 429, "retry_after_s": 7}],
     "401": [{"status": 401}],
     "400": [{"status": 400, "message": "the field is wrong", "param": "messages"}],
     "hang": [{"silence": True}],
+    "cut-call": [{"tool_call": WEATHER}, {"cut": True}],
     "cut": [{"cut": True}],
     "stall": [{"text": "half an answer "}, {"silence": True}],
     "break": [{"text": "half an answer "}, {"cut": True}],
@@ -32,24 +35,14 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
 
 def rules(tier: str) -> list[dict[str, Any]]:
     """The script of one tier."""
-    broken = [{"when": {"last_user": f"{tier}:{name}"}, "answer": steps} for name, steps in FAULTS.items()]
     return [
-        *broken,
-        {
-            "when": {"last_user": f"{tier}:cut-call"},
-            "answer": [{"tool_call": WEATHER}, {"cut": True}],
-        },
+        *({"when": {"last_user": f"{tier}:{name}"}, "answer": steps} for name, steps in FAULTS.items()),
         {"when": {"last_user": "weather", "has_tools": True}, "answer": [{"tool_call": WEATHER}]},
         {"when": {"last_user": "think"}, "answer": [{"reasoning": "Let me see."}, {"text": "Done."}]},
         {"when": {"last_user": "talk"}, "token_delay_s": 0.05, "answer": "word " * 400},
         {"when": {"last_user": "wait"}, "answer": [{"delay_s": 1.0, "text": "late"}]},
         {"answer": f"Hello from {tier}. Grüße, 你好."},
     ]
-
-
-def tier(name: str, **keys: Any) -> dict[str, Any]:
-    """One scripted tier of the configuration."""
-    return {"kind": "scripted", "script": rules(name), **keys}
 
 
 QUICK = {"connect_s": 1.0, "first_token_s": 1.5, "idle_s": 1.5, "total_s": 60.0}
@@ -64,13 +57,17 @@ UNBOUNDED: dict[str, Any] = {
 
 
 def scripted(*rules: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    """A scripted tier with these rules."""
     return {"kind": "scripted", "script": list(rules), **keys}
 
 
+def tier(name: str) -> dict[str, Any]:
+    """A scripted tier that does what the last user message tells it by this name."""
+    return scripted(*rules(name))
+
+
 def hosted(upstream: Upstream, model: str = "some/model", **keys: Any) -> dict[str, Any]:
-    """A tier before this upstream."""
-    return {"kind": "hosted", "base_url": upstream.base_url, "model": model, **keys}
+    """A tier before this upstream, with its key."""
+    return {"kind": "hosted", "base_url": upstream.base_url, "api_key_env": CLOUD_KEY_ENV, "model": model, **keys}
 
 
 def graph(
@@ -105,16 +102,6 @@ def write_keys(folder: Path, keys: Mapping[str, str], **fields: Mapping[str, Any
 
 def args(chain: list[str] = CHAIN, **changes: Any) -> dict[str, Any]:
     """The `args` of a graph of scripted tiers, three where nothing else is said; each starts a process."""
-    whole: dict[str, Any] = {
-        "tiers": {name: tier(name) for name in chain},
-        "reliability": {
-            "escalation": {"chain": chain, "max_retries_before_escalate": 1},
-            **UNBOUNDED,
-        },
-        "server": {
-            "timeouts": QUICK,
-            "keepalive_s": 10.0,
-            "aliases": {"gpt-4o-mini": "fast", "gpt-4o": "standard", "openai/gpt-4o": "standard"},
-        },
-    }
-    return whole | changes
+    aliases = {"gpt-4o-mini": "fast", "gpt-4o": "standard", "openai/gpt-4o": "standard"}
+    tiers = {name: tier(name) for name in chain}
+    return graph(tiers, server={"keepalive_s": 10.0, "aliases": aliases}) | changes

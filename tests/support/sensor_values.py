@@ -4,5 +4,4 @@ from deployments.memory.sensors.sensor import Sample
 
 
 def values(sample: Sample) -> dict[str, float | None]:
-    """The value of each source."""
     return {reading.source: reading.value for reading in sample.readings}

@@ -69,13 +69,11 @@ class Server:
         return openai.OpenAI(base_url=f"{self.url}/v1", **options)
 
     def post(self, body: Any = None, **options: Any) -> httpx.Response:
-        """One raw request."""
         if body is not None:
             options["json"] = body
         return httpx.post(f"{self.url}/v1/chat/completions", timeout=60.0, **options)
 
     def get(self, path: str) -> httpx.Response:
-        """One raw GET."""
         return httpx.get(f"{self.url}{path}", timeout=30.0)
 
     def find(self, path: str, **options: Any) -> Any:
@@ -139,7 +137,6 @@ def deploy_on_ray(serve_port: int, state_folder: Path) -> Iterator[Deploy]:
 
 
 def ask_actor(app: str, method: str, *args: Any) -> Any:
-    """Ask an app's state actor on Ray."""
     import ray
 
     from tests.support.client_load import state_actor

@@ -46,7 +46,6 @@ READY = "\nprintf '%s%s' re ady\n"
 
 
 def need_shell(shell: str) -> None:
-    """Skip a test where the shell isn't here."""
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} on this machine (apt-get install {shell})")
 

@@ -8,7 +8,7 @@ from typing import Any
 from reliability.answer.judgement import Expected, Judged, expect, judge
 from reliability.loops import LoopConfig, Stage, Turn, Window, keep_answer, observe
 from reliability.tools import ToolBox
-from reliability.types import CallDelta, Event, Finish, FinishReason, Text
+from reliability.types import CallDelta, Event, Finish, FinishReason
 
 Message = dict[str, Any]
 Shape = Callable[[list[Message], list[Message], int], list[Message]]
@@ -80,7 +80,6 @@ class ShrunkSession:
         return judged
 
     def take(self, expected: Expected, turn: Turn) -> None:
-        """Keep an answer, as the state does."""
         if expected.asked:
             self.window, _ = observe(self.window, turn, self.config, expected.asked)
         if expected.shown is not None:
@@ -102,11 +101,10 @@ def run_laps(
     results: list[str],
     session: ShrunkSession | None = None,
     head: list[Message] | None = None,
-    text: str = "",
     paths: str = "",
 ) -> list[Stage | None]:
     """The stage at each answer of an agent that makes the same call again and gets these results, or with `paths` reads
-    one of them after the other; with `text` it says that instead, and the results are nobody's."""
+    one of them after the other."""
     session, head = session or ShrunkSession(), HEAD if head is None else head
     said: list[Message] = []
     stages: list[Stage | None] = []
@@ -114,7 +112,7 @@ def run_laps(
         lap = make_lap(number, result, f'{{"path": "{paths[number]}"}}' if paths else '{"path": "a"}')
         function = lap[0]["tool_calls"][0]["function"]
         call = CallDelta(index=0, id=f"c{number}", name=function["name"], arguments=function["arguments"])
-        judged = session.answer(shape(head, said, number), [Text(text)] if text else [call])
+        judged = session.answer(shape(head, said, number), [call])
         stages.append(None if judged.loop is None else judged.loop.stage)
         said += lap
     return stages

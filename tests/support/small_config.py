@@ -27,7 +27,6 @@ BASE: dict[str, Any] = {
 
 
 def config_of(path: str = "", value: Any = None) -> AppConfig:
-    """The base configuration with one key changed."""
     raw = copy.deepcopy(BASE)
     if path:
         _put(raw, path, value)
@@ -47,20 +46,12 @@ def with_tier(name: str, **keys: Any) -> AppConfig:
 
 
 REQUEST = ChatRequest(
-    request_id="r",
-    session_id="s",
-    messages=({"role": "user", "content": "hi"},),
-    max_tokens=200,
-    timeout_s=30.0,
+    request_id="r", session_id="s", messages=({"role": "user", "content": "hi"},), max_tokens=200, timeout_s=30.0
 )
 
 
 def run(
-    config: AppConfig,
-    model: str = "auto",
-    deadline_s: float = 30.0,
-    request: ChatRequest = REQUEST,
-    hold: Hold = Hold.ALL,
+    config: AppConfig, model: str = "auto", deadline_s: float = 30.0, request: ChatRequest = REQUEST, **more: Any
 ) -> Run:
     """Drive one request through the configured scripted tiers."""
 
@@ -71,23 +62,13 @@ def run(
         clock = MonotonicClock()
         deadline_ns = clock.now_ns() + int(deadline_s * 1e9)
         toolbox = build_toolbox(request.tools)
+        deferring = _find_deferring(config.tiers)
         strategies = {name: config.tiers[name].retry_strategy for name in names}
-        one = Run(
-            request=request,
-            expected=build_expected(config, request, toolbox),
-            chain=names,
-            limits=limits_of(config, strategies),
-            deadline_ns=deadline_ns,
-            hold=hold,
-        )
+        expected, limits = build_expected(config, request, toolbox), limits_of(config, strategies)
+        known = {"chain": names, "limits": limits, "deadline_ns": deadline_ns, "hold": Hold.ALL}
+        one = Run(request=request, expected=expected, **known | more)
         timeouts = {name: config.tiers[name].timeouts or config.server.timeouts for name in names}
-        ports = Ports(
-            tiers=tiers,
-            timeouts=timeouts,
-            clock=clock,
-            jitter=lambda: 0.0,
-            deferring=_find_deferring(config.tiers),
-        )
+        ports = Ports(tiers=tiers, timeouts=timeouts, clock=clock, jitter=lambda: 0.0, deferring=deferring)
         async for _ in drive(one, ports):
             pass
         return one

@@ -13,13 +13,11 @@ OURS = [name for name in SOURCES if name.startswith(PACKAGES)]
 
 @functools.cache
 def parsed(name: str) -> ast.Module:
-    """Parse a file of the project."""
     return ast.parse((ROOT / name).read_text(encoding="utf-8"))
 
 
 @functools.cache
 def list_nodes(name: str) -> list[ast.AST]:
-    """List all nodes of a file of the project."""
     return list(ast.walk(parsed(name)))
 
 

@@ -62,7 +62,6 @@ def take_apart(pieces: Sequence[str], box: ToolBox, hold: Hold = Hold.TOOL_CALLS
 
 
 def play(pieces: Sequence[str], box: ToolBox, hold: Hold = Hold.TOOL_CALLS) -> Outcome:
-    """The outcome of a stream in these pieces."""
     text, _, judged = take_apart(pieces, box, hold)
     calls = [(call.name, json.loads(call.arguments)) for call in judged.calls]
     refused = bool(judged.violations)

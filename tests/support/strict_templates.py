@@ -110,7 +110,7 @@ def refuse_as_llama_cpp(error: Exception) -> Play:
     return status(500, f"{trace}\n           ^\nError: Jinja Exception: {error}")
 
 
-def strict(template: str, refuse: Any = refuse_as_vllm, text: str = "Fine.") -> Player:
+def strict(template: str, refuse: Any) -> Player:
     """An upstream that renders what it is sent, and answers where its template takes it."""
 
     def play(seen: Seen) -> Play:
@@ -118,6 +118,6 @@ def strict(template: str, refuse: Any = refuse_as_vllm, text: str = "Fine.") -> 
             render_strictly(template, seen.body)
         except Exception as error:
             return refuse(error)  # type: ignore[no-any-return]
-        return good(text)
+        return good("Fine.")
 
     return play

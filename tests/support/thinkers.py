@@ -17,7 +17,6 @@ def thought_of(tokens: int, begin: int = 0) -> list[str]:
 
 
 def count_thought(text: str) -> int:
-    """Count the tokens of such a thought."""
     return len(text.split())
 
 
@@ -37,11 +36,10 @@ def is_off(body: Mapping[str, Any]) -> bool:
 
 
 def is_prefilled(body: Mapping[str, Any]) -> bool:
-    """Whether a request ends in the model's own words."""
     return bool(body["messages"][-1]["role"] == "assistant")
 
 
-def think(thought: list[str], *, tags: bool, ends: bool = True, answer: str = ANSWER) -> Play:
+def think(thought: list[str], *, tags: bool, ends: bool = True) -> Play:
     """Think these tokens, in tags or in a field of their own, and answer; without an end it hangs there."""
     name = "content" if tags else "reasoning_content"
     pieces = [OPEN, *thought] if tags else thought
@@ -51,16 +49,16 @@ def think(thought: list[str], *, tags: bool, ends: bool = True, answer: str = AN
         return (*acts, Hang())
     close = [Send(chunk({"content": CLOSE}))] if tags else []
     usage = usage_of(len(thought) + 4, len(thought))
-    return (*acts, *close, *plays.words(answer), *plays.tail(usage=usage))
+    return (*acts, *close, *plays.words(ANSWER), *plays.tail(usage=usage))
 
 
-def thinker(thought: list[str], *, tags: bool, obeys: bool = True, ends: bool = False) -> Callable[[Seen], Play]:
+def thinker(thought: list[str], *, tags: bool, obeys: bool = True) -> Callable[[Seen], Play]:
     """A model that thinks so, without an end, until it may not: it answers where thinking is off, or behind its own
     words. One that doesn't obey thinks again."""
 
     def play(seen: Seen) -> Play:
         if obeys and (is_off(seen.body) or is_prefilled(seen.body)):
             return plays.good(ANSWER, usage=usage_of(4))
-        return think(thought, tags=tags, ends=ends)
+        return think(thought, tags=tags, ends=False)
 
     return play

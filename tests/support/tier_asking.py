@@ -10,19 +10,11 @@ from deployments.request.interfaces import Tier
 from deployments.tiers.hosted.hosted_tier import HostedTier
 from reliability.types import CallDelta, ChatRequest, Event, Failed, Finish, Text, Usage
 from tests.support.plays import Play, Player, Seen
+from tests.support.renderings import WEATHER_TOOL as WEATHER_TOOL
 from tests.support.upstream import Upstream
-
-WEATHER_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 
 
 def ask(text: str = "Say hello.", **fields: Any) -> ChatRequest:
-    """A request with one user message."""
     usual: dict[str, Any] = {"max_tokens": 64, "timeout_s": 60.0, "request_id": "r-1", "session_id": "s-1"}
     usual["messages"] = ({"role": "user", "content": text},)
     return ChatRequest(**(usual | fields))
@@ -36,7 +28,6 @@ async def batches(tier: Tier, request: ChatRequest) -> list[list[Event]]:
 
 
 async def answer(tier: Tier, request: ChatRequest) -> list[Event]:
-    """The events of the whole answer."""
     return [event for batch in await batches(tier, request) for event in batch]
 
 
@@ -53,7 +44,6 @@ def answers(tier: Tier, *requests: ChatRequest) -> list[list[Event]]:
 
 
 def text_of(events: list[Event]) -> str:
-    """The text of an answer."""
     return "".join(event.text for event in events if isinstance(event, Text))
 
 
@@ -68,7 +58,6 @@ def calls_of(events: list[Event]) -> list[tuple[str | None, str | None, str]]:
 
 
 def usage_of(events: list[Event]) -> Usage:
-    """The usage that a finished answer reports."""
     last = events[-1]
     assert isinstance(last, Finish)
     assert last.usage is not None
@@ -76,13 +65,11 @@ def usage_of(events: list[Event]) -> Usage:
 
 
 def failed(events: list[Event]) -> Failed:
-    """The fault that ends an answer."""
     assert isinstance(events[-1], Failed)
     return events[-1]
 
 
 def hosted_tier(upstream: Upstream, model: str = "m", **options: Any) -> HostedTier:
-    """A tier in front of `upstream`."""
     return HostedTier(name="premium", base_url=upstream.base_url, model=model, **options)
 
 

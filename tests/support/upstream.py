@@ -4,15 +4,10 @@
         upstream.plays("some/model", status(429, headers={"Retry-After": "2"}), good("Hello."))
         tier = HostedTier(name="premium", base_url=upstream.base_url, model="some/model")
 
-The plays of a model (`tests.support.plays`) are used one per request; the last
-one stays. A model without plays gets `good()`.
-`Upstream(key="...")` asks for that key, and echoes a wrong one in its error, as careless servers do.
-
-`upstream.log` holds a `Seen` per request: method, path, headers, body, and how it ended: `ended` (the play
-was played to its end) or `left` (the client closed the connection before).
-Connections are kept between requests.
-
-The server runs on its own event loop in its own thread; leaving the `with` block ends both, whatever hangs.
+The plays of a model (`tests.support.plays`) are used one per request; the last one stays. A model without plays gets
+`good()`. With a `key` the server asks for it, and echoes a wrong one in its error, as careless servers do. The `log`
+holds a `Seen` per request. Connections are kept between requests. The server has an event loop and a thread of its own;
+leaving the `with` block ends both, whatever hangs.
 """
 
 from __future__ import annotations
@@ -21,7 +16,6 @@ import asyncio
 import socket
 import struct
 import threading
-from types import TracebackType
 
 from tests.support.plays import Abort, Hang, Head, Play, Player, Seen, Send, Wait, good, status
 
@@ -46,7 +40,6 @@ class Upstream:
 
     @property
     def base_url(self) -> str:
-        """What to configure a tier with."""
         return f"http://127.0.0.1:{self.port}/api/v1"
 
     @property
@@ -66,9 +59,7 @@ class Upstream:
             raise RuntimeError("the upstream didn't start")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(JOIN_S)
@@ -159,7 +150,6 @@ class _Inlet:
         return bool(data)
 
     def close(self) -> None:
-        """Stop reading."""
         if self._arriving is not None:
             self._arriving.cancel()
 

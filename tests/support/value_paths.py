@@ -2,21 +2,20 @@
 dialect, whole and streamed, and out of the official SDKs' models."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message, RawMessageStreamEvent
+from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
-from deployments.api.anthropic.messages_render import _MessageCollector, _MessageWriter
-from deployments.api.openai_chat import ChatCall
+from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.openai_render import CHAT
-from deployments.api.openai_responses.response_body import parse_response
 from deployments.api.openai_responses.response_events import RESPONSES
 from deployments.tiers.hosted.chat_reader import ChatReader
 from reliability.answer.judgement import Judged, expect
@@ -29,10 +28,6 @@ from tests.support.run_values import request_of, run_of
 LITERAL = CheckConfig(placeholders=())  # drawn texts may look like placeholders, and are meant here
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 RUN = run_of(request_of("hi"))
-_WANTED = {"request_id": "r", "tokens_max": 4096, "timeout_s": 60.0}
-RESPONSE_CALL: ChatCall = parse_response(b'{"model": "fast", "input": "hi", "store": false}', {}, **_WANTED)
-CHAT_CALL: ChatCall = CHAT.parse(b'{"messages": [{"role": "user", "content": "hi"}]}', {}, **_WANTED)
-
 Given = list[tuple[str, Any]]
 
 
@@ -81,95 +76,70 @@ def read_native(name: str, arguments: str, box: ToolBox, dice: Random) -> tuple[
     return judge_events(batches, box)
 
 
-# --- the dialects, each whole and streamed --------------------------------------------------------------------------
+def _read_chat(completion: Any) -> Given:
+    calls = completion.choices[0].message.tool_calls or ()
+    return [(call.function.name, json.loads(call.function.arguments)) for call in calls]
 
 
-def chat_whole(events: list[Event], finish: Finish) -> Given:
-    """Chat completions, in one piece."""
-    collector = CHAT.collector(CHAT_CALL, RUN)
-    collector.take(events)
-    message = ChatCompletion.model_validate_json(collector.body("fast", finish)).choices[0].message
-    return [
-        (c.function.name, json.loads(c.function.arguments)) for c in message.tool_calls or () if c.type == "function"
-    ]
+def _gather_chat(frames: list[dict[str, Any]]) -> Given:
+    state = ChatCompletionStreamState()
+    for frame in frames:
+        state.handle_chunk(ChatCompletionChunk.model_validate(frame))
+    return _read_chat(state.current_completion_snapshot)
 
 
-def chat_streamed(events: list[Event], finish: Finish) -> Given:
-    """Chat completions, as chunks."""
-    writer = CHAT.writer(CHAT_CALL, RUN)
-    found: dict[int, list[str]] = {}
-    for data in _frames(writer.chunks("fast", events) + writer.last("fast", finish, {})):
-        for choice in ChatCompletionChunk.model_validate(data).choices if data.get("choices") else ():
-            for call in choice.delta.tool_calls or ():
-                known = found.setdefault(call.index, ["", ""])
-                assert call.function is not None
-                known[0] += call.function.name or ""
-                known[1] += call.function.arguments or ""
-    return [(name, json.loads(arguments)) for name, arguments in found.values()]
-
-
-def messages_whole(events: list[Event], finish: Finish) -> Given:
-    """Messages, in one piece."""
-    collector = _MessageCollector(answer_id="msg_1", thinking=False, run=RUN)
-    collector.take(events)
-    message = Message.model_validate(json.loads(collector.body("fast", finish)))
+def _read_message(message: Any) -> Given:
     return [(block.name, block.input) for block in message.content if block.type == "tool_use"]
 
 
-def messages_streamed(events: list[Event], finish: Finish) -> Given:
-    """Messages, as the events that Anthropic's SDK accumulates."""
-    writer = _MessageWriter(answer_id="msg_1", thinking=False, run=RUN)
+def _gather_message(frames: list[dict[str, Any]]) -> Given:
     message: Any = None
     buffers: dict[int, bytes] = {}
-    for data in _frames(writer.chunks("fast", events) + writer.last("fast", finish, {})):
-        message = accumulate_event(event=EVENT.validate_python(data), current_snapshot=message, json_bufs=buffers)
-    return [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+    for frame in frames:
+        message = accumulate_event(event=EVENT.validate_python(frame), current_snapshot=message, json_bufs=buffers)
+    return _read_message(message)
 
 
-def responses_whole(events: list[Event], finish: Finish) -> Given:
-    """Responses, in one piece."""
-    collector = RESPONSES.collector(RESPONSE_CALL, RUN)
-    collector.take(events)
-    return _read_items(json.loads(collector.body("fast", finish)))
+def _read_response(response: Any) -> Given:
+    return [(item.name, json.loads(item.arguments)) for item in response.output if item.type == "function_call"]
 
 
-def responses_streamed(events: list[Event], finish: Finish) -> Given:
-    """Responses, as events: the deltas, and the complete response in the last one."""
-    writer = RESPONSES.writer(RESPONSE_CALL, RUN)
-    frames = list(_frames(writer.chunks("fast", events) + writer.last("fast", finish, {})))
+def _gather_response(frames: list[dict[str, Any]]) -> Given:
+    """Read the deltas, and the complete response in the last event."""
     deltas: dict[int, str] = {}
     for frame in frames:
         if frame["type"] == "response.function_call_arguments.delta":
             deltas[frame["output_index"]] = deltas.get(frame["output_index"], "") + frame["delta"]
-    given = _read_items(frames[-1]["response"])
+    given = _read_response(Response.model_validate(frames[-1]["response"]))
     assert [json.loads(arguments) for arguments in deltas.values()] == [arguments for _, arguments in given]
     return given
 
 
-def _read_items(response: dict[str, Any]) -> Given:
-    output = Response.model_validate(response).output
-    return [(item.name, json.loads(item.arguments)) for item in output if item.type == "function_call"]
-
-
-def _frames(sent: bytes) -> Iterator[dict[str, Any]]:
-    for line in sent.split(b"\n"):
-        if line.startswith(b"data: {"):
-            yield json.loads(line[6:])
-
-
-WAYS: dict[str, Callable[[list[Event], Finish], Given]] = {
-    "chat": chat_whole,
-    "chat, streamed": chat_streamed,
-    "messages": messages_whole,
-    "messages, streamed": messages_streamed,
-    "responses": responses_whole,
-    "responses, streamed": responses_streamed,
+HI_BODY = b'{"model": "fast", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}'
+# Of each dialect: itself, a call in it, the SDK's model of an answer, and what reads that, whole and streamed.
+SPOKEN: dict[str, Any] = {
+    "chat": (CHAT, HI_BODY, ChatCompletion, _read_chat, _gather_chat),
+    "messages": (MESSAGES, HI_BODY, Message, _read_message, _gather_message),
+    "responses": (RESPONSES, b'{"model": "fast", "input": "hi"}', Response, _read_response, _gather_response),
 }
+_TERMS: Any = {"request_id": "r", "tokens_max": 4096, "timeout_s": 60.0}
+CALLS = {name: dialect.parse(body, {}, **_TERMS) for name, (dialect, body, *_) in SPOKEN.items()}
+WAYS = tuple(f"{name}{how}" for name in SPOKEN for how in ("", ", streamed"))
 
 
 def deliver(events: list[Event], judged: Judged, way: str) -> Given:
     """Send an answer in one way; return the calls as its client has them."""
     finish = replace(judged.finish, reason=FinishReason.TOOL_CALLS)
-    given = WAYS[way](events, finish)
+    name = way.partition(",")[0]
+    dialect, _, model, read, gather = SPOKEN[name]
+    call = CALLS[name]
+    if "streamed" in way:
+        writer = dialect.writer(call, RUN)
+        sent = writer.chunks("fast", events) + writer.last("fast", finish, {})
+        given: Given = gather([json.loads(line[6:]) for line in sent.split(b"\n") if line.startswith(b"data: {")])
+    else:
+        collector = dialect.collector(call, RUN)
+        collector.take(events)
+        given = read(model.model_validate_json(collector.body("fast", finish)))
     assert len(given) == sum(isinstance(event, CallDelta) for event in events)
     return given

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +14,7 @@ BUILT_IN_FILES = ("serve_config.yaml", "serve.env")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Iterator[zipfile.ZipFile]:
+def wheel(tmp_path_factory):
     """The wheel of what git knows, built beside the work tree and without the network."""
     folder = tmp_path_factory.mktemp("wheel")
     for name in tracked():

@@ -26,7 +26,6 @@ PICKLERS = {
 
 
 def roots(name: str) -> set[str]:
-    """The packages that a file imports from."""
     return {module.partition(".")[0] for module in imports(parsed(name))}
 
 
@@ -72,7 +71,6 @@ def test_drive_knows_no_ray():
 
 
 def functions(name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """All functions of a file."""
     return [node for node in ast.walk(parsed(name)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 

@@ -121,6 +121,5 @@ FAST = ("gemma3_text", "gpt_oss", "lfm2", "minimax_m3_vl", "nemotron_h")
 
 
 def find_family(config: str) -> Family:
-    """Find the family of a configuration."""
     (family,) = (one for one in FAMILIES if config in one.configs.split(", "))
     return family

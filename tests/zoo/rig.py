@@ -119,7 +119,6 @@ class Stage:
         self._asked: list[Asked] = []
 
     def ask(self, prompt: Sequence[int], tokens: int = 8, **fields: Any) -> Asked:
-        """Begin an answer."""
         job = EngineJob(prompt=list(prompt), max_tokens=tokens, sink=print)
         return self.add(dataclasses.replace(job, **fields))
 
@@ -131,11 +130,9 @@ class Stage:
         return made
 
     def abort(self, asked: Asked) -> None:
-        """Take an answer out before its end."""
         self.batch.remove(1 + next(place for place, one in enumerate(self._asked) if one is asked))
 
     def answer(self, prompt: Sequence[int], tokens: int = 8, **fields: Any) -> Asked:
-        """Return a whole answer."""
         made = self.ask(prompt, tokens, **fields)
         self.run()
         return made

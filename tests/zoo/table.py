@@ -15,7 +15,6 @@ SHARED = {Sharing.ALL: "together", Sharing.DECODING: "decoding only", Sharing.NO
 
 
 def build_table() -> str:
-    """Write the table."""
     rows = [HEADS, ["---"] * len(HEADS), *map(_describe, FAMILIES)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

@@ -1,7 +1,5 @@
 """The zoo: some of the architectures on the engine (`make nightly` has all), and the table of them."""
 
-from pathlib import Path
-
 import pytest
 
 from deployments.tiers.mlx.decoding.generators import Sharing
@@ -15,18 +13,18 @@ from tests.zoo.table import build_table
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("zoo") / "model")
 
 
 @pytest.mark.parametrize("config", FAST)
-def test_each_kind_is_served_as_plain_mlx_lm_computes_it(config: str, model: Path, tmp_path: Path) -> None:
+def test_each_kind_is_served_as_plain_mlx_lm_computes_it(config, model, tmp_path):
     """Law: batched, reused, from disk, resumed, with draft tokens and under a grammar, the log-probabilities of each
     sampled token are plain mlx-lm's, but for the excuses, which hold."""
     assert check_config(config, model, tmp_path) == []
 
 
-def test_a_wrong_cache_is_seen(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_cache_is_seen(model, tmp_path, monkeypatch):
     """Law: the zoo can fail: where a reused prompt lacks one token, the answers from memory and from disk differ."""
     shorten = MlxCaches.copy_shortened
     monkeypatch.setattr(MlxCaches, "copy_shortened", lambda ops, cache, tokens: shorten(ops, cache, tokens + 1))
@@ -34,7 +32,7 @@ def test_a_wrong_cache_is_seen(model: Path, tmp_path: Path, monkeypatch: pytest.
     assert [line.partition(":")[0] for line in found] == ["reuse", "disk"]
 
 
-def test_each_configuration_has_one_family() -> None:
+def test_each_configuration_has_one_family():
     """Law: the table has all architectures that can be computed here, each once."""
     named = [config for family in FAMILIES for config in family.configs.split(", ")]
 
@@ -42,13 +40,13 @@ def test_each_configuration_has_one_family() -> None:
     assert set(FAST) <= set(CONFIGS)
 
 
-def test_each_exception_has_a_check() -> None:
+def test_each_exception_has_a_check():
     """Law: a family that isn't batched, or differs, names a fault that plain mlx-lm shows."""
     for family in FAMILIES:
         assert (family.fault in FAULTS) == (family.sharing is not Sharing.ALL or bool(family.excused)), family.name
         assert set(family.excused) <= set(ASPECTS)
 
 
-def test_each_published_mark_is_known() -> None:
+def test_each_published_mark_is_known():
     """Law: how calls and reasoning open, as published, is in the tables of those that read them."""
     assert "not read" not in build_table()

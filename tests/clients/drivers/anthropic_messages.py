@@ -8,7 +8,6 @@ TOOLS = [{"name": one["name"], "description": one["description"], "input_schema"
 
 
 def main(task: str, stream: str = "") -> str:
-    """Work until there is an answer without a call."""
     client, messages = Anthropic(), [{"role": "user", "content": task}]
     for _ in range(TURNS_MAX):
         message = ask(client, messages, bool(stream))
@@ -24,7 +23,6 @@ def main(task: str, stream: str = "") -> str:
 
 
 def ask(client, messages, stream):
-    """Ask for one answer, streamed or whole."""
     asked = {"model": "fast", "max_tokens": 2048, "messages": messages, "tools": TOOLS}
     if not stream:
         return client.messages.create(**asked)

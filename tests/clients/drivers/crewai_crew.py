@@ -11,7 +11,6 @@ TOOLS = [tool(function) for function in job_tools.FUNCTIONS.values()]
 
 
 def main(task: str) -> str:
-    """Let a crew of one work."""
     llm = LLM(model="openai/fast", base_url=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"])
     worker = Agent(role="worker", goal="do the task", backstory="a clerk", llm=llm, tools=TOOLS)
     work = Task(description=task, expected_output="what was done", agent=worker)

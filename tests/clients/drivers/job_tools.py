@@ -39,15 +39,10 @@ def _describe(function: Callable[..., str], *names: str) -> dict[str, Any]:
     return {"name": function.__name__, "description": function.__doc__, "parameters": parameters}
 
 
-SCHEMAS = [
-    _describe(read_file, "path"),
-    _describe(edit_file, "path", "old", "new"),
-    _describe(run_command, "command"),
-]
+SCHEMAS = [_describe(read_file, "path"), _describe(edit_file, "path", "old", "new"), _describe(run_command, "command")]
 
 
 def call(name: str, arguments: str | dict[str, Any]) -> str:
-    """Do what a model called for."""
     given = json.loads(arguments) if isinstance(arguments, str) else arguments
     return FUNCTIONS[name](**given)
 

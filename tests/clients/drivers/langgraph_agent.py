@@ -10,7 +10,6 @@ TOOLS = [tool(function) for function in job_tools.FUNCTIONS.values()]
 
 
 def main(task: str) -> str:
-    """Let an agent work."""
     agent = create_react_agent(ChatOpenAI(model="fast"), TOOLS)
     state = agent.invoke({"messages": [("user", task)]}, {"recursion_limit": 2 * job_tools.TURNS_MAX})
     return state["messages"][-1].content

@@ -52,14 +52,12 @@ def work(task: str, driver: str, proxy_url: str) -> str:
 
 
 def find_port() -> int:
-    """Find a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
 def wait_until_up(url: str, proxy: subprocess.Popen) -> None:
-    """Wait until the proxy answers."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and proxy.poll() is None:
         try:

@@ -8,8 +8,6 @@ TOOLS = [{"type": "function", "function": schema} for schema in SCHEMAS]
 
 
 def main(task: str) -> str:
-    """Work until there is an answer without a call."""
-
     def ask(messages):
         return litellm.completion(model="openai/fast", messages=messages, tools=TOOLS).choices[0].message
 

@@ -11,13 +11,11 @@ MODEL = os.environ.get("OPENAI_MODEL", "fast")
 
 
 def main(task: str, stream: str = "") -> str:
-    """Work until there is an answer without a call."""
     client = OpenAI()
     return chat(task, lambda messages: ask(client, messages, bool(stream)))
 
 
 def ask(client, messages, stream):
-    """Ask for one answer, streamed or whole."""
     if not stream:
         return client.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS).choices[0].message
     with client.chat.completions.stream(

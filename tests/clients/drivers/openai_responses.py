@@ -8,7 +8,6 @@ TOOLS = [{"type": "function", "strict": False, **schema} for schema in SCHEMAS]
 
 
 def main(task: str, stream: str = "") -> str:
-    """Work until there is an answer without a call."""
     client, items = OpenAI(), [{"role": "user", "content": task}]
     for _ in range(TURNS_MAX):
         response = ask(client, items, bool(stream))
@@ -23,7 +22,6 @@ def main(task: str, stream: str = "") -> str:
 
 
 def ask(client, items, stream):
-    """Ask for one answer, streamed or whole."""
     if not stream:
         return client.responses.create(model="fast", input=items, tools=TOOLS, store=False)
     with client.responses.stream(model="fast", input=items, tools=TOOLS, store=False) as events:

@@ -7,7 +7,6 @@ from pydantic_ai.models.openai import OpenAIChatModel
 
 
 def main(task: str) -> str:
-    """Let an agent work."""
     agent = Agent(OpenAIChatModel("fast"), tools=list(job_tools.FUNCTIONS.values()))
     return agent.run_sync(task).output
 

@@ -40,7 +40,6 @@ def run_command(command: str) -> str:
 
 
 def main(task: str, kind: str) -> str:
-    """Let an agent work."""
     model = OpenAIServerModel("fast", api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"])
     agent = {"tools": ToolCallingAgent, "code": CodeAgent}[kind](tools=[read_file, edit_file, run_command], model=model)
     return agent.run(task)

@@ -6,13 +6,11 @@ from tests.clients.wires import Answer, Call, Required, read_events, read_json
 
 
 def read_tools(body: dict[str, Any]) -> Required:
-    """Read which tools a request declares."""
     functions = [tool.get("function") or {} for tool in body.get("tools") or []]
     return {one.get("name", ""): list((one.get("parameters") or {}).get("required") or []) for one in functions}
 
 
 def read_answer(raw: bytes) -> Answer:
-    """Read an answer, whole or streamed."""
     whole = read_json(raw)
     if whole is not None:
         message = ((whole.get("choices") or [{}])[0]).get("message") or {}

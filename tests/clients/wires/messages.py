@@ -9,13 +9,11 @@ PROMPT_KEYS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_
 
 
 def read_tools(body: dict[str, Any]) -> Required:
-    """Read which tools a request declares."""
     tools = body.get("tools") or []
     return {tool.get("name", ""): list((tool.get("input_schema") or {}).get("required") or []) for tool in tools}
 
 
 def read_answer(raw: bytes) -> Answer:
-    """Read an answer, whole or streamed."""
     whole = read_json(raw)
     if whole is None:
         return _read_stream(raw)

@@ -21,7 +21,6 @@ def read_tools(body: dict[str, Any]) -> Required:
 
 
 def read_answer(raw: bytes) -> Answer:
-    """Read an answer, whole or streamed."""
     whole = read_json(raw)
     if whole is not None:
         return _read_whole(whole)

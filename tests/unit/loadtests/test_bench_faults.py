@@ -29,8 +29,6 @@ async def run_upstream() -> AsyncIterator[str]:
 
 
 def outcome_of(manner: str, requests: int, **more: Any) -> Outcome:
-    """Return what a client makes of the upstream."""
-
     async def go() -> Outcome:
         async with run_upstream() as url:
             body = Scenario(manner).body() | more

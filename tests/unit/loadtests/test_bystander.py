@@ -14,19 +14,10 @@ from loadtests.running import short_folder
 SEED = 7
 # One of each sort of work: reading a body, its history, its answer, and what the tier reads.
 SHORT = (
-    "500,000 keys of a message",
-    "10,000 messages",
-    "reminders",
-    "12,000 calls of one id",
-    "42 results, one stamp each",
-    "42 results of JSON",
-    "long arguments",
-    "huge chunk of [",
-    "huge chunk of marks",
-    "100,000 drops of {",
-    "JSON of numbers",
-    "huge arguments of words",
-)
+    "500,000 keys of a message", "10,000 messages", "reminders", "12,000 calls of one id",
+    "42 results, one stamp each", "42 results of JSON", "long arguments", "huge chunk of [", "huge chunk of marks",
+    "100,000 drops of {", "JSON of numbers", "huge arguments of words",
+)  # fmt: skip
 
 
 KINDS = [
@@ -35,7 +26,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_case_is_within_the_bound_and_comes_again(kind: str):
+def test_a_case_is_within_the_bound_and_comes_again(kind):
     """Law: each kind is a body that the server takes, the same for the same seed, with an answer that exists."""
     raw = build_raw(kind, "a")
     assert len(raw) <= BODY_BYTES_MAX
@@ -53,7 +44,6 @@ def test_every_kind_comes_before_one_comes_again():
 
 
 def waits(*took_s: float) -> list[Wait]:
-    """Build questions that were due one after the other."""
     return [Wait(float(at), took, True) for at, took in enumerate(took_s)]
 
 

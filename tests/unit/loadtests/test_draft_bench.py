@@ -17,7 +17,7 @@ def test_steps_are_those_of_a_draft(stands: list[bool], count: int) -> None:
     assert count_steps([False] * len(stands), count) == len(stands)
 
 
-def test_a_wrong_guess_ends_its_step() -> None:
+def test_a_wrong_guess_ends_its_step():
     """Law: behind a wrong guess the next step begins."""
     assert count_steps([True, False, True, True, True], 2) == 2
     assert count_steps([False, False, True, True, True], 2) == 3

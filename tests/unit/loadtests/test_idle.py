@@ -23,12 +23,12 @@ from loadtests.idle import Counted, Idle, count_growth, find_kind, judge, measur
         ("bash ", "other"),
     ],
 )
-def test_a_process_is_known_by_its_command(command: str, kind: str) -> None:
+def test_a_process_is_known_by_its_command(command, kind):
     """Law: each of Ray's and of ours has a kind of its own."""
     assert find_kind(command) == kind
 
 
-def test_a_window_counts_what_was_spent_in_it() -> None:
+def test_a_window_counts_what_was_spent_in_it():
     """Law: shares of a core and wake-ups a second, by kind; a process that began counts from zero, and one that ended
     takes nothing away."""
     before = {1: Counted("GCS", 10.0, 1000), 2: Counted("worker", 5.0, 500)}
@@ -39,12 +39,12 @@ def test_a_window_counts_what_was_spent_in_it() -> None:
     assert (measured["cpu"], measured["wakes"]) == (40.0, 66.0)
 
 
-def test_logs_that_begin_anew_count_what_they_hold() -> None:
+def test_logs_that_begin_anew_count_what_they_hold():
     """Law: growth is what was written since; a rotated file counts whole, one that is gone not at all."""
     assert count_growth({"a": 10, "b": 100, "gone": 7}, {"a": 15, "b": 30, "new": 4}) == 5 + 30 + 4
 
 
-def test_the_bars_are_shares_of_the_same_windows() -> None:
+def test_the_bars_are_shares_of_the_same_windows():
     """Law: each window is compared with the other side's same window, and the median is held against the bar."""
 
     def side(cpu: list[float], memory: float) -> Idle:
@@ -62,6 +62,6 @@ def test_the_bars_are_shares_of_the_same_windows() -> None:
     assert not next(iter(judge(side([7], 1), side([10], 1)))).met
 
 
-def test_this_very_process_is_found() -> None:
+def test_this_very_process_is_found():
     """Law: a side is its process and all that descend from it."""
     assert os.getpid() in read_processes(os.getpid())

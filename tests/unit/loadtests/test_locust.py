@@ -98,7 +98,6 @@ def start_locust(url: str, path: Path, *options: str, hung_s: float = 30) -> Ite
 
 
 def totals(figures: dict[str, Any]) -> dict[tuple[str, str], int]:
-    """Count how many there were, by outcome and how."""
     return {(row["outcome"], row["how"]): row["count"] for row in figures["rows"] if row["kind"] == "total"}
 
 

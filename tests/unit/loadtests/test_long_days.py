@@ -3,7 +3,7 @@
 from loadtests.long_days import build_table
 
 
-def test_a_line_counts_turns_and_what_was_read_in_them() -> None:
+def test_a_line_counts_turns_and_what_was_read_in_them():
     """A turn that ended badly isn't one with an answer; what was read is the sum over a turn's requests."""
     rows = [
         {"agent": "codex", "exit": 0, "requests": 2, "prompts": [100, 120], "read": [100, 20]},

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -32,14 +31,12 @@ REFUSAL = {"error": {"code": "loop_detected", "message": "the same again"}}
 
 
 def build_lap(number: int, loop: str | None = None, answer: dict | None = None, session: str = "s") -> Exchange:
-    """Build the exchange of Hermes' lap `number`."""
     user = {"role": "user", "content": HERMES.task}
     body = {"tools": [{}], "messages": [user, *({"role": "tool", "content": f"{n}"} for n in range(number))]}
     return Exchange(float(number), body, 200, answer or {"role": "assistant", "tool_calls": [CALL]}, loop, session)
 
 
 def judge(*laps: Exchange, code: int | None = 0) -> Verdict:
-    """Judge a run of Hermes."""
     return judge_trial(HERMES, laps, code, 1.0)
 
 
@@ -175,7 +172,7 @@ def test_an_agent_gets_its_typing_and_no_keys(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def upstream() -> Iterator[str]:
+def upstream():
     """A server that answers a stream of two chunks, and echoes the key."""
 
     class Handler(LoopbackHandler):
@@ -204,15 +201,8 @@ def test_the_tap_passes_on_what_it_keeps(upstream):
 
 def test_a_record_is_reduced_to_its_laps():
     """Law: at most eight laps with history and answer, without tools and long system prompts; the last is known."""
-    system = {"role": "system", "content": "x" * 9000}
-    bodies = [
-        {
-            "stream": True,
-            "tools": [1],
-            "messages": [system, {"role": "user", "content": AIDER.task}, {"n": n, "role": "user"}],
-        }
-        for n in range(12)
-    ]
+    head = [{"role": "system", "content": "x" * 9000}, {"role": "user", "content": AIDER.task}]
+    bodies = [{"stream": True, "tools": [1], "messages": [*head, {"n": n, "role": "user"}]} for n in range(12)]
     for count in (3, 12):
         found = list(reduce_record(AIDER, iter([{"body": body, "answer": {"n": 1}} for body in bodies[:count]])))
 

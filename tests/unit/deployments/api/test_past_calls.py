@@ -11,7 +11,7 @@ from deployments.api.openai_chat import parse_chat
 from deployments.api.past_calls import name_past_calls
 from deployments.tiers.history_repair import HistoryForm, soften
 from deployments.tiers.prompt import learn_template, render
-from tests.support.made_templates import FAMILIES
+from tests.support.family_templates import SOME_TEMPLATES
 from tests.support.tier_asking import WEATHER_TOOL, ask
 from tests.unit.deployments.tiers.test_prompt import Tokenizer
 
@@ -63,11 +63,11 @@ def test_a_result_without_an_id_is_of_the_call_that_it_names():
     assert [message["tool_call_id"] for message in name_past_calls((*turn, *results))[2:]] == ["b", "a"]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SOME_TEMPLATES)
 def test_a_call_of_the_old_form_stands_in_every_prompt(family):
     """Law: who speaks `functions` sends back what we answered, a `function_call`: the model reads its own call."""
     call = parse_chat(json.dumps({"messages": LEGACY}).encode(), {}, request_id="r", tokens_max=9, timeout_s=9)
-    tokenizer = Tokenizer(FAMILIES[family])
+    tokenizer = Tokenizer(SOME_TEMPLATES[family])
     form = learn_template(tokenizer)
     text = render(tokenizer, ask(messages=call.request.messages, tools=(WEATHER_TOOL,)), form=form)
 

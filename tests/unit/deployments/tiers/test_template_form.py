@@ -10,7 +10,7 @@ from deployments.tiers.history_repair import Mend, mend
 from deployments.tiers.prompt import learn_template, render
 from deployments.tiers.template_form import _PROBES, AS_WRITTEN, TemplateForm, _holds_words, learn_form
 from tests.support.agent_sessions import list_words
-from tests.support.made_templates import FAMILIES, SYSTEMS, TURNS, make_templates
+from tests.support.family_templates import SOME_TEMPLATES, SYSTEMS, TURNS, make_templates
 from tests.support.tier_asking import WEATHER_TOOL, ask
 from tests.unit.deployments.tiers.test_prompt import Tokenizer
 
@@ -33,11 +33,11 @@ def converse(kinds: list[str]) -> list[dict[str, Any]]:
     return out
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SOME_TEMPLATES)
 def test_every_shape_is_rendered_whole_by_the_families(family):
     """Law: every word of every message stands in the prompt once, in order, whatever the template raises or drops.
     (`test_ten_turns.py` asks it of every habit.)"""
-    form = learn_template(Tokenizer(FAMILIES[family]))
+    form = learn_template(Tokenizer(SOME_TEMPLATES[family]))
     assert (form.lost, form.describe()) == ((), None)
 
 
@@ -71,7 +71,7 @@ def test_a_call_is_never_without_its_name(shown, mends):
 )
 def test_the_gentlest_mends_are_taken(family, mends):
     """Law: two calls become two turns before a call becomes words; roles stay where they can."""
-    found = learn_template(Tokenizer(FAMILIES[family])).mends
+    found = learn_template(Tokenizer(SOME_TEMPLATES[family])).mends
 
     assert mends <= found
     assert not {Mend.SAY_RESULTS} & found
@@ -80,7 +80,7 @@ def test_the_gentlest_mends_are_taken(family, mends):
 
 def test_calls_are_written_in_the_models_own_form():
     """Law: a template that leaves calls out gives them as its system prompt says that they are written."""
-    tokenizer = Tokenizer(FAMILIES["LFM2"])
+    tokenizer = Tokenizer(SOME_TEMPLATES["LFM2"])
     form = learn_template(tokenizer)
     text = render(tokenizer, ask(messages=tuple(converse(["U", "C", "R"])), tools=(WEATHER_TOOL,)), form=form)
 
@@ -145,7 +145,9 @@ def test_a_template_that_can_not_be_mended_says_what_it_loses():
 
 def test_calls_are_written_by_the_models_own_marks():
     """Law: where the system prompt says nothing of calls, the first mark of calls among the model's tokens does."""
-    silent = Tokenizer(FAMILIES["LFM2"].replace("Write <|tool_call_start|>[name(key=value)]<|tool_call_end|>. ", ""))
+    silent = Tokenizer(
+        SOME_TEMPLATES["LFM2"].replace("Write <|tool_call_start|>[name(key=value)]<|tool_call_end|>. ", "")
+    )
     silent.add_tokens(["<|tool_call_start|>", "<|tool_call_end|>"])
 
     assert learn_template(silent).written == "<|tool_call_start|>[{python}]<|tool_call_end|>"

@@ -15,8 +15,7 @@ from deployments.tiers.template_form import TemplateForm
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.types import ChatRequest
 from tests.support.agent_sessions import SESSIONS, find_words, list_words
-from tests.support.family_templates import FAMILY_TEMPLATES, REWRITTEN
-from tests.support.made_templates import SYSTEMS, TURNS, make_templates
+from tests.support.family_templates import FAMILY_TEMPLATES, REWRITTEN, SYSTEMS, TURNS, make_templates
 from tests.support.matrices import take_turns
 from tests.unit.deployments.tiers.test_prompt import Letters
 
