@@ -209,8 +209,7 @@ def _sample(value: Any, depth: int = 8) -> Any:
 
 
 def read_own_text(message: Message) -> str:
-    """Return the text of a message, without its tool results, call and reasoning blocks; where it has none, its
-    refusal."""
+    """Return the text of a message, else its refusal, without its tool results, call and reasoning blocks."""
     content = message.get("content") or message.get("refusal")
     if isinstance(content, str):
         return content
@@ -294,7 +293,7 @@ def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 def _read_number(lower: str) -> int:
     text, most = _TENS.sub(_write_figures, lower), 0
     for match in _NUMBER.finditer(text):
-        number = _NUMBER_WORDS.get(match[0]) or _read_figures(match[0])
+        number = int(match[0]) if match[0].isdecimal() else _NUMBER_WORDS.get(match[0], 0)
         if most < number <= NUMBER_MAX and _counts(text, match):
             most = number
     return most
@@ -304,13 +303,8 @@ def _write_figures(ten: re.Match[str]) -> str:
     return str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]])
 
 
-def _read_figures(word: str) -> int:
-    return int(word) if word.isdecimal() else 0
-
-
 def _counts(text: str, number: re.Match[str]) -> bool:
-    """Return whether a number says how many are to be made or done, and not how much, which one or how many there
-    are. A short request may be the number alone."""
+    """Return whether a number says how many are to be made or done. A short request may be the number alone."""
     if _MEASURES.match(text, number.end()):
         return False
     before = text[max(0, number.start() - _CLAUSE_CHARS) : number.start()]

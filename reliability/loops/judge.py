@@ -1,10 +1,7 @@
 """The auxiliary judge's pure part: what is counted, and what the judge and the model are shown.
 
 Two counters run over the turns since the user last spoke and start again when another tool is called: calls in a row in
-which no rule detects a loop, and failures in a row. At a threshold and its multiples there is a `StuckCase`. Where the
-judge gives no answer, the model gets a firm note instead (`injection`).
-
-Invariants: the judge is never judged. `_SHOWN` calls and so many characters of each are shown.
+which no rule detects a loop, and failures in a row. At a threshold and its multiples there is a `StuckCase`.
 """
 
 from __future__ import annotations

@@ -14,20 +14,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from reliability.loops.comparison import volatile_fields
 from reliability.loops.comparison.findings import Memo, parse
-from reliability.loops.comparison.volatile_fields import (
-    DURATIONS,
-    ONGOING_NEAR,
-    ONGOING_WORDS,
-    READING_NEAR,
-    STATUS_KEYS,
-    VOLATILE_FORMS,
-    is_reading,
-    is_volatile,
-    names_state,
-    word_set,
-    words_of,
-)
+from reliability.loops.comparison.volatile_fields import ONGOING_WORDS, STATUS_KEYS, names_state, word_set, words_of
 
 MASKED_CHARS = 16_000
 _LINES_MAX = 50_000
@@ -109,7 +98,6 @@ def is_ongoing(text: str) -> bool:
 
 
 def _is_undone(value: Any) -> bool:
-    """Return whether the value says that something isn't done yet, and hardly anything else."""
     few = isinstance(value, dict) and len(value) <= UNDONE_FIELDS
     return few and any(item is False and words_of(key)[-1:] in _DONE_KEYS for key, item in value.items())
 
@@ -158,9 +146,9 @@ class _Comparison:
             return self.compare_lists(a, b, key, depth - 1)
         if a == b and isinstance(a, bool) is isinstance(b, bool):
             return 1
-        if is_volatile(key, a, b):
+        if volatile_fields.is_volatile(key, a, b):
             return 0
-        texts = isinstance(a, str) and isinstance(b, str) and not is_reading(key)
+        texts = isinstance(a, str) and isinstance(b, str) and not volatile_fields.is_reading(key)
         return self.compare_texts(a, b) if texts else None
 
     def compare_objects(self, a: dict[str, Any], b: dict[str, Any], depth: int) -> int | None:
@@ -171,7 +159,7 @@ class _Comparison:
                 found = self.compare_values(a[key], b[key], key, depth)
             else:
                 present = a.get(key, b.get(key))
-                found = 0 if is_volatile(key, present, present) else None
+                found = 0 if volatile_fields.is_volatile(key, present, present) else None
             if found is None:
                 return None
             shared += found
@@ -194,14 +182,14 @@ class _Comparison:
         if (count := a.count("\n")) != b.count("\n") or count >= _LINES_MAX:
             return None
         for x, y in zip(a.split("\n"), b.split("\n"), strict=True):
-            masked: str | None = x if x == y else self.mask_both(x, y)
+            masked = x if x == y else self.mask_both(x, y)
             if masked is None:
                 return None
             content = content or int(_has_content(masked))
         return content
 
     def mask_both(self, x: str, y: str) -> str | None:
-        """Mask both lines; None where they differ in more than volatile fields, or where the bound is reached."""
+        """Mask both lines; None where they differ in more, or where the bound is reached."""
         x, y = _mask_epochs(*_cut_to_difference(x, y))
         self.left -= len(x) + len(y)
         if self.left < 0:
@@ -252,7 +240,7 @@ def count_shared(x: str, y: str) -> int:
     return low
 
 
-def count_shared_end(x: str, y: str, start: int) -> int:
+def count_shared_end(x: str, y: str, start: int = 0) -> int:
     """Count the equal characters at the end, none of them before `start`."""
     low, high = 0, min(len(x), len(y)) - start
     while low < high:
@@ -268,20 +256,20 @@ def _cut(line: str, start: int, end: int) -> str:
 
 
 def _mask(line: str) -> str:
-    for pattern in VOLATILE_FORMS:
+    for pattern in volatile_fields.VOLATILE_FORMS:
         line = pattern.sub(_make_hole, line)
-    for pattern in DURATIONS:
+    for pattern in volatile_fields.DURATIONS:
         line = pattern.sub(_make_hole_unless_ongoing, line)
     return line
 
 
 def _make_hole(match: re.Match[str]) -> str:
     start, end = match.span("v")
-    if READING_NEAR.search(match.string[max(0, start - _NEAR_CHARS) : start]):
+    if volatile_fields.READING_NEAR.search(match.string[max(0, start - _NEAR_CHARS) : start]):
         return match.group()
     return match.string[match.start() : start] + _HOLE + match.string[end : match.end()]
 
 
 def _make_hole_unless_ongoing(match: re.Match[str]) -> str:
     around = match.string[max(0, match.start() - _NEAR_CHARS) : match.end() + _NEAR_CHARS]
-    return match.group() if ONGOING_NEAR.search(around) else _make_hole(match)
+    return match.group() if volatile_fields.ONGOING_NEAR.search(around) else _make_hole(match)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops import LoopConfig
+from reliability.loops.thresholds import LoopLimits
 from tests.support.loop_histories import law
 
 
@@ -36,10 +37,10 @@ def test_limits_fit_what_is_read(warn: int, limit: int, period: int, later_warn:
     """Law: whatever the limits and the period, what is read holds the laps to the break, a nudge that came before it
     still does, what is off stays off, and the usual limits stay as they are."""
     config = LoopConfig(duplicate_threshold=warn, break_threshold=limit)
-    nudged, broken = config.fit_laps(period, later_warn, later)
+    nudged, broken = config.fit_laps(period, LoopLimits(later_warn, later))
     assert (broken - 1) * period <= config.turns_needed
     assert nudged <= later_warn
     assert nudged < broken or later <= 0 or later_warn >= later
     assert (broken > 0) is (later > 0)
     if 0 < warn < limit and period <= config.max_period:
-        assert config.fit_laps(period, warn, limit) == (warn, limit)
+        assert config.fit_laps(period, config.limits) == (warn, limit)
