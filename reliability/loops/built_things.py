@@ -23,8 +23,7 @@ MADE_AGAIN = re.compile(
     r"(?:pings|requests|calls|checks|queries|lookups|searches|probes|polls|trials|attempts|tries|samples|throws|rolls"
     r"|flips|tosses|spins|draws)\b)"
 )
-#: So much before and behind a word of repetition is looked at.
-_CHARS = 320
+_CHARS = 320  # so much before and behind a word of repetition is looked at
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)|[\n。！？]")
 _VERBS = (
     r"(?:write|implement|build|create|add|make|develop|code|program|design|change|modify|extend|update|refactor|rewrite"

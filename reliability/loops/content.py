@@ -151,9 +151,8 @@ _TIMES = re.compile(
     rf"(?P<made>{_COUNT_FORM}) (?!{_UNIT})(?={_PLURAL}))"
     r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
-#: Between two of them: the one comes to the other ("5 warmup runs and 10 timed runs").
+#: Between two of them, where the one comes to the other; behind it, a comparison or a rate.
 _JOINED = re.compile(r"\b(?:runs|rounds|trials|samples|times) (?:and|plus) (?:then )?$")
-#: Behind it: a comparison, a rate.
 _COMPARES = re.compile(r" (?:as|a|an|the|per|out|more|less|better|(?!over\b)\w{2,12}er)\b")
 #: Before it: a report of what has happened, a question why, a ban.
 _REPORTS_TIMES = re.compile(
@@ -173,10 +172,8 @@ _LINE = re.compile(r"[.;:!?]+\s|[\n。！？]")
 
 def text_of(content: Any) -> str:
     """Return the text of a message's content; parts that are no text stand in it by their digest."""
-    if isinstance(content, str):
-        return content
-    if content is None:
-        return ""
+    if content is None or isinstance(content, str):
+        return content or ""
     if not isinstance(content, Sequence):
         return dumps(content)
     texts = ((part, _read_text(part)) for part in content)

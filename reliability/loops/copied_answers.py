@@ -24,8 +24,7 @@ from reliability.loops.thresholds import LoopConfig
 from reliability.tools.turns import HARNESS_TAGS
 
 _MESSAGES_MAX = 64
-#: A shorter answer ("Done.", "Yes.") is right often.
-_ANSWER_CHARS_MIN, _ANSWER_CHARS_MAX = 24, 4_000
+_ANSWER_CHARS_MIN, _ANSWER_CHARS_MAX = 24, 4_000  # a shorter answer ("Done.", "Yes.") is right often.
 _REQUEST_CHARS_MAX = 4_000
 _WORD = re.compile(r"[\w./-]*\w")
 _PLACE = re.compile(r"(?=[\d./_-]*[^\W\d_]).*\w[./_]\w")

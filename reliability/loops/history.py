@@ -48,20 +48,17 @@ from reliability.loops.thresholds import LoopConfig, LoopLimits
 from reliability.loops.transcript import is_folded
 from reliability.loops.turn_sequence import Pairwise, TurnSequence
 
-#: A result that changed once and no more is news.
-_CHANGES_MIN = 2
+_CHANGES_MIN = 2  # a result that changed once and no more is news
 _PUSHED_LAPS, _WAITED = 2, 3
 _ERROR_CHARS = 2_000
-#: An error shorter than this ("error") says too little to be the same error.
-_ERROR_CHARS_MIN = 8
+_ERROR_CHARS_MIN = 8  # an error shorter than this ("error") says too little to be the same error
 _LOOKUP = re.compile(
     r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b|\b(?:404|410)\b"
     r"|\bnot[ _]resolved?\b|\benotfound\b",
     re.IGNORECASE,
 )
 _TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
-#: So many texts are looked at for each repetition that is asked about.
-TEXTS_MAX = 64
+TEXTS_MAX = 64  # so many texts are looked at for each repetition that is asked about
 
 
 def find_loop(
@@ -273,12 +270,9 @@ def _read_error(turn: Turn) -> tuple[str, str, str] | None:
     names = {call.name for call in turn.calls}
     if len(names) != 1 or is_generic_tool(turn.calls[0]):
         return None
-    texts = {
-        findings.error_text(result)[:_ERROR_CHARS]
-        for result in turn.results
-        if result is not None and has_failed(result)
-    }
-    if len(texts) != 1 or not all(has_failed(result) for result in turn.results):
+    failed = [result for result in turn.results if result is not None and has_failed(result)]
+    texts = {findings.error_text(result)[:_ERROR_CHARS] for result in failed}
+    if len(texts) != 1 or len(failed) < len(turn.results):
         return None
     text = texts.pop()
     return (names.pop(), text, mask_echoes(turn.calls[0], text)) if len(text) >= _ERROR_CHARS_MIN else None

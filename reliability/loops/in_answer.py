@@ -30,11 +30,9 @@ from reliability.loops.long_cycles import HEAD_CHARS, STRIDE, VARIED_TAIL_CHARS,
 from reliability.loops.written import FEW_COPIES, Copies, Written, drop_repeats, feed
 
 PATIENCE_BYTES = 8_192
-#: A repetition that isn't found again for so many characters has been left.
-LEFT_CHARS = 2_048
+LEFT_CHARS = 2_048  # a repetition that isn't found again for so many characters has been left
 BLOCK = 32
-#: A cut may bring the end of one copy to light: then it is cut once more.
-_PASSES_MAX = 16
+_PASSES_MAX = 16  # a cut may bring the end of one copy to light: then it is cut once more
 _PROBE = 24
 _TRIES = 8
 _SHORT_PERIOD_MAX = 500

@@ -101,8 +101,7 @@ def read_suggestion(response: Any) -> str:
         return _clean(response)
     if not isinstance(response, Mapping):
         return ""
-    choices = response.get("choices")
-    if isinstance(choices, list):
+    if isinstance(choices := response.get("choices"), list):
         return read_suggestion(choices[0].get("message")) if choices and isinstance(choices[0], Mapping) else ""
     fields = (response.get(name) for name in ("content", "reasoning_content", "reasoning"))
     return next((text for text in map(_clean, map(text_of, fields)) if text), "")

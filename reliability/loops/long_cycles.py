@@ -16,8 +16,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
+from rapidfuzz.distance import Postfix
 
-from reliability.loops.comparison.same_result import count_shared_end
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import CALL_FORMATS
 
@@ -124,7 +124,7 @@ def _find_streak(text: str) -> tuple[int, int]:
 
 def count_repeated(text: str, period: int) -> int:
     """Count how many characters at the end stood a period before, too."""
-    return count_shared_end(text, text[:-period])
+    return Postfix.similarity(text, text[:-period])
 
 
 def find_varied(tail: LongTail, plain: int) -> _Varied | None:

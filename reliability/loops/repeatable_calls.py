@@ -41,8 +41,7 @@ _COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
 _TOLD_KEYS = frozenset({*_COMMAND_KEYS, "url"})
 _CODE = re.compile(r"[\s(]")
 _ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
-#: A longer text is a command or a content, and names no step.
-_ACTION_CHARS = 16
+_ACTION_CHARS = 16  # a longer text is a command or a content, and names no step
 #: A longer result shows a file or a page, and a figure in it is none of the call's doing.
 _STEP_CHARS, _DONE_CHARS = 500, 80
 #: Words that say no more than that it was done, and those that name the deed.

@@ -33,21 +33,16 @@ from reliability.loops.text_calls import read_text_calls
 
 #: So many hold all turns that `LoopConfig` needs, each with four results or with a thought and a push before it.
 MESSAGES_MAX = 1_280
-#: How far back the user's last request is looked for.
-_REQUEST_MESSAGES_MAX = 2_048
+_REQUEST_MESSAGES_MAX = 2_048  # how far back the user's last request is looked for
 _ASKED_MAX = 4  # messages of the user that are one request, each but the first an answer to a question
-#: How many user messages before and after one are looked at for one that says the same.
-_NEIGHBOURS = 16
+_NEIGHBOURS = 16  # how many user messages before and after one are looked at for one that says the same
 #: In so much of each end of a message, and of what differs between them, figures may be what a harness counts.
 _COUNTED_CHARS = 1_000
-#: So many pairs of messages are looked at for what is counted between their ends.
-_MIDDLES_MAX = 256
-#: A shorter message may be another one's beginning by chance.
-_GLUED_CHARS = 20
+_MIDDLES_MAX = 256  # so many pairs of messages are looked at for what is counted between their ends
+_GLUED_CHARS = 20  # a shorter message may be another one's beginning by chance
 #: A longer answer is none that a message names, nor looked for behind its beginning.
 _NAMED_CHARS, _ORDER_CHARS = 40, 20_000
-#: So many messages back it shows whether an agent's calls stand in its texts.
-_WRITING_MESSAGES = 32
+_WRITING_MESSAGES = 32  # so many messages back it shows whether an agent's calls stand in its texts
 #: What a harness counts in its messages: what is left, how often, how late it is.
 _COUNTDOWN = re.compile(
     r"(?=[#\d])(?:"

@@ -25,6 +25,7 @@ from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.content import PersonsOrder, read_order
+from reliability.loops.repeatable_calls import acts, leads_on
 from reliability.loops.thresholds import LoopConfig
 
 _Key = frozenset[str]
@@ -158,30 +159,23 @@ class TurnSequence:
         key = self.key(index)
         if not (_has_holes(key) and all(map(_holds_places_only, key))):
             return False
-        return all(
-            result is not None and not normalization.says_done(result) for result in self.results(index).values()
-        )
+        results = self.results(index).values()
+        return all(result is not None and not normalization.says_done(result) for result in results)
 
     def is_beyond(self, period: int) -> bool:
         """Return whether the newest repetition asks for other places than the one before, equally empty."""
-        return any(
-            index >= period
-            and not self.asks_the_same(index - period, index)
-            and self._finds_nothing(index)
-            and not self._say_enough(index)
-            for index in range(self.size - period, self.size)
-        )
+        newest = range(max(period, self.size - period), self.size)
+        others = (index for index in newest if not self.asks_the_same(index - period, index))
+        return any(self._finds_nothing(index) and not self._say_enough(index) for index in others)
 
     @once
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
-        pollers = self.config.pollers
         pairs = self._pairs(index).items()
-        return frozenset(
-            k
-            for k, (c, r) in pairs
-            if repeatable.acts(c) and repeatable.leads_on(r) and not repeatable.is_poll(c, None, pollers)
-        )
+        return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not self._is_poll(c, None))
+
+    def _is_poll(self, call: SeenCall, result: str | None) -> bool:
+        return repeatable.is_poll(call, result, self.config.pollers)
 
     @once
     def makings_in(self, index: int) -> frozenset[str]:
@@ -193,7 +187,7 @@ class TurnSequence:
     def leads_at(self, index: int) -> bool:
         """Return whether a call of the turn leads on: a step, a deed, or a command that neither looks nor tests."""
         pairs = self._pairs(index).values()
-        return bool(self.steps_in(index)) or any(repeatable.leads_on(result) and _makes(call) for call, result in pairs)
+        return bool(self.steps_in(index)) or any(leads_on(result) and _makes(call) for call, result in pairs)
 
     @once
     def fails_at(self, index: int) -> bool:
@@ -213,16 +207,14 @@ class TurnSequence:
     @once
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
-        return all(
-            repeatable.is_poll(call, result, self.config.pollers) for call, result in self._distinct_pairs(index)
-        )
+        return all(self._is_poll(call, result) for call, result in self._distinct_pairs(index))
 
     @once
     def is_patient_at(self, index: int) -> bool:
         """Return whether every call of the turn waits, pages, or is a step whose result only says it was done."""
         return self.polls_at(index) or all(
-            repeatable.is_poll(call, result, self.config.pollers)
-            or (repeatable.walks(call) and repeatable.leads_on(result))
+            self._is_poll(call, result)
+            or (repeatable.walks(call) and leads_on(result))
             or (result is not None and not takes_notes(call.name) and repeatable.acknowledges(call, result))
             for call, result in self._distinct_pairs(index)
         )
@@ -235,10 +227,8 @@ class TurnSequence:
         """Return whether the newest repetition waits and then looks, and does nothing else."""
         pairs = {pair for index in range(self.size - period, self.size) for pair in self._distinct_pairs(index)}
         acted = [(call, result) for call, result in pairs if not takes_notes(call.name)]
-        return any(repeatable.rests(call) for call, _ in acted) and all(
-            repeatable.is_poll(call, result, self.config.pollers) or repeatable.looks(call, result)
-            for call, result in acted
-        )
+        only_waits = all(self._is_poll(call, result) or repeatable.looks(call, result) for call, result in acted)
+        return only_waits and any(repeatable.rests(call) for call, _ in acted)
 
     def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, str | None]]:
         return dict.fromkeys(zip(self.turns[index].calls, self.turns[index].results, strict=False))
@@ -324,6 +314,6 @@ def _makes(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may order many, be it by a command."""
     fields = read_fields(call)
     if not repeatable.is_generic_tool(call):
-        return repeatable.acts(call) or (repeatable.changes(call) and not any(map(normalization.names_place, fields)))
+        return acts(call) or (repeatable.changes(call) and not any(map(normalization.names_place, fields)))
     deeds = {read_deed(text) for text in fields.values() if isinstance(text, str)}
     return not deeds.isdisjoint((Deed.ACTS, Deed.UNKNOWN)) and not _CHECKS.search(call.arguments)

@@ -26,14 +26,11 @@ from reliability.loops.comparison.volatile_fields import NAMES_MAX, UUID, word_s
 
 HOLE = "\ufffc"
 PLACE, REFERENCE = f"{HOLE}p", f"{HOLE}r"
-#: A longer command is its own spelling.
-_COMMAND_CHARS = 20_000
-#: A longer one is a script: its figures are its own.
-_FIGURES_CHARS = 1_000
+_COMMAND_CHARS = 20_000  # a longer command is its own spelling
+_FIGURES_CHARS = 1_000  # a longer one is a script: its figures are its own
 #: A result with fewer letters says too little; a shorter one that has been done or found nothing says nothing.
 _SAID_LETTERS_MIN, _SAID_CHARS = 24, 120
-#: So many values of a list may be places.
-_PLACES_MAX = 16
+_PLACES_MAX = 16  # so many values of a list may be places
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
 _ADDRESS = re.compile(r"[a-z]{2,8}://[^\s<>]{1,2000}")
@@ -156,16 +153,13 @@ def _spell_value(about: _About, value: Any) -> Any:
 
 
 def _mask_value(about: _About, value: Any) -> Any:
-    if about is _About.PLACE and _holds_numbers(value):
+    items = value if isinstance(value, list) and value else [value]
+    figures = (is_number(item) or (isinstance(item, str) and item.isdecimal()) for item in items[:_PLACES_MAX])
+    if about is _About.PLACE and all(figures):
         return PLACE
     if isinstance(value, str):
         return _mask_figures(value) if about is _About.CODE else value
     return HOLE if is_number(value) and about not in (_About.ENTITY, _About.CODE) else value
-
-
-def _holds_numbers(value: Any) -> bool:
-    items = value if isinstance(value, list) and value else [value]
-    return all(is_number(item) or (isinstance(item, str) and item.isdecimal()) for item in items[:_PLACES_MAX])
 
 
 def _spell_code(text: str) -> str:

@@ -31,21 +31,20 @@ from itertools import islice, pairwise
 from typing import Any
 
 from rapidfuzz import fuzz
+from rapidfuzz.distance import Postfix, Prefix
 
 from reliability.loops.comparison.findings import PART, Memo, dumps, has_failed
-from reliability.loops.comparison.same_result import count_shared, count_shared_end, count_shared_ends
+from reliability.loops.comparison.same_result import count_shared_ends
 from reliability.loops.comparison.volatile_fields import MOMENT, UUID, word_set, words_of
 
 _CHARS = 2_000
 _LINES_MAX = 2_000
-#: A line shorter than this can't tell where one text goes on in the other.
-_ANCHOR_CHARS = 4
+_ANCHOR_CHARS = 4  # a line shorter than this can't tell where one text goes on in the other
 _ANCHORS_MAX = 16
-#: A text with fewer letters, or with a larger share of figures that differ, is content and no noise.
-_LETTERS_MIN = 10
+_LETTERS_MIN = 10  # a text with fewer letters, or with a larger share of figures that differ, is content and no noise
 _FIGURE_CHARS = 8
 _FIGURES_MAX = 0.4
-_DIGITS = re.compile("[0-9]+")
+_DIGITS, _BLANKS = re.compile("[0-9]+"), re.compile("[ \t]+")
 _DEPTH = 6
 _FIGURE = re.compile(
     rf"(?=\d|(?<![a-z0-9])[a-f])(?:\b{UUID}\b"
@@ -103,8 +102,8 @@ def _clip(text: str) -> str:
 
 def find_other_digits(a: str, b: str, most: int) -> tuple[str, ...]:
     """Find where the two texts differ in digits, with what stands beside it, in `most` characters; else nothing."""
-    start = max(0, count_shared(a, b) - _LABEL_BEFORE)
-    end = max(0, count_shared_end(a, b, start) - _LABEL_BEFORE)
+    start = max(0, Prefix.similarity(a, b) - _LABEL_BEFORE)
+    end = max(0, Postfix.similarity(a[start:], b[start:]) - _LABEL_BEFORE)
     parts = tuple(text[start : len(text) - end] for text in (a, b))
     if max(map(len, parts)) > most or len({_DIGITS.sub("", part) for part in parts}) > 1:
         return ()
@@ -125,9 +124,7 @@ def mask_times(text: str, memo: Memo) -> str:
     """Put one sign in the place of all that only says that time has passed; of what is left until an end, nothing."""
     if len(text) > _CHARS or _COUNTS_DOWN.search(text):
         return text.strip()
-    return memo.once(
-        ("times", text), lambda: re.sub("[ \t]+", " ", _AGED.sub(r"\g<1>0", _PASSING.sub("0", text))).strip()
-    )
+    return memo.once(("times", text), lambda: _BLANKS.sub(" ", _AGED.sub(r"\g<1>0", _PASSING.sub("0", text))).strip())
 
 
 def _list_figures(text: str, memo: Memo) -> list[str]:
@@ -175,20 +172,15 @@ def _sort_lists(value: Any, depth: int = _DEPTH) -> Any:
 
 def _continues(older: str, newer: str) -> bool:
     """Return whether the newer text begins inside the older one and goes on after its end."""
-    if newer.startswith(older):
-        return True
-    anchor = newer.split("\n", 1)[0]
-    if len(anchor) < _ANCHOR_CHARS:
-        return False
-    at = older.find(anchor)
-    for _ in range(_ANCHORS_MAX):
-        if at < 0:
-            return False
+    anchor, at = newer.split("\n", 1)[0], 0
+    for _ in range(_ANCHORS_MAX + 1):
         # Its last character first: a text is copied only where it may fit.
         last = len(older) - at - 1
-        if at > 0 and last < len(newer) and newer[last] == older[-1] and newer.startswith(older[at:]):
+        if last < len(newer) and newer[last] == older[-1] and newer.startswith(older[at:]):
             return True
-        at = older.find(anchor, at + 1)
+        at = older.find(anchor, at + 1) if len(anchor) >= _ANCHOR_CHARS else -1
+        if at < 0:
+            return False
     return False
 
 

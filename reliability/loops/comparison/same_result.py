@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rapidfuzz.distance import Postfix, Prefix
+
 from reliability.loops.comparison import volatile_fields
 from reliability.loops.comparison.findings import Memo, parse
 from reliability.loops.comparison.volatile_fields import ONGOING_WORDS, STATUS_KEYS, names_state, word_set, words_of
@@ -22,14 +24,12 @@ MASKED_CHARS = 16_000
 _LINES_MAX = 50_000
 _VALUES_MAX = 50_000
 _STATUS_CHARS = 2_000
-#: What is masked with a difference: room for its label and for the rest of the value.
-_AROUND_CHARS = 96
+_AROUND_CHARS = 96  # what is masked with a difference: room for its label and for the rest of the value
 #: A line that isn't longer is masked as a whole: it is the same text in every comparison.
 _WHOLE_CHARS = 2 * _AROUND_CHARS
 _DEPTH_MAX = 40
 _HOLE = "\x00"
-#: How far from a duration the words count that say "not finished yet".
-_NEAR_CHARS = 32
+_NEAR_CHARS = 32  # how far from a duration the words count that say "not finished yet"
 #: Words of what somebody has written down, such as an order: it stays pending for days.
 _RECORDS = word_set(
     "order orders item items price prices amount payment payments address customer invoice reservation "
@@ -40,8 +40,7 @@ _STATUS_DEPTH, _STATUS_VALUES = 4, 200
 
 #: `pending` is also what orders and invoices are: of these it says nothing (`_RECORDS`).
 _GOING_ON = ONGOING_WORDS | {"pending"}
-#: What is not done is a job's report if it has no more fields: a record of a to-do has.
-UNDONE_FIELDS = 2
+UNDONE_FIELDS = 2  # what is not done is a job's report if it has no more fields: a record of a to-do has
 _DONE_KEYS = frozenset((word,) for word in ("done", "ready", "finished", "complete", "completed"))
 #: JSON objects and arrays only: a bare number or string is text.
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
@@ -56,8 +55,7 @@ _STATUS_COLUMN = re.compile(
     r"(?=\t|  | ?$|\s+\d)",
     re.IGNORECASE | re.MULTILINE,
 )
-#: A report on a job is short; a longer one isn't parsed only to see whether it goes on.
-_STATUS_JSON_CHARS = 20_000
+_STATUS_JSON_CHARS = 20_000  # a report on a job is short; a longer one isn't parsed only to see whether it goes on
 
 
 #: A line begins with the seconds of a clock, where two such stand no further apart than two calls; else they count.
@@ -167,12 +165,9 @@ class _Comparison:
 
     def compare_lists(self, a: list[Any], b: list[Any], key: str, depth: int) -> int | None:
         """Compare item by item; a list is content by its length."""
-        if len(a) != len(b):
-            return None
-        for x, y in zip(a, b, strict=True):
-            if self.compare_values(x, y, key, depth) is None:
-                return None
-        return 1
+        pairs = zip(a, b, strict=False)
+        differ = len(a) != len(b) or any(self.compare_values(x, y, key, depth) is None for x, y in pairs)
+        return None if differ else 1
 
     def compare_texts(self, a: str, b: str) -> int | None:
         """Compare line by line; only lines that differ are masked."""
@@ -202,8 +197,8 @@ def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
     """Cut the two lines to where they differ and what stands around it."""
     if max(len(x), len(y)) <= _WHOLE_CHARS:
         return x, y
-    start = count_shared(x, y)
-    end = count_shared_end(x, y, start)
+    start = Prefix.similarity(x, y)
+    end = Postfix.similarity(x[start:], y[start:])
     lowest = max(0, start - _AROUND_CHARS)
     ends = len(x) - end + _AROUND_CHARS, len(y) - end + _AROUND_CHARS
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
@@ -224,31 +219,10 @@ def _has_content(text: str) -> bool:
 
 def count_shared_ends(a: str, b: str) -> tuple[int, int]:
     """Count the characters of whole lines that the two share at their beginning, and those at their end."""
-    shared = count_shared(a, b)
-    start = a.rfind("\n", 0, shared) + 1
-    end = count_shared_end(a, b, start)
+    start = a.rfind("\n", 0, Prefix.similarity(a, b)) + 1
+    end = Postfix.similarity(a[start:], b[start:])
     line = a.find("\n", len(a) - end)
     return start, 0 if line < 0 else len(a) - line
-
-
-def count_shared(x: str, y: str) -> int:
-    """Count the equal characters at the beginning: halves are compared, since whole texts compare fast."""
-    low, high = 0, min(len(x), len(y))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if x[low:middle] == y[low:middle] else (low, middle - 1)
-    return low
-
-
-def count_shared_end(x: str, y: str, start: int = 0) -> int:
-    """Count the equal characters at the end, none of them before `start`."""
-    low, high = 0, min(len(x), len(y)) - start
-    while low < high:
-        middle = (low + high + 1) // 2
-        ends = (slice(len(text) - middle, len(text) - low) for text in (x, y))
-        equal = x[next(ends)] == y[next(ends)]
-        low, high = (middle, high) if equal else (low, middle - 1)
-    return low
 
 
 def _cut(line: str, start: int, end: int) -> str:

@@ -220,8 +220,7 @@ def _skip_options(words: list[str], valued: str, before: int) -> list[str]:
 
 
 _RUN = word_set("attempt attempts try retry retries tries iteration timeout wait delay ttl deadline maxtime")
-#: A longer text is no waiting time.
-_RUN_CHARS = 16
+_RUN_CHARS = 16  # a longer text is no waiting time
 _STAMPS = word_set("timestamp ts epoch now nonce")
 _TRACED, _HANDLES = word_set("request req trace span correlation idempotency"), word_set("id uuid guid key")
 #: Names of what a client adds to a request against caches and for traces; some only where the value is a moment.

@@ -12,8 +12,7 @@ from typing import Any
 
 from reliability.loops.comparison.findings import is_number
 
-#: The names of tools and fields are few and come again with every request.
-NAMES_MAX = 4_096
+NAMES_MAX = 4_096  # the names of tools and fields are few and come again with every request
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
