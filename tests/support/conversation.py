@@ -6,13 +6,10 @@ from typing import Any
 from reliability.loops import (
     Loop,
     LoopConfig,
-    Scan,
     Stage,
     answer_turn,
     find_loop,
-    finish,
     read_turns,
-    step,
 )
 
 Message = dict[str, Any]
@@ -55,7 +52,3 @@ def stages(messages: list[Message], config: LoopConfig = CONFIG) -> list[Stage |
 
 def quiet(messages: list[Message], config: LoopConfig = CONFIG) -> bool:
     return all(stage is None for stage in stages(messages, config))
-
-
-def in_answer(text: str) -> Loop | None:
-    return finish(step(Scan(), text)[0])[1]
