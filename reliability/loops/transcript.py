@@ -82,9 +82,12 @@ class _ConversationTail:
 
     def may_act(self, index: int) -> bool:
         """Return whether the answer calls more than a tool that takes notes, or may do so in its text."""
-        if not isinstance(self.messages[index].get("tool_calls"), list):
+        calls = self.messages[index].get("tool_calls")
+        if not isinstance(calls, list):
             return not self._has_native_calls
-        return not all(takes_notes(call.name) for call in _read_answer(self.messages[index]).calls)
+        functions = (call.get("function") or call.get("custom") for call in calls if isinstance(call, dict))
+        names = (function.get("name") for function in functions if isinstance(function, dict))
+        return not all(isinstance(name, str) and takes_notes(name) for name in names)
 
     def find_request(self, start: int) -> str:
         """Find what the user said last before an index; what led to questions that it answers stands before it."""

@@ -227,8 +227,9 @@ class TurnSequence:
         """Return whether the newest repetition waits and then looks, and does nothing else."""
         pairs = {pair for index in range(self.size - period, self.size) for pair in self._distinct_pairs(index)}
         acted = [(call, result) for call, result in pairs if not takes_notes(call.name)]
-        only_waits = all(self._is_poll(call, result) or repeatable.looks(call, result) for call, result in acted)
-        return only_waits and any(repeatable.rests(call) for call, _ in acted)
+        if not any(repeatable.rests(call) for call, _ in acted):
+            return False
+        return all(self._is_poll(call, result) or repeatable.looks(call, result) for call, result in acted)
 
     def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, str | None]]:
         return dict.fromkeys(zip(self.turns[index].calls, self.turns[index].results, strict=False))
