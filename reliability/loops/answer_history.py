@@ -3,8 +3,7 @@
     request ─▶ ShownHistory ─┬▶ join_turns, find_kept_loop: the kept answers, then the shown ones, by `find_loop`
                              └▶ with the answer to it, keep_answer: what is kept from now on
 
-The two are joined where the newest answer that is shown was kept. Words that stand first and that this server never
-said are its client's: they acknowledge a summary, or are one. A shown result goes before a kept one; one that no
+The two are joined where the newest answer that is shown was kept. A shown result goes before a kept one; one that no
 request has shown is taken for the one that the same call had before. A request that is sent again takes back what it
 was answered before, unless a text agent's equal requests were answered more than `_RETRIES_MAX` times.
 
@@ -15,7 +14,7 @@ kept, a long result as its two ends, a digest of each piece between, and the pic
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import Any
@@ -59,8 +58,7 @@ class Kept:
 class ShownHistory:
     """What a request shows of its session. `request` is its name, `task` names its first message. `newest`: its newest
     answer and the marks behind it. `spoken`: the user has spoken since; None where it shows no answer at all. `folded`:
-    it ends with a summary. `complete` counts the answers that it shows with their results. `tools`: it declares
-    tools."""
+    it ends with a summary. `complete` counts the answers shown with their results. `tools`: it declares tools."""
 
     request: str
     task: str = ""
@@ -94,8 +92,7 @@ def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, con
 
 
 def _ends_folded(messages: Sequence[Any]) -> bool:
-    """Tell whether the last message that the user could have written is a summary, and stands behind all answers but
-    such as only acknowledge it."""
+    """Tell whether the user's last message is a summary, and stands behind all answers but such as acknowledge it."""
     for message in reversed(messages):
         if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
             return False
@@ -203,28 +200,23 @@ def _merge_results(shown: Turn, kept: Turn) -> Turn:
     """Take the results that are shown, and the kept ones where none is."""
     if None not in shown.results or len(shown.results) != len(kept.results):
         return shown
-    known = dict(zip(kept.calls, kept.results, strict=True))
-    results = [
-        known.get(call) if result is None else result for call, result in zip(shown.calls, shown.results, strict=True)
-    ]
-    return replace(shown, results=tuple(results))
+    return _fill(shown, dict(zip(kept.calls, kept.results, strict=True)))
+
+
+def _fill(turn: Turn, known: Mapping[SeenCall, str | None], missing: str | None = None) -> Turn:
+    """Give each unknown result of a turn the one that is known of its call."""
+    pairs = zip(turn.calls, turn.results, strict=True)
+    return replace(turn, results=tuple(known.get(call, missing) if said is None else said for call, said in pairs))
 
 
 def _fill_unknown(turns: Sequence[Turn]) -> list[Turn]:
     """Give each unknown result the one that the same call had before, else none at all."""
-    last: dict[SeenCall, str] = {}
+    last: dict[SeenCall, str | None] = {}
     filled: list[Turn] = []
     for turn in turns:
-        results = tuple(
-            last.get(call, "") if result is None else result
-            for call, result in zip(turn.calls, turn.results, strict=True)
-        )
-        last.update(zip(turn.calls, results, strict=True))
-        filled.append(replace(turn, results=results))
+        filled.append(_fill(turn, last, missing=""))
+        last.update(zip(turn.calls, filled[-1].results, strict=True))
     return filled
-
-
-# -- sizes -------------------------------------------------------------------------------------------------------------
 
 
 def _shorten_turn(turn: Turn, config: LoopConfig) -> Turn:

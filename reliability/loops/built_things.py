@@ -1,10 +1,9 @@
 """Whether a request says of a thing that is to be built, and not of the agent's own work, that it repeats.
 
-"Write a script that checks the site every 5 minutes": the script repeats. So it is where an order to build something is
-followed by a clause about that thing (`that`, `which`, `so that`, `to ring`), where the order is to set up a thing that
-repeats (`schedule`, a cron job), or to make something do so ("make the page refresh"), where the sentence says what a
-thing should do ("the widget should poll"), and where a later clause orders to build it ("write the lambda for it"). An
-order of the agent's own behind it ("..., then check it every minute") is read as one.
+It does where an order to build it is followed by a clause about it ("write a script that runs every minute"), where it
+is set up to repeat (a cron job) or made to ("make the page refresh"), where the sentence says what it should do ("the
+widget should poll"), and where a later clause orders to build it ("write the lambda for it"). An order of the agent's
+own behind it ("..., then check it every minute") is read as one.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ MADE_AGAIN = re.compile(
     r"(?:pings|requests|calls|checks|queries|lookups|searches|probes|polls|trials|attempts|tries|samples|throws|rolls"
     r"|flips|tosses|spins|draws)\b)"
 )
-#: So much before and behind a word of repetition is looked at.
-_CHARS = 320
+_CHARS = 320  # so much before and behind a word of repetition is looked at
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)|[\n。！？]")
 _VERBS = (
     r"(?:write|implement|build|create|add|make|develop|code|program|design|change|modify|extend|update|refactor|rewrite"

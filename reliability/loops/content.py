@@ -151,9 +151,8 @@ _TIMES = re.compile(
     rf"(?P<made>{_COUNT_FORM}) (?!{_UNIT})(?={_PLURAL}))"
     r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
-#: Between two of them: the one comes to the other ("5 warmup runs and 10 timed runs").
+#: Between two of them, where the one comes to the other; behind it, a comparison or a rate.
 _JOINED = re.compile(r"\b(?:runs|rounds|trials|samples|times) (?:and|plus) (?:then )?$")
-#: Behind it: a comparison, a rate.
 _COMPARES = re.compile(r" (?:as|a|an|the|per|out|more|less|better|(?!over\b)\w{2,12}er)\b")
 #: Before it: a report of what has happened, a question why, a ban.
 _REPORTS_TIMES = re.compile(
@@ -173,10 +172,8 @@ _LINE = re.compile(r"[.;:!?]+\s|[\n。！？]")
 
 def text_of(content: Any) -> str:
     """Return the text of a message's content; parts that are no text stand in it by their digest."""
-    if isinstance(content, str):
-        return content
-    if content is None:
-        return ""
+    if content is None or isinstance(content, str):
+        return content or ""
     if not isinstance(content, Sequence):
         return dumps(content)
     texts = ((part, _read_text(part)) for part in content)
@@ -209,8 +206,7 @@ def _sample(value: Any, depth: int = 8) -> Any:
 
 
 def read_own_text(message: Message) -> str:
-    """Return the text of a message, without its tool results, call and reasoning blocks; where it has none, its
-    refusal."""
+    """Return the text of a message, else its refusal, without its tool results, call and reasoning blocks."""
     content = message.get("content") or message.get("refusal")
     if isinstance(content, str):
         return content
@@ -294,7 +290,7 @@ def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 def _read_number(lower: str) -> int:
     text, most = _TENS.sub(_write_figures, lower), 0
     for match in _NUMBER.finditer(text):
-        number = _NUMBER_WORDS.get(match[0]) or _read_figures(match[0])
+        number = int(match[0]) if match[0].isdecimal() else _NUMBER_WORDS.get(match[0], 0)
         if most < number <= NUMBER_MAX and _counts(text, match):
             most = number
     return most
@@ -304,13 +300,8 @@ def _write_figures(ten: re.Match[str]) -> str:
     return str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]])
 
 
-def _read_figures(word: str) -> int:
-    return int(word) if word.isdecimal() else 0
-
-
 def _counts(text: str, number: re.Match[str]) -> bool:
-    """Return whether a number says how many are to be made or done, and not how much, which one or how many there
-    are. A short request may be the number alone."""
+    """Return whether a number says how many are to be made or done. A short request may be the number alone."""
     if _MEASURES.match(text, number.end()):
         return False
     before = text[max(0, number.start() - _CLAUSE_CHARS) : number.start()]

@@ -5,8 +5,7 @@
     user: read part_13.txt …   -> "The owner's name is Mira-433." is a copy
 
 No rule of the history sees it, since each request of the user's re-arms them. A copy is no more than nudged, since the
-words may be right. A nudge in words is copied over, too (Qwen2.5-Coder 1.5B: seven answers of eight), so who is
-nudged must call a tool that only looks (four right calls of four), which harms nobody where the words were right.
+words may be right: the model must call a tool that only looks.
 
 Invariants: the requests differ, and the newest names a place (a file, an address) that neither those before it nor the
 answer names: what is thanked for, and what brings its own data (a price, a reading, a ticket), is answered alike. The
@@ -25,8 +24,7 @@ from reliability.loops.thresholds import LoopConfig
 from reliability.tools.turns import HARNESS_TAGS
 
 _MESSAGES_MAX = 64
-#: A shorter answer ("Done.", "Yes.") is right often.
-_ANSWER_CHARS_MIN, _ANSWER_CHARS_MAX = 24, 4_000
+_ANSWER_CHARS_MIN, _ANSWER_CHARS_MAX = 24, 4_000  # a shorter answer ("Done.", "Yes.") is right often.
 _REQUEST_CHARS_MAX = 4_000
 _WORD = re.compile(r"[\w./-]*\w")
 _PLACE = re.compile(r"(?=[\d./_-]*[^\W\d_]).*\w[./_]\w")
@@ -55,21 +53,19 @@ def find_copy(copied: str, candidate: Turn, config: LoopConfig) -> Loop | None:
     """Find the loop that an answer is in which is the one in `copied` again."""
     if not copied or candidate.calls or _squeeze(candidate.text) != copied:
         return None
-    count, evidence = config.duplicate_threshold, summary(copied)
-    key = digest(Kind.COPIES, evidence)
-    return Loop(kind=Kind.COPIES, stage=Stage.WARN, repetitions=count, evidence=evidence, key=key)
+    kind, count, evidence = Kind.COPIES, config.duplicate_threshold, summary(copied)
+    return Loop(kind=kind, stage=Stage.WARN, repetitions=count, evidence=evidence, key=digest(kind, evidence))
 
 
 def _is_of_an_agent(messages: Sequence[Any]) -> bool:
     if any(message.get("tool_calls") or message.get("role") == "tool" for message in messages):
         return True
-    texts = (read_own_text(message) for message in messages if message.get("role") == "user")
-    return any(f"<{tag}>" in text for text in texts for tag in HARNESS_TAGS)
+    said = "\n".join(read_own_text(message) for message in messages if message.get("role") == "user")
+    return any(f"<{tag}>" in said for tag in HARNESS_TAGS)
 
 
 def _walk_rounds(messages: Sequence[Any], most: int) -> Iterator[tuple[str, str]]:
-    """Yield the newest rounds, each (what the user asks for, the answer in words); the first has no answer yet. A round
-    with a call ends it."""
+    """Yield the newest rounds without a call: (what is asked, the answer in words); the first has no answer yet."""
     said: list[str] = []
     answer = ""
     for message in reversed(messages[-_MESSAGES_MAX:]):

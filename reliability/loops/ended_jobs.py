@@ -9,8 +9,7 @@ import re
 
 from reliability.loops.comparison.volatile_fields import STATUS_KEYS
 
-#: A longer result is a log, in which something may have ended; so much of it is read for a state.
-_CHARS = 400
+_CHARS = 400  # a longer result is a log, in which something may have ended; so much of it is read for a state
 _JOB = r"(?:process|session|shell|terminal|job|task|agent|command|run|build|deployment|execution|thread|p?id)"
 _ID = r"(?: (?:with )?(?:id )?| ?[:#=(] ?)?['\"]?(?:[\w.-]{1,40}['\"]?\)?)? ?:? ?"
 _HAS = rf"\b{_JOB}{_ID}(?:(?:is|was|has|have|been|already) ){{0,3}}"

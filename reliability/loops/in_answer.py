@@ -12,13 +12,11 @@ Code fences, tables, rows of cells, lists, quotes, lines of code and what is mos
 takes twenty copies and _STRUCTURED_SPAN characters. In a call that is written into the text the limits are those of
 `is_runaway_argument`.
 
-What ends by itself is honest, and a runaway doesn't end. A scan that is `patient` lets an answer write `PATIENCE_BYTES`
-more, about 2,000 tokens, from where it began to repeat itself (`Doubt`). What it writes after it has left the
-repetition doesn't count; a repetition whose copies differ is never known to have been left.
+What ends by itself is honest: a scan that is `patient` lets an answer write `PATIENCE_BYTES` more, about 2,000 tokens,
+from where it began to repeat itself (`Doubt`).
 
 Invariants: the text is read in blocks of `BLOCK` characters at the same places however it was cut, so the outcome
-depends on the text alone. A loop stands once it is found. `TAIL_CHARS` of text, `LINE_CHARS` of an open line,
-`UNITS_KEPT` sentences and `VARIED_TAIL_CHARS` are kept.
+depends on the text alone. A loop stands once it is found. What is kept of the text is bounded.
 """
 
 from __future__ import annotations
@@ -26,27 +24,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from reliability.loops import long_cycles
 from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
-from reliability.loops.long_cycles import (
-    HEAD_CHARS,
-    STRIDE,
-    VARIED_TAIL_CHARS,
-    LongTail,
-    begins_call,
-    count_repeated,
-    extend,
-    find_varied,
-    is_runaway_argument,
-    update_place,
-)
+from reliability.loops.long_cycles import HEAD_CHARS, STRIDE, VARIED_TAIL_CHARS, LongTail
 from reliability.loops.written import FEW_COPIES, Copies, Written, drop_repeats, feed
 
 PATIENCE_BYTES = 8_192
-#: A repetition that isn't found again for so many characters has been left.
-LEFT_CHARS = 2_048
+LEFT_CHARS = 2_048  # a repetition that isn't found again for so many characters has been left
 BLOCK = 32
-#: A cut may bring the end of one copy to light: then it is cut once more.
-_PASSES_MAX = 16
+_PASSES_MAX = 16  # a cut may bring the end of one copy to light: then it is cut once more
 _PROBE = 24
 _TRIES = 8
 _SHORT_PERIOD_MAX = 500
@@ -126,8 +112,7 @@ class _SeenAnswer(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The state of one answer: what was seen, the text that waits for its block to fill, and the repetition in which
-    it may be. Unless it is opened as `patient`, the first repetition stops it."""
+    """The state of one answer: what was seen, the text that waits for its block to fill, and the repetition so far."""
 
     fill: str = ""
     seen: _SeenAnswer = _SeenAnswer()
@@ -178,9 +163,8 @@ def _is_varied(seen: _SeenAnswer, loop: Loop) -> bool:
 
 
 def _scan_clean(seen: _SeenAnswer, blocks: list[str], text: str) -> _SeenAnswer | None:
-    """Return what is known after these blocks; None where one of them has a loop. Nearly all text
-    has none, and then the calls in it can be looked for in all blocks at once."""
-    written = _feed_written(seen, text) if text else seen.written
+    """Return what is known after these blocks, whose calls are looked for at once; None where one has a loop."""
+    written = _feed_written(seen, text)
     for block in blocks:
         seen = _scan_block(seen, block, written)
         if seen.loop is not None:
@@ -220,33 +204,29 @@ def _scan_block(seen: _SeenAnswer, block: str, written: Written | None, final: b
     length = seen.length + len(block)
     white, run = _count_white(seen.white, block)
     line, fenced, units = _read_lines(seen, block, final)
-    head = _read_head(seen.head, block)
-    called = seen.written is not None and update_place(seen.called, tail, len(block))
+    head = seen.head if len(seen.head) >= HEAD_CHARS else seen.head + block
+    if "\n" in block:
+        head = block.rpartition("\n")[2]
+    called = seen.written is not None and long_cycles.update_place(seen.called, tail, len(block))
     new = length - seen.far.length
-    far = extend(seen.far, tail[-new:], VARIED_TAIL_CHARS) if new == STRIDE or (final and new) else seen.far
+    far = long_cycles.extend(seen.far, tail[-new:], VARIED_TAIL_CHARS) if new == STRIDE or (final and new) else seen.far
     fence, inside = seen.fenced or fenced, seen.called or called
     plain_from = length if fence or inside else seen.plain_from
     if not inside and written is not None and (run >= WHITE_CHARS or far is not seen.far):
-        inside = begins_call(head)
+        inside = long_cycles.begins_call(head)
     loop = None if written is None else written.loop
     if loop is None and run >= WHITE_CHARS and not (inside and _is_padding(tail, len(block), seen.white, run)):
         loop = _build_loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
     if loop is None and not inside:
         loop = _find_short_cycle(tail, fence, head, length)
         loop = _find_chant(units) if loop is None and units is not seen.units else loop
-        loop = None if loop is not None and written is not None and begins_call(head) else loop
+        loop = None if loop is not None and written is not None and long_cycles.begins_call(head) else loop
     if loop is None and far is not seen.far:
         if not inside:
             loop = _find_long_cycle(far, fence, length - plain_from)
-        elif is_runaway_argument(far):
+        elif long_cycles.is_runaway_argument(far):
             loop = _build_streak_cycle(far)
     return _SeenAnswer(length, white, tail, line, fenced, units, head, called, plain_from, far, written, loop)
-
-
-def _read_head(head: str, block: str) -> str:
-    if "\n" in block:
-        return block[block.rindex("\n") + 1 :]
-    return head if len(head) >= HEAD_CHARS else head + block
 
 
 def _count_white(before: int, block: str) -> tuple[int, int]:
@@ -289,8 +269,7 @@ def _find_chant(units: tuple[str, ...]) -> Loop | None:
 
 
 def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop | None:
-    """Find the smallest unit that prose repeats often enough, by where its end stood before. `head`: how the open line
-    begins. Structure must go on for longer: see `_find_long_cycle`."""
+    """Find the smallest unit that prose repeats often enough. `head`: how the open line begins."""
     size = len(tail)
     if size < _SPAN:
         return None
@@ -304,7 +283,7 @@ def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop |
         if size >= span and tail[period - span :] == tail[-span:-period]:
             if fenced or _is_structure(tail, span, head):
                 return None
-            start = length - period - count_repeated(tail, period)
+            start = length - period - long_cycles.count_repeated(tail, period)
             return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
         end = at + _PROBE - 1
     return None
@@ -318,13 +297,12 @@ def _is_structure(tail: str, span: int, head: str) -> bool:
 
 
 def _find_long_cycle(far: LongTail, fenced: bool, plain: int) -> Loop | None:
-    """Find what a block doesn't show: a long period, structure that goes on and on, copies that are not exact among the
-    last `plain` characters."""
+    """Find a long period, structure that goes on and on, and copies that vary among the last `plain` characters."""
     if far.repetitions >= _REPETITIONS:
         free = far.period > _SHORT_PERIOD_MAX and not fenced and not _is_structured(far.unit)
         enough = far.repetitions >= _STRUCTURED_REPETITIONS and far.span >= _STRUCTURED_SPAN
         return _build_streak_cycle(far) if enough or free else None
-    varied = find_varied(far, plain)
+    varied = long_cycles.find_varied(far, plain)
     if varied is None or _is_structured(varied.unit):
         return None
     return _build_loop(Kind.CYCLE, varied.repetitions, varied.period, varied.unit, varied.keep)

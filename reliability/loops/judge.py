@@ -1,10 +1,7 @@
 """The auxiliary judge's pure part: what is counted, and what the judge and the model are shown.
 
 Two counters run over the turns since the user last spoke and start again when another tool is called: calls in a row in
-which no rule detects a loop, and failures in a row. At a threshold and its multiples there is a `StuckCase`. Where the
-judge gives no answer, the model gets a firm note instead (`injection`).
-
-Invariants: the judge is never judged. `_SHOWN` calls and so many characters of each are shown.
+which no rule detects a loop, and failures in a row. At a threshold and its multiples there is a `StuckCase`.
 """
 
 from __future__ import annotations
@@ -104,8 +101,7 @@ def read_suggestion(response: Any) -> str:
         return _clean(response)
     if not isinstance(response, Mapping):
         return ""
-    choices = response.get("choices")
-    if isinstance(choices, list):
+    if isinstance(choices := response.get("choices"), list):
         return read_suggestion(choices[0].get("message")) if choices and isinstance(choices[0], Mapping) else ""
     fields = (response.get(name) for name in ("content", "reasoning_content", "reasoning"))
     return next((text for text in map(_clean, map(text_of, fields)) if text), "")

@@ -16,6 +16,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
+from rapidfuzz.distance import Postfix
 
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import CALL_FORMATS
@@ -102,8 +103,7 @@ def extend(tail: LongTail, chunk: str, tail_chars: int) -> LongTail:
 
 
 def _find_streak(text: str) -> tuple[int, int]:
-    """Return the period of the cycle that the text ends in, and how many characters at its end repeat; (0, 0) where
-    no second copy is complete. Of several the longest is taken: a row of dots at the end of a copy is one, too."""
+    """Return the period of the longest cycle that the text ends in, and how many characters repeat; (0, 0): none."""
     if len(text) < 2 * _PROBE:
         return 0, 0
     probe, lowest, end = text[-_PROBE:], max(0, len(text) - PERIOD_MAX - _PROBE), len(text) - 1
@@ -124,14 +124,7 @@ def _find_streak(text: str) -> tuple[int, int]:
 
 def count_repeated(text: str, period: int) -> int:
     """Count how many characters at the end stood a period before, too."""
-    least, most = _PROBE, len(text) - period
-    while least < most:
-        middle = (least + most + 1) // 2
-        if text[-middle:] == text[-middle - period : -period]:
-            least = middle
-        else:
-            most = middle - 1
-    return least
+    return Postfix.similarity(text, text[:-period])
 
 
 def find_varied(tail: LongTail, plain: int) -> _Varied | None:
@@ -143,10 +136,11 @@ def find_varied(tail: LongTail, plain: int) -> _Varied | None:
         return None
     at, probe = _choose_probe(text, len(text) - back)
     places = _find_places(text, probe, at) if probe else []
-    if not places or _comes_to_an_end(text, places):
+    copies = [text[start:end] for end, start in itertools.pairwise(places)]
+    if not copies or _comes_to_an_end(copies):
         return None
-    unit = text[places[1] : at]
-    if not (_is_prose(unit[:_PROSE_CHARS], _PROSE_DIGITS) or _only_counts(text, places)):
+    unit = copies[0]
+    if not (_is_prose(unit[:_PROSE_CHARS], _PROSE_DIGITS) or _only_counts(copies)):
         return None
     count, begin = len(places) - 1, tail.length - len(text)
     return _Varied(count, (at - places[-1]) // count, unit, begin + places[-3])
@@ -209,29 +203,26 @@ def _is_prose(copy: str, digits_share: float) -> bool:
     return letters >= share * marks and signs <= _PROSE_SIGNS * marks and digits <= digits_share * marks
 
 
-def _only_counts(text: str, places: list[int]) -> bool:
-    """Return whether so many short copies say nothing but the next number each."""
-    if len(places) <= _COUNTED_REPETITIONS:
+def _only_counts(copies: list[str]) -> bool:
+    """Return whether so many short copies, the newest first, say nothing but the next number each."""
+    if len(copies) < _COUNTED_REPETITIONS:
         return False
-    copies = [text[start:end] for end, start in itertools.pairwise(places)]
     numbers = [_NUMBER.findall(copy) for copy in copies]
     if any(len(found) != 1 for found in numbers) or not _is_prose(copies[0], _COUNTED_DIGITS):
         return False
     return all(int(newer[0]) == int(older[0]) + 1 for newer, older in itertools.pairwise(numbers))
 
 
-def _comes_to_an_end(text: str, places: list[int]) -> bool:
+def _comes_to_an_end(copies: list[str]) -> bool:
     """Return whether a number in the copies goes down, or counts up to another one that stands beside it."""
-    copies = [text[start:end] for end, start in itertools.pairwise(places)]
     rows = [[int(found) for found in _NUMBER.findall(copy)] for copy in copies]
     columns = zip(*rows, strict=False)
     if any(all(newer < older for newer, older in itertools.pairwise(column)) for column in columns):
         return True
-    newest, before = (_SHARE.findall(copy) for copy in copies[:2])
-    return any(
-        done != done_before and total == total_before and int(done) <= int(total)
-        for (done, total), (done_before, total_before) in zip(newest, before, strict=False)
-    )
+    for newest, before in zip(*map(_SHARE.findall, copies[:2]), strict=False):
+        if newest[0] != before[0] and newest[1] == before[1] and int(newest[0]) <= int(newest[1]):
+            return True
+    return False
 
 
 def is_runaway_argument(tail: LongTail) -> bool:
@@ -245,8 +236,7 @@ def is_runaway_argument(tail: LongTail) -> bool:
 
 
 def _has_words(unit: str) -> bool:
-    """Return whether the unit says something. It may begin in the middle of a word or of a tag, so it is read three
-    times in a row, and what stands there only once is such a piece."""
+    """Return whether the unit says something; it may begin in the middle of a word, so it is read three times."""
     words = Counter(_WORD.findall(_TAG.sub(" ", unit * 3)))
     return sum(count > 1 for count in words.values()) >= _WORDS_MIN
 

@@ -22,15 +22,10 @@ def _describe(loop: Loop) -> str:
         return f"Your newest {loop.repetitions} calls ask for what you have seen before; none brought anything new."
     if loop.period > 1:
         return f"You repeat the same {loop.period} steps ({loop.tool}): round {loop.repetitions}, the same results."
-    time = _write_ordinal(loop.repetitions)
+    teens = loop.repetitions % 100 in (11, 12, 13)
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if teens else loop.repetitions % 10, "th")
+    time = f"{loop.repetitions}{ending}"
     return f"You call `{loop.tool}` with the same arguments for the {time} time; the result did not change."
-
-
-def _write_ordinal(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 def _quote(loop: Loop) -> str:

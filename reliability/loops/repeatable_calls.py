@@ -1,17 +1,13 @@
 """Calls that may repeat: pollers wait for the world, pagers move through it, steps do something once more.
 
 A call is a poll by the configuration, by its name (`job_poll`, `scroll_down`), by what it does (a command that sleeps
-or asks another system how it stands, wherever it runs; `action: poll`), or by its result, which says that something
-still goes on or is locked, that one must come again later, or that nothing has come yet. A name that ends in `status`
-alone is no poll, nor is what changes the world and answers with a state: `queued` says that it is done. Where the
-result says that the job isn't there or has ended, nothing is waited for.
+or asks another system how it stands; `action: poll`), or by its result, which says that something still goes on or is
+locked, that one must come again later, or that nothing has come yet. What changes the world and answers with a state is
+none: `queued` says that it is done. Where the result says that the job isn't there or has ended, nothing is waited for.
 
-Six more in the cart, twelve lines down, eight tickets: each such step is equal to the one before. It is told from a
-repetition by its call, which names a step or anything but reading, checking and editing a file (`acts`), and by its
-result, which is short, no failure and no refusal (`leads_on`) or only says that it was done (`acknowledges`). How far
-steps may go is said in `history`, and how many of them a person asks for in `content`.
-
-A tool that only takes a note (`takes_notes`) is no step between two equal calls.
+A step (six more in the cart, twelve lines down) is told from a repetition by its call, which names a step or anything
+but reading, checking and editing a file (`acts`), and by its result, which is short, no failure and no refusal
+(`leads_on`) or only says that it was done (`acknowledges`).
 """
 
 from __future__ import annotations
@@ -20,25 +16,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from reliability.loops.comparison import tool_verbs as verbs
 from reliability.loops.comparison.call_normalization import POINTS, names_place
-from reliability.loops.comparison.findings import SeenCall, has_failed, parse
+from reliability.loops.comparison.findings import SeenCall, has_failed, is_number, parse, read_fields
 from reliability.loops.comparison.same_result import UNDONE_FIELDS, is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
-from reliability.loops.comparison.tool_verbs import (
-    CHANGES,
-    DOES,
-    FILLERS,
-    GENERIC,
-    LOOKS,
-    NOUNS,
-    READS,
-    SETTLES,
-    SHELLS,
-    STEPS,
-    find_verb,
-    polls_by_name,
-    split_tool,
-)
 from reliability.loops.comparison.volatile_fields import (
     MARKED,
     ONGOING_WORDS,
@@ -59,8 +41,7 @@ _COMMAND_KEYS = ("command", "cmd", "input", "chars", "keys")
 _TOLD_KEYS = frozenset({*_COMMAND_KEYS, "url"})
 _CODE = re.compile(r"[\s(]")
 _ACTION_KEYS = ("action", "operation", "op", "mode", "command", "cmd", "key", "type")
-#: A longer text is a command or a content, and names no step.
-_ACTION_CHARS = 16
+_ACTION_CHARS = 16  # a longer text is a command or a content, and names no step
 #: A longer result shows a file or a page, and a figure in it is none of the call's doing.
 _STEP_CHARS, _DONE_CHARS = 500, 80
 #: Words that say no more than that it was done, and those that name the deed.
@@ -110,30 +91,25 @@ def is_generic_tool(call: SeenCall) -> bool:
     """Return whether it is a shell, a code runner or a browser: with other arguments another tool. Its name says
     nothing else (`run_command`, not `run_report`), or it is given a command, an address or code."""
     words = words_of(call.name)
-    if GENERIC.isdisjoint(words) or find_verb(call.name) in LOOKS:
+    if verbs.GENERIC.isdisjoint(words) or verbs.find_verb(call.name) in verbs.LOOKS:
         return False
     texts = _read_texts(call)
-    if GENERIC.union(FILLERS).issuperset(split_tool(call.name)) or not texts.keys().isdisjoint(_TOLD_KEYS):
+    plain = (verbs.GENERIC | verbs.FILLERS).issuperset(verbs.split_tool(call.name))
+    if plain or not texts.keys().isdisjoint(_TOLD_KEYS):
         return True
     return any(_CODE.search(texts.get(key, "")) for key in ("code", "script"))
 
 
 def _read_texts(call: SeenCall) -> dict[str, str]:
     """Return the texts among a call's arguments, by name."""
-    return {key: value for key, value in _read_fields(call).items() if isinstance(value, str)}
-
-
-def _read_fields(call: SeenCall) -> dict[str, Any]:
-    """Return a call's arguments, by name."""
-    known, arguments = parse(call.arguments)
-    return arguments if known and isinstance(arguments, dict) else {}
+    return {key: value for key, value in read_fields(call).items() if key and isinstance(value, str)}
 
 
 def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
-    words = split_tool(call.name)
-    verb, named = find_verb(call.name), {*words[:1], *(word for word in words[1:] if word not in SHELLS)}
-    if verb in DOES:
-        named -= READS | GENERIC | _EDITS | (_ONCE - _SWITCHED)
+    words = verbs.split_tool(call.name)
+    verb, named = verbs.find_verb(call.name), {*words[:1], *(word for word in words[1:] if word not in verbs.SHELLS)}
+    if verb in verbs.DOES:
+        named -= verbs.READS | verbs.GENERIC | _EDITS | (_ONCE - _SWITCHED)
     named |= {verb} - {""}
     for key in _ACTION_KEYS:
         named.update(words_of(texts.get(key, "")) if len(texts.get(key, "")) <= _ACTION_CHARS else ())
@@ -143,13 +119,13 @@ def _name_actions(call: SeenCall, texts: dict[str, str]) -> set[str]:
 def acts(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may want more."""
     named = _name_actions(call, _read_texts(call))
-    if not READS.isdisjoint(named):
+    if not verbs.READS.isdisjoint(named):
         return "next" in named
-    if not STEPS.isdisjoint(named):
+    if not verbs.STEPS.isdisjoint(named):
         return True
-    if not named.isdisjoint(SHELLS | _EDITS | _ONCE) or (is_generic_tool(call) and DOES.isdisjoint(named)):
+    if not named.isdisjoint(verbs.SHELLS | _EDITS | _ONCE) or (is_generic_tool(call) and verbs.DOES.isdisjoint(named)):
         return False
-    return bool(named) and not any(map(names_place, _read_fields(call)))
+    return bool(named) and not any(map(names_place, read_fields(call)))
 
 
 def walks(call: SeenCall) -> bool:
@@ -171,7 +147,7 @@ def leads_on(result: str | None) -> bool:
 def acknowledges(call: SeenCall, result: str) -> bool:
     """Return whether the call goes one step on, and its result says no more than that it was done."""
     texts = _read_texts(call)
-    if not STEPS.isdisjoint(_name_actions(call, texts)):
+    if not verbs.STEPS.isdisjoint(_name_actions(call, texts)):
         return len(result) <= _STEP_CHARS and _is_done(_SHOWN_CODE.sub("", result), _STEP_WORDS)
     if any(map(_BATCH.match, texts.values())):
         return leads_on(result) and re.search("[1-9]", result) is not None
@@ -187,15 +163,13 @@ def _is_done(result: str, words_max: int = _DONE_WORDS) -> bool:
     if len(result) > _DONE_CHARS:
         return False
     known, value = parse(result)
-    if known and isinstance(value, dict):
-        items = value.values()
-        return all(
-            item in (True, None, 0, "") or (isinstance(item, str) and _says_done(item, words_max)) for item in items
-        )
-    return _says_done(result, words_max)
+    items = value.values() if known and isinstance(value, dict) else [result]
+    return all(item in (True, None, 0) or _says_done(item, words_max) for item in items)
 
 
-def _says_done(text: str, words_max: int) -> bool:
+def _says_done(text: Any, words_max: int) -> bool:
+    if not isinstance(text, str):
+        return False
     if not any(map(str.isalnum, text)):
         return True
     words = [word for word in words_of(text) if word not in _LEVELS]
@@ -217,7 +191,7 @@ def find_entities(text: str) -> frozenset[str]:
 
 _RESTS = frozenset({"wait", "await", "sleep"})
 _WAITS = _RESTS | {"poll", "watch", "tail"}
-_SIGHTS = READS | word_set("screenshot snapshot observe see context")
+_SIGHTS = verbs.READS | word_set("screenshot snapshot observe see context")
 _SLEEPS = re.compile(r"(?:^|[;&|(\s\"])sleep\s+\d", re.IGNORECASE)
 #: Tools that look whether something has come.
 _RECEIVERS = word_set(
@@ -225,7 +199,7 @@ _RECEIVERS = word_set(
     "receive listen alerts feed"
 )
 #: Verbs of tools that don't.
-_SENDS = SETTLES - NOUNS - {"new"}
+_SENDS = verbs.SETTLES - verbs.NOUNS - {"new"}
 _NOTHING_YET = re.compile(
     r"\W*(?:(?:there (?:are|is) )?(?:no|0|zero)(?: new| unread| more| pending| further){0,2} (?:e?mails?|messages?|"
     r"notifications?|events?|updates?|alerts?|replies|items? in (?:the )?queue)"
@@ -250,6 +224,7 @@ _ROWS = re.compile(
     r"\s*(?:insert into \S+\s*(?:\(|(?:values|select|default)\b)|delete from \S+ where\b|update \S+ set\b)",
     re.IGNORECASE,
 )
+_CHANGES = verbs.CHANGES - verbs.NOUNS
 #: What only a tool carries that changes the world: what it answers is no state to wait for.
 _CARRIED = word_set("body subject amount recipient recipients comment")
 #: A result that is one of these says how a job stands, and nothing else.
@@ -272,9 +247,7 @@ _ASKS_STATE = word_set("poll output result status stdin")
 def _matches(name: str, pattern: str) -> bool:
     if pattern.startswith("*"):
         return name.endswith(pattern[1:])
-    if pattern.endswith("*"):
-        return name.startswith(pattern[:-1])
-    return name == pattern
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) -> bool:
@@ -283,7 +256,7 @@ def is_poll(call: SeenCall, result: str | None, declared: Iterable[str] = ()) ->
         return True
     texts = _read_texts(call)
     waits = any(texts.get(key, "").lower() in _WAITS for key in _ACTION_KEYS)
-    if polls_by_name(call.name) or (waits and find_verb(call.name) not in SETTLES):
+    if verbs.polls_by_name(call.name) or (waits and verbs.find_verb(call.name) not in verbs.SETTLES):
         return result is None or not _is_over(call, texts, result)
     waits = _waits(call)
     if waits or result is None:
@@ -302,8 +275,8 @@ def looks(call: SeenCall, result: str | None) -> bool:
     """Return whether the call only looks, and what it looks at is neither gone nor has ended."""
     texts = _read_texts(call)
     named = _name_actions(call, texts)
-    sees = is_generic_tool(call) or not named.isdisjoint(_SIGHTS | SHELLS)
-    if result is None or not sees or not named.isdisjoint(_EDITS | STEPS | POINTS) or changes(call):
+    sees = is_generic_tool(call) or not named.isdisjoint(_SIGHTS | verbs.SHELLS)
+    if result is None or not sees or not named.isdisjoint(_EDITS | verbs.STEPS | POINTS) or changes(call):
         return False
     return not _is_over(call, texts, result, looked=True)
 
@@ -318,7 +291,7 @@ def _is_over(call: SeenCall, texts: dict[str, str], result: str, *, looked: bool
 def _is_partway(call: SeenCall, result: str) -> bool:
     """Return whether a tool that looks says how far something is, hardly anything else, and that it isn't done."""
     words = words_of(call.name)
-    if find_verb(call.name) not in READS or len(result) > _DONE_CHARS:
+    if verbs.find_verb(call.name) not in verbs.READS or len(result) > _DONE_CHARS:
         return False
     known, value = parse(result)
     if known and isinstance(value, dict):
@@ -329,7 +302,7 @@ def _is_partway(call: SeenCall, result: str) -> bool:
 
 def _says_partway(item: Any, *, named: bool) -> bool:
     if not isinstance(item, str):
-        return isinstance(item, (int, float)) and not isinstance(item, bool) and 0 <= item < 100 and item != 1
+        return is_number(item) and 0 <= item < 100 and item != 1
     found = _PARTWAY.fullmatch(item)
     if found is None or not (named or found["named"] or found["done"]):
         return False
@@ -338,10 +311,11 @@ def _says_partway(item: Any, *, named: bool) -> bool:
 
 def changes(call: SeenCall) -> bool:
     """Return whether the call changes the world: the verb of its name says so, what it carries, or its command."""
-    verb, fields = find_verb(call.name), _read_fields(call)
-    if verb in CHANGES or (verb in DOES and not (CHANGES - NOUNS).isdisjoint(split_tool(call.name))):
+    verb = verbs.find_verb(call.name)
+    if verb in verbs.CHANGES or (verb in verbs.DOES and not _CHANGES.isdisjoint(verbs.split_tool(call.name))):
         return True
-    if (verb not in READS and not _CARRIED.isdisjoint(fields)) or any(map(_ROWS.match, _read_texts(call).values())):
+    carries = verb not in verbs.READS and not _CARRIED.isdisjoint(read_fields(call))
+    if carries or any(map(_ROWS.match, _read_texts(call).values())):
         return True
     return any(read_deed(command) is Deed.ACTS for command in list_commands(call))
 
@@ -366,11 +340,9 @@ def list_commands(call: SeenCall) -> list[str]:
 def _says_later(call: SeenCall, text: str) -> bool:
     """Return whether the result says that there is nothing yet, or that one must come again later."""
     said = text.strip()
-    if len(said) <= _LOCK_CHARS and _LOCKED.search(said):
-        return True
     if len(said) > _COME_AGAIN_CHARS:
-        return False
-    if _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
+        return len(said) <= _LOCK_CHARS and _LOCKED.search(said) is not None
+    if _LOCKED.search(said) or _COME_AGAIN.search(said) or _NOTHING_YET.fullmatch(said):
         return True
     empty = not any(map(str.isalnum, said)) or bool(_EMPTY_FIELDS.fullmatch(said))
-    return empty and not _RECEIVERS.isdisjoint(words_of(call.name)) and find_verb(call.name) not in _SENDS
+    return empty and not _RECEIVERS.isdisjoint(words_of(call.name)) and verbs.find_verb(call.name) not in _SENDS

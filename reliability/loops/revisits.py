@@ -2,16 +2,13 @@
 
     read a   read b   read c   read b   read a   -> read c: the third look in a row that brings nothing
 
-CALLS wants laps of one order. Who has lost its thread reads the same few files as they come to mind, and behind each
-summary of its conversation once more (Qwen2.5-Coder 1.5B under Claude Code: nine files, for as long as it was let).
-
 The same file with other bounds (`offset`, `limit`) is nothing new if each of its lines was seen, whatever its number.
 
 An edit that fails changes nothing, and what was done before with the same result changes nothing either: neither makes
-what was seen news, and neither counts. Between equal errors such turns are skipped (ERRORS).
+what was seen news, and neither counts.
 
 Invariants: only looks count; a call that does anything new makes all that was seen news again, and so does a wait. A
-look whose result has changed ends the streak. No recorded run of the 316 has two in a row.
+look whose result has changed ends the streak.
 """
 
 from __future__ import annotations
@@ -19,8 +16,9 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
+from reliability.loops.comparison import findings
 from reliability.loops.comparison.call_normalization import spell_aim
-from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, Turn, digest, has_failed, parse, summary
+from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, Turn
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.tool_verbs import LEADS, names_look
 from reliability.loops.comparison.volatile_fields import word_set, words_of
@@ -45,8 +43,7 @@ _LINES_MIN, _LINES_CHARS = 3, 64_000
 
 def find_revisits(row: TurnSequence) -> Loop | None:
     """Find the streak of revisits at the tail that the candidate goes on with; None where a person orders repetition.
-    Each `duplicate_threshold`-th is nudged. It breaks where one look comes for the `break_threshold`-th time: what is
-    looked at once more may have left the conversation."""
+    Each `duplicate_threshold`-th is nudged. It breaks where one look comes for the `break_threshold`-th time."""
     newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
     if newest is None or not newest.calls or row.is_ordered(1) or row.order.again:
         return None
@@ -65,15 +62,10 @@ def find_revisits(row: TurnSequence) -> Loop | None:
     breaks = 0 < limit <= visits and count >= 2 * limit
     if visits == 1 or not (breaks or (warn > 0 and count >= warn and count % warn == 0)):
         return None
-    results = [result for result in row.turns[-1].results if result is not None]
-    return Loop(
-        kind=Kind.REVISITS,
-        stage=Stage.BREAK if breaks else Stage.WARN,
-        repetitions=count,
-        tool=newest.calls[0].name,
-        evidence=summary(results[-1]) if results else "",
-        key=digest(Kind.REVISITS, *sorted({call.name for call in newest.calls})),
-    )
+    stage, tool = Stage.BREAK if breaks else Stage.WARN, newest.calls[0].name
+    key = findings.digest(Kind.REVISITS, *sorted({call.name for call in newest.calls}))
+    evidence = findings.show_last(row.turns[-1:])
+    return Loop(kind=Kind.REVISITS, stage=stage, repetitions=count, tool=tool, evidence=evidence, key=key)
 
 
 def looks(call: SeenCall) -> bool:
@@ -81,9 +73,7 @@ def looks(call: SeenCall) -> bool:
     if is_generic_tool(call):
         commands = list_commands(call)
         return any(commands) and all(read_deed(command) is Deed.LOOKS for command in commands)
-    known, value = parse(call.arguments)
-    fields = value if known and isinstance(value, dict) else {"": call.arguments}
-    texts = {key: text for key, text in fields.items() if isinstance(text, str)}
+    texts = {key: text for key, text in findings.read_fields(call).items() if isinstance(text, str)}
     action = next((texts[key] for key in _ACTIONS if key in texts), "")
     told = action.isidentifier() and names_look(action)
     named = told or (names_look(call.name) and LEADS.isdisjoint(words_of(action)))
@@ -101,8 +91,7 @@ def find_last_deed(row: TurnSequence) -> Turn | None:
 
 @once
 def repeats(row: TurnSequence, index: int) -> bool:
-    """Return whether the turn brings nothing new: it looks at what was seen, and nothing has changed between; or it
-    does what was done before. Its result is the same, and it doesn't wait."""
+    """Return whether the turn looks at what was seen, and nothing has changed between, or does again what was done."""
     turns, looked = row.turns, _only_looks(row, index)
     for at in range(index - 1, -1, -1):
         if looked and _only_looks(row, at) and row.asks_the_same(at, index):
@@ -155,5 +144,5 @@ def _changes_at(row: TurnSequence, index: int) -> bool:
     """Return whether the turn may have changed what a look shows, or let time pass."""
     turn = row.turns[index]
     pairs = list(zip(turn.calls, turn.results, strict=False))
-    idle = all(looks(call) or (has_failed(result) and not is_generic_tool(call)) for call, result in pairs)
+    idle = all(looks(call) or (findings.has_failed(result) and not is_generic_tool(call)) for call, result in pairs)
     return None in turn.results or not ((idle and not row.is_patient_at(index)) or repeats(row, index))

@@ -1,11 +1,10 @@
 """The session window, for clients that don't send their history, and the library's simple face, `LoopDetector`.
 
 No result is known here, so the rule is the careful one: only complete answers in a row count, or a cycle of up to
-`_PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once, and one
-to a request that the new one doesn't go on with is of another task.
+`_PERIOD_MAX` of them; calls are compared exactly, texts by likeness; an answer to the same request counts once.
 
-Invariants: `observe` is a reducer over a frozen `Window` of `window_size` fingerprints. A `LoopDetector` holds at most
-`sessions_max` windows, drops the least recently used first, and belongs to one thread.
+Invariants: a `Window` holds `window_size` fingerprints. A `LoopDetector` holds at most `sessions_max` windows, drops
+the least recently used first, and belongs to one thread.
 """
 
 from __future__ import annotations
@@ -17,12 +16,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from rapidfuzz import fuzz
-
 from reliability.loops.answer_history import Kept
-from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn, call_key, choose_loop, digest, summary
+from reliability.loops.comparison import findings
+from reliability.loops.comparison.findings import Kind, Loop, Stage, Turn
 from reliability.loops.content import text_of
-from reliability.loops.history import stage_of
 from reliability.loops.repeatable_calls import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
@@ -70,21 +67,19 @@ def observe(window: Window, answer: Turn, config: LoopConfig, request: str = "")
     kept = (old for old in window.answers if not (request and old.request == request))
     window = replace(window, answers=(*kept, newest)[-config.window_size :])
     found = [_find_cycle(window.answers, period, config) for period in range(1, _PERIOD_MAX + 1)]
-    return window, choose_loop(found)
+    return window, findings.choose_loop(found)
 
 
 def name_asked(messages: Sequence[Mapping[str, Any]], name: str, shared: bool = False) -> str:
-    """Name a request that brings no history, so that `keep_continued` knows a later one that goes on with it. In a
-    `shared` session one that differs in its figures is another question."""
+    """Name a request without a history for `keep_continued`; in a `shared` session its figures count, too."""
     text = _join_texts(messages)
-    return f"{name}:{len(text)}:{digest(text)}:{'' if shared else _digest_words(text)}"
+    return f"{name}:{len(text)}:{findings.digest(text)}:{'' if shared else _digest_words(text)}"
 
 
 def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]], *, tools: bool = False) -> Window:
     """Keep the answers to requests that this one, without a history either, goes on with: it begins with their whole
-    text, or differs from it in figures alone (see `name_asked`). Other requests of the session are other tasks (of a
-    batch, of an agent's helpers). `tools`: it declares some. With a system prompt and without tools, in a session that
-    has them, it is an agent's side request ("is this command safe?"): with other figures it is another question."""
+    text, or differs from it in figures alone (see `name_asked`). `tools`: it declares some. With a system prompt and
+    without tools, in a session that has them, it is an agent's side request: its figures count, too."""
     text = _join_texts(messages)
     aside = window.tools and not tools and any(message.get("role") in _SYSTEM for message in messages)
     words = None if aside else _digest_words(text)
@@ -93,11 +88,11 @@ def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]], *, too
 
 def _goes_on(text: str, words: str | None, request: str) -> bool:
     parts = request.rsplit(":", 3)
-    return len(parts) < 4 or parts[3] == words or digest(text[: int(parts[1])]) == parts[2]
+    return len(parts) < 4 or parts[3] == words or findings.digest(text[: int(parts[1])]) == parts[2]
 
 
 def _digest_words(text: str) -> str:
-    return digest(_FIGURES.sub("0", text))
+    return findings.digest(_FIGURES.sub("0", text))
 
 
 def _join_texts(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -108,44 +103,24 @@ def _join_texts(messages: Sequence[Mapping[str, Any]]) -> str:
 def _take_fingerprint(answer: Turn, config: LoopConfig, request: str) -> Fingerprint:
     if not answer.calls:
         return Fingerprint(text=" ".join(answer.text[:_TEXT_CHARS].split()), request=request)
-    keys = sorted({call_key(call, config.ignored_arguments) for call in answer.calls})
-    names = list(dict.fromkeys(call.name for call in answer.calls))
+    keys = sorted({findings.call_key(call, config.ignored_arguments) for call in answer.calls})
     polls = all(is_poll(call, None, config.pollers) for call in answer.calls)
-    return Fingerprint(calls=digest(*keys), tool=" → ".join(names[:4]), polls=polls, request=request)
-
-
-def _is_alike(a: Fingerprint, b: Fingerprint, config: LoopConfig) -> bool:
-    if a.calls or b.calls:
-        return a.calls == b.calls
-    return fuzz.ratio(a.text, b.text, score_cutoff=100 * config.similarity_threshold) > 0
+    tool = findings.join_names(answer.calls)
+    return Fingerprint(calls=findings.digest(*keys), tool=tool, polls=polls, request=request)
 
 
 def _find_cycle(answers: tuple[Fingerprint, ...], period: int, config: LoopConfig) -> Loop | None:
-    size = len(answers)
-    paired = 0
-    for index in range(size - 1, period - 1, -1):
-        if not _is_alike(answers[index - period], answers[index], config):
-            break
-        paired += 1
-    newest = answers[max(0, size - period) :]
-    #: As in the history: an answer that starts the next repetition counts as that one.
-    count = -(-(paired + period) // period) if paired else 1
-    polls = all(answer.polls for answer in newest)
-    warn = config.poller_duplicate_threshold if polls else config.duplicate_threshold
-    limit = config.poller_break_threshold if polls else config.break_threshold
-    stage = stage_of(count, warn, limit)
+    def alike(a: Fingerprint, b: Fingerprint) -> bool:
+        return a.calls == b.calls and (bool(a.calls) or findings.is_alike(a.text, b.text, config.similarity_threshold))
+
+    newest, count = answers[-period:], findings.count_rounds(answers[::-1], period, alike)
+    limits = config.poll_limits if all(answer.polls for answer in newest) else config.limits
+    stage = limits.stage(count)
     if stage is None or (period > 1 and not all(answer.calls for answer in newest)):
         return None
-    last = newest[-1]
-    return Loop(
-        kind=Kind.CALLS if last.calls else Kind.TEXTS,
-        stage=stage,
-        repetitions=count,
-        period=period,
-        tool=last.tool,
-        evidence=summary(last.text),
-        key=digest(*sorted(answer.calls or "text" for answer in newest)),
-    )
+    last, key = newest[-1], findings.digest(*sorted(answer.calls or "text" for answer in newest))
+    kind, said = Kind.CALLS if last.calls else Kind.TEXTS, findings.summary(last.text)
+    return Loop(kind=kind, stage=stage, repetitions=count, period=period, tool=last.tool, evidence=said, key=key)
 
 
 class LoopDetector:

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 from reliability.loops.comparison.findings import SeenCall, dumps, parse
+from reliability.loops.comparison.volatile_fields import word_set
 from reliability.loops.written import find_bodies
 
 _TEXT_CHARS = 32_000
@@ -31,12 +32,8 @@ _ACTION = re.compile(
     r"(?:Observation|Thought|Action)\b|\Z))?",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-_TOOL_ELEMENTS = frozenset(
-    {"bash", "shell", "command", "execute", "tool", "action", "invoke", "function", "run", "python", "search", "edit"}
-)
-_NO_TOOLS = frozenset(
-    {"think", "thinking", "thought", "thoughts", "reasoning", "plan", "answer", "result", "final_answer"}
-)
+_TOOL_ELEMENTS = word_set("bash shell command execute tool action invoke function run python search edit")
+_NO_TOOLS = word_set("think thinking thought thoughts reasoning plan answer result final_answer")
 _NAMES = ("name", "tool", "tool_name", "action", "function", "command")
 
 

@@ -6,14 +6,36 @@ ended by themselves, so five break. Pollers wait for the world, which is no loop
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from reliability.loops.comparison.findings import Stage
+
 #: So many answers are read at most for the limits that are later than the usual ones: behind them no loop runs on.
-LONG_LAPS_TURNS = 240
+_LONG_LAPS_TURNS = 240
 _Share = Annotated[float, Field(gt=0.0, le=1.0)]
 _Threshold = Annotated[int, Field(le=64)]
+
+
+class LoopLimits(NamedTuple):
+    """At which repetition the model is nudged, and at which the circuit breaks; 0 or less: at none."""
+
+    warn: int
+    end: int
+
+    def stage(self, count: int, *, ends: bool = True) -> Stage | None:
+        """Return the stage that so many repetitions have reached; with `ends` False the circuit doesn't break yet."""
+        if ends and 0 < self.end <= count:
+            return Stage.BREAK
+        return Stage.WARN if 0 < self.warn <= count else None
+
+    def after(self, number: int) -> LoopLimits:
+        """Return the limits where so many repetitions are ordered."""
+        if number <= 0:
+            return self
+        warn = max(self.warn, number + 1) if self.warn > 0 else self.warn
+        return LoopLimits(warn, max(self.end, number + 2) if self.end > 0 else self.end)
 
 
 class LoopConfig(BaseModel):
@@ -49,15 +71,30 @@ class LoopConfig(BaseModel):
     )
 
     @property
+    def limits(self) -> LoopLimits:
+        """The limits of what repeats."""
+        return LoopLimits(self.duplicate_threshold, self.break_threshold)
+
+    @property
+    def near_limits(self) -> LoopLimits:
+        """The limits of what nearly repeats."""
+        warn, end = self.limits
+        return LoopLimits(max(warn, end - 1) if warn > 0 else 0, end)
+
+    @property
+    def poll_limits(self) -> LoopLimits:
+        """The limits of what may take long."""
+        return LoopLimits(self.poller_duplicate_threshold, self.poller_break_threshold)
+
+    @property
     def turns_needed(self) -> int:
         """How many answers that call something are read back, so that every threshold can be reached (`fit_laps`)."""
-        cycles = self.max_period * (max(self.duplicate_threshold, self.break_threshold) - 1)
-        return max(cycles, LONG_LAPS_TURNS) + 1
+        return max(self.max_period * (max(self.limits) - 1), _LONG_LAPS_TURNS) + 1
 
-    def fit_laps(self, period: int, warn: int, limit: int) -> tuple[int, int]:
+    def fit_laps(self, period: int, limits: LoopLimits) -> LoopLimits:
         """Return these limits of a cycle, earlier ones where so many laps of it are never read."""
         most = self.turns_needed // period + 1
-        return min(warn, most - (limit > 0)), min(limit, most)
+        return LoopLimits(min(limits.warn, most - (limits.end > 0)), min(limits.end, most))
 
 
 class JudgeConfig(BaseModel):

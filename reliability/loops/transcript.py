@@ -1,21 +1,18 @@
 """Read a request's messages into turns: what the model did since the user last spoke.
 
-The messages are those of a chat completion: each dialect is translated into them, with an id for each call, before the
-request is judged. Reading starts after the last message that is the user's own; a bare "go on" is kept
-as a marker turn. Beside what `content` tells, a user message is not the user's own when it
+Reading starts after the last message that is the user's own; a bare "go on" is kept as a marker turn. Beside what
+`content` tells, a user message is not the user's own when it
 
 - answers a call in the text before it, in a conversation without native calls: it is that call's result;
 - says what another one near it says, but for what a harness counts ("You have 9 steps left."), and shows the same
   pictures, unless it names the answer that it got ("Reply OK or ALERT.");
 - only shows an image behind a tool's result, at most with words that are said again: it belongs to that result.
 
-A result belongs by its id to the newest turn that has it, without a harness's elements. A result that a client has
-cleared is unknown, and unknown equals nothing. An answer with results that holds one call `_FOLDED_MIN` times is read
-as a turn for each call: its client folds all answers since the user spoke into one message (Mastra 0.24), as no answer
-that is delivered holds so many, unless the user orders them.
+A result belongs by its id to the newest turn that has it. One that a client has cleared is unknown, and unknown equals
+nothing. An answer with results that holds one call `_FOLDED_MIN` times is read as a turn for each call: its client
+folds all answers since the user spoke into one message (Mastra 0.24).
 
-Invariants: a request that is sent twice reads the same twice. `turns_max` answers and `MESSAGES_MAX` messages back are
-read. What can't be read is skipped.
+Invariants: `turns_max` answers and `MESSAGES_MAX` messages back are read. What can't be read is skipped.
 """
 
 from __future__ import annotations
@@ -27,39 +24,25 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from reliability.loops import content
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
 from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.comparison.tool_verbs import takes_notes
-from reliability.loops.content import (
-    CLOCK,
-    Message,
-    Who,
-    classify_speaker,
-    drop_elements,
-    list_other_parts,
-    read_own_text,
-    text_of,
-    urges_on,
-)
+from reliability.loops.content import CLOCK, Message, Who, list_other_parts, read_own_text, text_of
 from reliability.loops.text_calls import read_text_calls
 
 #: So many hold all turns that `LoopConfig` needs, each with four results or with a thought and a push before it.
 MESSAGES_MAX = 1_280
-#: How far back the user's last request is looked for.
-_REQUEST_MESSAGES_MAX = 2_048
+_REQUEST_MESSAGES_MAX = 2_048  # how far back the user's last request is looked for
 _ASKED_MAX = 4  # messages of the user that are one request, each but the first an answer to a question
-#: How many user messages before and after one are looked at for one that says the same.
-_NEIGHBOURS = 16
+_NEIGHBOURS = 16  # how many user messages before and after one are looked at for one that says the same
 #: In so much of each end of a message, and of what differs between them, figures may be what a harness counts.
 _COUNTED_CHARS = 1_000
-#: So many pairs of messages are looked at for what is counted between their ends.
-_MIDDLES_MAX = 256
-#: A shorter message may be another one's beginning by chance.
-_GLUED_CHARS = 20
+_MIDDLES_MAX = 256  # so many pairs of messages are looked at for what is counted between their ends
+_GLUED_CHARS = 20  # a shorter message may be another one's beginning by chance
 #: A longer answer is none that a message names, nor looked for behind its beginning.
 _NAMED_CHARS, _ORDER_CHARS = 40, 20_000
-#: So many messages back it shows whether an agent's calls stand in its texts.
-_WRITING_MESSAGES = 32
+_WRITING_MESSAGES = 32  # so many messages back it shows whether an agent's calls stand in its texts
 #: What a harness counts in its messages: what is left, how often, how late it is.
 _COUNTDOWN = re.compile(
     r"(?=[#\d])(?:"
@@ -79,7 +62,6 @@ class _ConversationTail:
         self.messages: Sequence[Any] = messages if isinstance(messages, (list, tuple)) else []
         self.lowest = max(0, len(self.messages) - MESSAGES_MAX)
         self._memo = Memo()
-        self._words: dict[int, str] = {}
         self._middles = 0
 
     def role_at(self, index: int) -> Any:
@@ -108,14 +90,13 @@ class _ConversationTail:
         return not all(isinstance(name, str) and takes_notes(name) for name in names)
 
     def find_request(self, start: int) -> str:
-        """Find what the user said last before an index, be it only a few words or long ago; where that answers the
-        model's questions, what led to them stands before it."""
+        """Find what the user said last before an index; what led to questions that it answers stands before it."""
         said: list[str] = []
         for index in range(start - 1, max(-1, start - 1 - _REQUEST_MESSAGES_MAX), -1):
             message = self.messages[index]
             if not isinstance(message, dict) or message.get("role") != "user":
                 continue
-            if self.is_own(index) if index >= self.lowest else classify_speaker(message) is Who.SPEAKS:
+            if self.is_own(index) if index >= self.lowest else content.classify_speaker(message) is Who.SPEAKS:
                 said.insert(0, read_own_text(message))
                 if len(said) == _ASKED_MAX or not self.answers_question(index):
                     break
@@ -130,7 +111,7 @@ class _ConversationTail:
 
     def is_own(self, index: int) -> bool:
         """Return whether the user message is the user's own, and more than a "go on"."""
-        if classify_speaker(self.messages[index]) is not Who.SPEAKS:
+        if content.classify_speaker(self.messages[index]) is not Who.SPEAKS:
             return False
         return not (self.shows_screen(index) or self.answers_call(index) or self.says_again(index))
 
@@ -159,8 +140,7 @@ class _ConversationTail:
         return any(message.get("tool_calls") or message.get("role") == "tool" for message in newest)
 
     def says_again(self, index: int) -> bool:
-        """Return whether another user message near this one says and shows the same, and was not answered in its own
-        words."""
+        """Return whether another user message near it says and shows the same, and got no answer that it names."""
         same = (near for near in self._find_same_words(index) if self._parts_at(near) == self._parts_at(index))
         return not self._was_obeyed(index) and next(same, None) is not None
 
@@ -168,17 +148,17 @@ class _ConversationTail:
         """Return whether the message asks what one near it asks, but for the time, and neither urges on nor counts."""
         asked = self._drop_clock(index)
         same = (near for near in self._find_same_words(index) if self._drop_clock(near) == asked)
-        return not urges_on(self.messages[index]) and next(same, None) is not None
+        return not content.urges_on(self.messages[index]) and next(same, None) is not None
 
     def _drop_clock(self, index: int) -> str:
         text = read_own_text(self.messages[index])[:_ORDER_CHARS]
-        return self._memo.once(("asked", index), lambda: CLOCK.sub("", drop_elements(text)).strip())
+        return self._memo.once(("asked", index), lambda: CLOCK.sub("", content.drop_elements(text)).strip())
 
     def _was_obeyed(self, index: int) -> bool:
         """Return whether the answer before the message is one that it names itself: "Reply OK or ALERT."."""
         before = self.messages[index - 1] if self.role_at(index - 1) == "assistant" else {}
         answer = read_own_text(before).strip(" \n.!*`\"'")
-        if not 0 < len(answer) <= _NAMED_CHARS or before.get("tool_calls") or urges_on(self.messages[index]):
+        if not 0 < len(answer) <= _NAMED_CHARS or before.get("tool_calls") or content.urges_on(self.messages[index]):
             return False
         words = read_own_text(self.messages[index])[:_ORDER_CHARS]
         return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", words) is not None
@@ -195,8 +175,7 @@ class _ConversationTail:
                 near += step
 
     def _is_same_message(self, a: str, b: str) -> bool:
-        """Return whether the two are equal but for what a harness counts, or one is the other with something glued
-        behind it."""
+        """Return whether they are equal but for what a harness counts, or for what is glued behind one."""
         short, long = sorted((a, b), key=len)
         if a == b or (len(short) >= _GLUED_CHARS and long.startswith(short) and long[len(short)] == "\n"):
             return True
@@ -209,12 +188,10 @@ class _ConversationTail:
         return self._memo.once(("parts", index), lambda: text_of(list_other_parts(self.messages[index])))
 
     def _words_at(self, index: int) -> str:
-        if index not in self._words:
-            self._words[index] = self._read_words(index)
-        return self._words[index]
+        return self._memo.once(("words", index), lambda: self._read_words(index))
 
     def _read_words(self, index: int) -> str:
-        text = drop_elements(read_own_text(self.messages[index])).strip()
+        text = content.drop_elements(read_own_text(self.messages[index])).strip()
         tail = max(_COUNTED_CHARS, len(text) - _COUNTED_CHARS)
         ends = [text[:_COUNTED_CHARS], text[tail:]]
         head, end = map(mask_figures, ends) if self._writes_calls else (_COUNTDOWN.sub("", part) for part in ends)
@@ -228,11 +205,10 @@ class _ConversationTail:
     def read_report(self, index: int) -> str:
         """Return what a user message reports, without what is glued behind what another near it says, too."""
         lines = read_own_text(self.messages[index]).strip().split("\n")
-        words = self._words_at(index)
         others = (self._words_at(near) for near in self._find_same_words(index))
-        shorter = next((other for other in others if len(other) < len(words)), words)
-        shown = lines if shorter == words else lines[: shorter.count("\n") + 1]
-        return "\n".join(filter(None, ["\n".join(shown), self._parts_at(index)]))
+        shorter = next((other for other in others if len(other) < len(self._words_at(index))), None)
+        shown = "\n".join(lines if shorter is None else lines[: shorter.count("\n") + 1])
+        return "\n".join(filter(None, [shown, self._parts_at(index)]))
 
 
 TURNS_MAX = 256
@@ -247,8 +223,7 @@ _CLEARED_ABOUT = re.compile(r"\b(?:tool|result|output|content|context|observatio
 
 @dataclass(slots=True)
 class _OpenTurn:
-    """A turn while its results are still being read: for each call the texts of its result. `places`: of the calls that
-    have an id."""
+    """A turn while its results are still being read: for each call the texts of its result. `places`: calls by id."""
 
     text: str = ""
     calls: list[SeenCall] = field(default_factory=list)
@@ -272,8 +247,7 @@ class _OpenTurn:
 
 
 def read_turns(messages: Any, turns_max: int = TURNS_MAX) -> tuple[Turn, ...]:
-    """Read the model's turns since the user last spoke, oldest first; of many, the newest `turns_max` that act, and
-    what is thought and said between them."""
+    """Read the model's turns since the user last spoke, oldest first, back to the `turns_max`-th that acts."""
     tail = _ConversationTail(messages)
     turns: list[_OpenTurn] = []
     start = tail.find_start(turns_max)
@@ -329,7 +303,7 @@ def _read_message(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -
 def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> None:
     """Read a user message: it may be a result itself, or a screen that belongs to one."""
     message = tail.messages[index]
-    who = classify_speaker(message)
+    who = content.classify_speaker(message)
     if turns and turns[-1].written and who is not Who.NOBODY:
         text = tail.read_report(index)
         for texts in turns[-1].results:  # which of the calls it answers nobody says
@@ -346,7 +320,7 @@ def _read_user(tail: _ConversationTail, index: int, turns: list[_OpenTurn]) -> N
         turns[-1].asked = turns[-1].asked or tail.asks_anew(index)
         if (acted := _find_acting(turns)) is not None:
             # Else a harness reports on the call, or wants one.
-            acted.asked = not acted.written and not urges_on(message)
+            acted.asked = not acted.written and not content.urges_on(message)
 
 
 def _find_acting(turns: Sequence[_OpenTurn]) -> _OpenTurn | None:
@@ -372,7 +346,7 @@ def _add_result(texts: list[str], text: str) -> None:
     """Add a text to a result; one that its client has cleared is unknown."""
     cleared = len(text) <= 200 and _CLEARED.fullmatch(text) and _CLEARED_ABOUT.search(text)
     if texts or not cleared:
-        texts.append(drop_elements(text))
+        texts.append(content.drop_elements(text))
 
 
 def calls_turn(calls: Iterable[tuple[str, str]], text: str = "") -> Turn:

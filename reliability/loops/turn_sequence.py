@@ -6,9 +6,6 @@ compared by their results, call by call:
     has_same_results   the same but for volatile fields; where the calls aren't spelled alike, the results must also
                        say something, or the calls ask for places where there is nothing (`is_beyond`)
     has_near_results   nearly the same, and the calls are spelled alike
-
-Results of polls are compared as they are, by `has_near_results` without what says that time has passed. What a result
-only repeats of its call for a place counts as nothing.
 """
 
 from __future__ import annotations
@@ -19,35 +16,16 @@ from functools import wraps
 from itertools import takewhile
 from typing import TypeVar
 
-from reliability.loops.comparison.call_normalization import (
-    HOLE,
-    PLACE,
-    REFERENCE,
-    blur_call,
-    mask_echoes,
-    names_place,
-    says_done,
-    says_enough,
-)
-from reliability.loops.comparison.findings import Memo, SeenCall, Turn, has_failed, parse
+from reliability.loops import repeatable_calls as repeatable
+from reliability.loops.comparison import call_normalization as normalization
+from reliability.loops.comparison.call_normalization import HOLE, PLACE, REFERENCE, mask_echoes
+from reliability.loops.comparison.findings import Memo, SeenCall, Turn, has_failed, read_fields
 from reliability.loops.comparison.near import is_near_result, mask_times
 from reliability.loops.comparison.same_result import is_same_result
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.content import PersonsOrder, read_order
-from reliability.loops.repeatable_calls import (
-    acknowledges,
-    acts,
-    changes,
-    find_entities,
-    is_generic_tool,
-    is_poll,
-    leads_on,
-    list_commands,
-    looks,
-    rests,
-    walks,
-)
+from reliability.loops.repeatable_calls import acts, leads_on
 from reliability.loops.thresholds import LoopConfig
 
 _Key = frozenset[str]
@@ -80,14 +58,9 @@ class TurnSequence:
     def __init__(
         self, turns: Sequence[Turn], config: LoopConfig, candidate: Turn | None, memo: Memo | None = None
     ) -> None:
-        self.turns, self.config, self.candidate = turns, config, candidate
+        self.turns, self.config, self.candidate, self.size = turns, config, candidate, len(turns)
         self.memo = Memo() if memo is None else memo
         self._request = turns[-1].request if turns else ""
-
-    @property
-    def size(self) -> int:
-        """The number of turns."""
-        return len(self.turns)
 
     @property
     def order(self) -> PersonsOrder:
@@ -104,8 +77,7 @@ class TurnSequence:
         return any(turn.folded for turn in self.turns)
 
     def count_judged(self, count: int, period: int) -> int:
-        """Return how many of `count` repetitions there were when the newest answer was judged: it may hold as many as
-        the user orders."""
+        """Return how many of `count` repetitions were judged before the newest answer's, as many as the user orders."""
         size = 1 + sum(1 for _ in takewhile(lambda turn: turn.folded, reversed(self.turns)))
         return count - min(-(-size // period), max(1, self.order.times))
 
@@ -118,13 +90,12 @@ class TurnSequence:
         return self._keys_of(self.turns[index].calls)
 
     def _keys_of(self, calls: tuple[SeenCall, ...]) -> tuple[_Key, _Key]:
-        """Return what the calls mean, as sets: as they are spelled, and masked. A thought counts only where there is
-        nothing else."""
+        """Return what the calls mean, spelled and masked. A thought counts only where there is nothing else."""
         blurred = list(map(self._blur, [call for call in calls if not takes_notes(call.name)] or calls))
         return frozenset(spelled for spelled, _ in blurred), frozenset(masked for _, masked in blurred)
 
     def _blur(self, call: SeenCall) -> tuple[str, str]:
-        return self.memo.once(("blurred", call), lambda: blur_call(call, self.config.ignored_arguments))
+        return self.memo.once(("blurred", call), lambda: normalization.blur_call(call, self.config.ignored_arguments))
 
     def asks_the_same(self, older: int, newer: int) -> bool:
         """Return whether the calls of the two turns are spelled alike."""
@@ -136,24 +107,22 @@ class TurnSequence:
         return asked == self.turns[index].calls or self._keys_of(asked)[0] == self._keys(index)[0]
 
     def count_repetitions(self, period: int, pairwise: Pairwise, enough: int = 0) -> int:
-        """Count the repetitions at the tail in which turn and turn a period later are a pair. Past `enough` they are
-        counted only as long as that is cheap (see `Memo`); 0: all of them."""
+        """Count the repetitions at the tail whose turns are pairs; past `enough` only while that is cheap; 0: all."""
         if self.size < period or not self.starts_again(period):
             return 0
         paired = 0
         for index in range(self.size - 1, period - 1, -1):
-            if 0 < enough * period <= paired and not self._is_cheap(index - period, index):
+            older = index - period
+            dear = 0 < enough * period <= paired and not self._is_cheap(older, index)
+            if dear or self.key(index) != self.key(older):
                 break
-            if self.key(index) != self.key(index - period):
-                break
-            if not (pairwise(index - period, index) or (paired >= period and self._seems_same(index - period, index))):
+            same = pairwise(older, index)
+            if not same and paired >= period and self.memo.blind and not self.polls_at(index):
+                same = self.has_near_results(older, index)  # no more can be masked to see that they are the same
+            if not same:
                 break
             paired += 1
         return (paired + period) // period + (self.candidate is not None)
-
-    def _seems_same(self, older: int, newer: int) -> bool:
-        """Return whether two turns of a streak are near, where no more can be masked to see that they are the same."""
-        return self.memo.blind and not self.polls_at(newer) and self.has_near_results(older, newer)
 
     def _is_cheap(self, older: int, newer: int) -> bool:
         """Return whether these two may still be compared, past a verdict."""
@@ -183,36 +152,35 @@ class TurnSequence:
         return self._say_enough(first) or self._finds_nothing(first)
 
     def _say_enough(self, index: int) -> bool:
-        return all(result is not None and says_enough(result) for result in self.results(index).values())
+        return all(result is not None and normalization.says_enough(result) for result in self.results(index).values())
 
     def _finds_nothing(self, index: int) -> bool:
         """Return whether the turn asks for places only, and its results don't say that something was done."""
         key = self.key(index)
         if not (_has_holes(key) and all(map(_holds_places_only, key))):
             return False
-        return all(result is not None and not says_done(result) for result in self.results(index).values())
+        results = self.results(index).values()
+        return all(result is not None and not normalization.says_done(result) for result in results)
 
     def is_beyond(self, period: int) -> bool:
         """Return whether the newest repetition asks for other places than the one before, equally empty."""
-        return any(
-            index >= period
-            and not self.asks_the_same(index - period, index)
-            and self._finds_nothing(index)
-            and not self._say_enough(index)
-            for index in range(self.size - period, self.size)
-        )
+        newest = range(max(period, self.size - period), self.size)
+        others = (index for index in newest if not self.asks_the_same(index - period, index))
+        return any(self._finds_nothing(index) and not self._say_enough(index) for index in others)
 
     @once
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
-        pollers = self.config.pollers
         pairs = self._pairs(index).items()
-        return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not is_poll(c, None, pollers))
+        return frozenset(k for k, (c, r) in pairs if acts(c) and leads_on(r) and not self._is_poll(c, None))
+
+    def _is_poll(self, call: SeenCall, result: str | None) -> bool:
+        return repeatable.is_poll(call, result, self.config.pollers)
 
     @once
     def makings_in(self, index: int) -> frozenset[str]:
         """Name the steps of the turn and the commands that neither look nor test, as `results` names them."""
-        commands = {k for k, (c, _) in self._pairs(index).items() if list_commands(c) and _makes(c)}
+        commands = {k for k, (c, _) in self._pairs(index).items() if repeatable.list_commands(c) and _makes(c)}
         return self.steps_in(index) | commands
 
     @once
@@ -231,24 +199,23 @@ class TurnSequence:
         for index in range(max(self.size - period, period), self.size):
             for key in self.steps_in(index) & self.steps_in(index - period):
                 older, newer = (self.results(i)[key] for i in (index - period, index))
-                made = find_entities(newer) if newer is not None else frozenset()
-                if made and older is not None and made.isdisjoint(find_entities(older)):
+                made = repeatable.find_entities(newer) if newer is not None else frozenset()
+                if made and older is not None and made.isdisjoint(repeatable.find_entities(older)):
                     return True
         return False
 
     @once
     def polls_at(self, index: int) -> bool:
         """Return whether every call of the turn waits or pages."""
-        return all(is_poll(call, result, self.config.pollers) for call, result in self._distinct_pairs(index))
+        return all(self._is_poll(call, result) for call, result in self._distinct_pairs(index))
 
     @once
     def is_patient_at(self, index: int) -> bool:
-        """Return whether every call of the turn waits, pages, steps through a program, or is a step whose result only
-        says it was done."""
+        """Return whether every call of the turn waits, pages, or is a step whose result only says it was done."""
         return self.polls_at(index) or all(
-            is_poll(call, result, self.config.pollers)
-            or (walks(call) and leads_on(result))
-            or (result is not None and not takes_notes(call.name) and acknowledges(call, result))
+            self._is_poll(call, result)
+            or (repeatable.walks(call) and leads_on(result))
+            or (result is not None and not takes_notes(call.name) and repeatable.acknowledges(call, result))
             for call, result in self._distinct_pairs(index)
         )
 
@@ -260,9 +227,9 @@ class TurnSequence:
         """Return whether the newest repetition waits and then looks, and does nothing else."""
         pairs = {pair for index in range(self.size - period, self.size) for pair in self._distinct_pairs(index)}
         acted = [(call, result) for call, result in pairs if not takes_notes(call.name)]
-        return any(rests(call) for call, _ in acted) and all(
-            is_poll(call, result, self.config.pollers) or looks(call, result) for call, result in acted
-        )
+        if not any(repeatable.rests(call) for call, _ in acted):
+            return False
+        return all(self._is_poll(call, result) or repeatable.looks(call, result) for call, result in acted)
 
     def _distinct_pairs(self, index: int) -> Iterable[tuple[SeenCall, str | None]]:
         return dict.fromkeys(zip(self.turns[index].calls, self.turns[index].results, strict=False))
@@ -310,8 +277,7 @@ class TurnSequence:
 
     @once
     def has_near_results(self, older: int, newer: int) -> bool:
-        """Return whether the two turns have results that are nearly the same or the same; those of polls may differ in
-        what says that time passes."""
+        """Return whether the two turns have nearly the same results; those of polls differ in passing time only."""
         if not self.asks_the_same(older, newer):
             return False
         threshold, memo = self.config.near_threshold, self.memo
@@ -333,7 +299,7 @@ def _name_tools(calls: Iterable[SeenCall]) -> frozenset[str]:
 
 def _rests_long(call: SeenCall) -> bool:
     """Return whether the call lets half a minute pass, or more."""
-    times = (_SLEEPS.findall(call.arguments) or _SECONDS.findall(call.arguments)) if rests(call) else []
+    times = (_SLEEPS.findall(call.arguments) or _SECONDS.findall(call.arguments)) if repeatable.rests(call) else []
     return any(not time.isdecimal() or int(time) >= _LONG_REST_S for time in times)
 
 
@@ -347,9 +313,8 @@ def _holds_places_only(call: str) -> bool:
 
 def _makes(call: SeenCall) -> bool:
     """Return whether the call does something, of which a person may order many, be it by a command."""
-    known, given = parse(call.arguments)
-    fields = given if known and isinstance(given, dict) else {"": call.arguments}
-    if not is_generic_tool(call):
-        return acts(call) or (changes(call) and not any(map(names_place, fields)))
+    fields = read_fields(call)
+    if not repeatable.is_generic_tool(call):
+        return acts(call) or (repeatable.changes(call) and not any(map(normalization.names_place, fields)))
     deeds = {read_deed(text) for text in fields.values() if isinstance(text, str)}
     return not deeds.isdisjoint((Deed.ACTS, Deed.UNKNOWN)) and not _CHECKS.search(call.arguments)

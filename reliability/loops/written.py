@@ -252,7 +252,11 @@ def drop_repeats(text: str) -> str:
             dropped.append(span)
     twice = {span.key: span.body for span in spans if counts[span.key] >= _KEPT}
     dropped += _find_broken_off(text, spans, set(dropped), list(twice.values()))
-    return _cut_out(text, sorted(dropped, key=lambda span: span.start))
+    shown, pieces = 0, []
+    for span in sorted(dropped, key=lambda span: span.start):
+        pieces.append(text[shown : span.start].rstrip())
+        shown = span.end
+    return "".join([*pieces, text[shown:]])
 
 
 def _find_broken_off(text: str, spans: list[_Span], dropped: set[_Span], twice: list[str]) -> list[_Span]:
@@ -268,12 +272,3 @@ def _find_broken_off(text: str, spans: list[_Span], dropped: set[_Span], twice: 
             found.append(span)
         end = span.start
     return found
-
-
-def _cut_out(text: str, dropped: list[_Span]) -> str:
-    pieces: list[str] = []
-    shown = 0
-    for span in dropped:
-        pieces.append(text[shown : span.start].rstrip())
-        shown = span.end
-    return "".join([*pieces, text[shown:]])

@@ -30,6 +30,11 @@ def hermes(name: str, arguments: Any) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
 
 
+def write(call: Call) -> str:
+    """The whole call as JSON."""
+    return json.dumps({"name": call["name"], "arguments": call["arguments"]}, ensure_ascii=False)
+
+
 def both(name: str, arguments: Any, place: str) -> Damaged:
     return Damaged(name, json.dumps(arguments, ensure_ascii=False), hermes(name, arguments), place)
 
@@ -47,7 +52,7 @@ def broken_json(call: Call, schema: Mapping[str, Any], dice: Random) -> Damaged 
                 return damaged
         return text[:-1]
 
-    inner = json.dumps({"name": call["name"], "arguments": call["arguments"]}, ensure_ascii=False)
+    inner = write(call)
     native = broken(json.dumps(call["arguments"], ensure_ascii=False))
     return Damaged(call["name"], native, f"<tool_call>\n{broken(inner)}\n</tool_call>", "/0")
 
@@ -94,16 +99,14 @@ def extra_text(call: Call, schema: Mapping[str, Any], dice: Random) -> Damaged |
     before = dice.choice(["", "Sure, here you go:\n", "Here are the arguments: "])
     behind = dice.choice(["\nI hope this helps!", " Done.", "}", "\n\nLet me know if you need more, okay?"])
     native = before + json.dumps(call["arguments"], ensure_ascii=False) + behind
-    inner = json.dumps({"name": call["name"], "arguments": call["arguments"]}, ensure_ascii=False)
-    return Damaged(call["name"], native, f"<tool_call>\n{before}{inner}{behind}\n</tool_call>", "/0")
+    return Damaged(call["name"], native, f"<tool_call>\n{before}{write(call)}{behind}\n</tool_call>", "/0")
 
 
 def fence(call: Call, schema: Mapping[str, Any], dice: Random) -> Damaged | None:
     """A code fence stands around the JSON."""
     mark = dice.choice(["```json\n", "```\n", "```JSON "])
-    inner = json.dumps({"name": call["name"], "arguments": call["arguments"]}, ensure_ascii=False)
     native = f"{mark}{json.dumps(call['arguments'], ensure_ascii=False)}\n```"
-    return Damaged(call["name"], native, f"<tool_call>\n{mark}{inner}\n```\n</tool_call>", "/0")
+    return Damaged(call["name"], native, f"<tool_call>\n{mark}{write(call)}\n```\n</tool_call>", "/0")
 
 
 def python_literal(call: Call, schema: Mapping[str, Any], dice: Random) -> Damaged | None:
@@ -117,11 +120,7 @@ def double_encoding(call: Call, schema: Mapping[str, Any], dice: Random) -> Dama
     keys = [key for key, value in call["arguments"].items() if isinstance(value, (dict, list))]
     if keys:
         key = dice.choice(keys)
-        return both(
-            call["name"],
-            {**call["arguments"], key: json.dumps(call["arguments"][key])},
-            f"/0/arguments/{key}",
-        )
+        return both(call["name"], {**call["arguments"], key: json.dumps(call["arguments"][key])}, f"/0/arguments/{key}")
     return both(call["name"], json.dumps(call["arguments"]), "/0/arguments")
 
 

@@ -90,21 +90,12 @@ def _list_noise() -> Iterator[tuple[str, Callable[[int], Any]]]:
     yield "a guard counts the calls", lambda i: f"BLOCKED: you have called read_file {i + 3} times with this path."
     yield "a warning counts in words", lambda i: f"Warning: call no. {i + 2} of read_file with equal arguments. Stop."
     yield "the window of an edited file", lambda i: f"[File: shop.py ({98 + i} lines total)]\n{FILE}\nFile updated."
-    yield (
-        "line numbers that grow",
-        lambda i: f"Edited at line {120 + 3 * i}:\n{FILE}\nIndentationError: unexpected indent",
-    )
+    yield "line numbers that grow", lambda i: f"Edited at line {120 + 3 * i}:\n{FILE}\nIndentationError: bad indent"
     yield "the attempt of a failure", lambda i: f"attempt {i + 1}: connection to db.internal refused"
     yield "a failure that counts up", lambda i: {"success": False, "error": f"lock is held by job {4400 + i}"}
     yield "a retry counter in JSON", lambda i: {"ok": False, "error": "upstream is down", "retry_count": i + 1}
-    yield (
-        "memory in megabytes",
-        lambda i: f"build failed: heap in use {_dice('mem', i).randint(300, 900)} MB of 2048 MB",
-    )
-    yield (
-        "a port of its own each time",
-        lambda i: f"ECONNRESET 127.0.0.1:{_dice('p', i).randint(30_000, 60_000)} -> 5432",
-    )
+    yield "memory in megabytes", lambda i: f"build failed: heap {_dice('mem', i).randint(300, 900)} MB of 2048 MB"
+    yield "a port of its own", lambda i: f"ECONNRESET 127.0.0.1:{_dice('p', i).randint(30_000, 60_000)} -> 5432"
     yield "a random seed", lambda i: f"Using seed {_dice('seed', i).randint(10**6, 10**7)}\nFAILED test_total: 3 != 4"
     yield "a clock in the middle", lambda i: f"build of shop at 12:{10 + i}:{(7 * i) % 60:02} failed: no rule for all"
     yield "a commit's hash", lambda i: f"HEAD is now at {_hex('git', i)[:7]} wip\nnothing to commit"
@@ -140,10 +131,7 @@ def _list_blurred() -> Iterator[tuple[str, Callable[[int], dict[str, Any]]]]:
     yield "a comment behind", lambda i: {"command": f"make build  # attempt {i + 1}"}
     yield "a comment of its own line", lambda i: {"code": f"# try number {i + 1}\nprint(open('shop.py').read())"}
     yield "a description in other words", lambda i: {"command": "make build", "description": f"{_uuid('d', i)[:8]} go"}
-    yield (
-        "a reason in other words",
-        lambda i: {"path": "shop.py", "explanation": f"I want to see it, {_hex('e', i, 9)}"},
-    )
+    yield "a reason in other words", lambda i: {"path": "shop.py", "explanation": f"to see it, {_hex('e', i, 9)}"}
     yield "spaces in the command", lambda i: {"command": "make " + " " * (i % 4) + "build" + " " * (i % 3)}
     yield "a dot and a slash", lambda i: {"command": ("cat ./shop.py", "cat shop.py")[i % 2]}
     yield "an attempt among the arguments", lambda i: {"path": "shop.py", "attempt": i}
@@ -155,34 +143,16 @@ def _list_text_agents() -> Iterator[tuple[str, Lap]]:
     call = {"name": "run_tests", "arguments": {"path": "tests"}}
     yield "a fence", lambda i: _say(f"Run them{'.' * i}\n```bash\npytest -q\n```", "1 failed: test_total, 3 != 4")
     yield "Action and its input", lambda i: _say('Thought: hm\nAction: run_tests\nAction Input: {"path": "."}', seen)
-    yield (
-        "an envelope",
-        lambda i: _say(f"<tool_call>{json.dumps(call)}</tool_call>", "<tool_response>\n1 failed\n</tool_response>"),
-    )
-    yield (
-        "XML elements",
-        lambda i: _say(
-            f"Step {_hex('x', i, 4)}.\n<read_file>\n<path>shop.py</path>\n</read_file>",
-            f"[read_file for 'shop.py'] Result:\n{FILE}",
-        ),
-    )
-    yield (
-        "an element of a shell",
-        lambda i: _say("<execute_bash>\npytest -q\n</execute_bash>", "1 failed [exit code 1]"),
-    )
+    envelope, told = f"<tool_call>{json.dumps(call)}</tool_call>", "<tool_response>\n1 failed\n</tool_response>"
+    yield "an envelope", lambda i: _say(envelope, told)
+    xml, read = "<read_file>\n<path>shop.py</path>\n</read_file>", f"[read_file for 'shop.py'] Result:\n{FILE}"
+    yield "XML elements", lambda i: _say(f"Step {_hex('x', i, 4)}.\n{xml}", read)
+    yield "a shell's element", lambda i: _say("<execute_bash>\npytest -q\n</execute_bash>", "1 failed [exit code 1]")
     yield "bare JSON", lambda i: _say(json.dumps({"tool": "run_tests", "args": {"path": "."}}), "1 failed: 3 != 4")
-    yield (
-        "code of an interpreter",
-        lambda i: _say(
-            f"Thought: once more, {i}\n<code>\nprint(read('shop.py'))\n</code>",
-            [{"type": "text", "text": f"Observation:\nExecution logs:\n{FILE}\nLast output from code snippet:\nNone"}],
-        ),
-    )
+    code, logs = "<code>\nprint(read('shop.py'))\n</code>", f"Observation:\nExecution logs:\n{FILE}\nLast output:\nNone"
+    yield "code of an interpreter", lambda i: _say(f"Thought: once more, {i}\n{code}", [{"type": "text", "text": logs}])
     yield "calls that a framework writes down", _write_framework_lap
-    yield (
-        "a file in a fence",
-        lambda i: _say(f"shop.py\n```python\n{FILE}\n```", f"Test {i + 1} failed: 3 != 4 in total"),
-    )
+    yield "a file in a fence", lambda i: _say(f"shop.py\n```python\n{FILE}\n```", f"Test {i + 1} failed: 3 != 4")
 
 
 def _write_framework_lap(number: int) -> list[Message]:
@@ -193,10 +163,7 @@ def _write_framework_lap(number: int) -> list[Message]:
 def _list_user_messages() -> Iterator[tuple[str, Callable[[int], Any]]]:
     """List what harnesses put on the user's side while an agent works."""
     yield "steps left", lambda i: f"You have {20 - i} steps left."
-    yield (
-        "go on with the task",
-        lambda i: "Please continue working on the task on whatever approach you think is suitable.",
-    )
+    yield "go on with it", lambda i: "Please continue working on the task on whatever approach you think is suitable."
     yield "a bare ok", lambda i: "ok"
     yield "no tool was called", lambda i: "You did not call a tool. Call one, or finish."
     yield "two reminders in turn", lambda i: ("Remember to use the tools.", "Keep your answer short, please.")[i % 2]
@@ -226,12 +193,7 @@ def _list_polls() -> Iterator[tuple[str, str, dict[str, Any], Any]]:
     yield "rows of a cluster", shell, {"command": "kubectl get pods"}, "NAME READY STATUS\nshop-1 0/1 ContainerCreating"
     yield "a rollout", shell, {"command": "kubectl rollout status deploy/shop"}, "Waiting: 1 of 3 updated replicas"
     yield "too many requests", "http_get", {"url": "https://api/x"}, "HTTP 429 Too Many Requests"
-    yield (
-        "too many requests, in JSON",
-        "search",
-        {"q": "shop"},
-        {"error": {"code": 429, "message": "rate limit exceeded"}},
-    )
+    yield "too many requests, in JSON", "search", {"q": "shop"}, {"error": {"code": 429, "message": "rate limit"}}
     yield "an empty inbox", "check_inbox", {}, "[]"
     yield "no new mail", "read_mail", {"folder": "in"}, "No new mail."
     yield "still working on it", "get_report", {"id": 3}, "still working on it"
@@ -254,33 +216,21 @@ def _list_progress() -> Iterator[tuple[str, Callable[[int], Any]]]:
     yield "rows found", lambda i: f"scan of table orders goes on, rows found so far: {120 * i + i * i}"
     yield "files left", lambda i: f"indexing the repository in the background, {900 - 7 * i} files left"
     yield "epochs", lambda i: f"training of the classifier, epoch {i + 1}/20, loss {1 / (i + 1):.3f}"
-    yield (
-        "a growing log",
-        lambda i: "build of shop begins\n" + "\n".join(f"compiled module {chr(97 + n)}" for n in range(i)),
-    )
+    yield "a growing log", lambda i: "build begins\n" + "\n".join(f"compiled module {chr(97 + n)}" for n in range(i))
 
 
 def _list_other_work() -> Iterator[tuple[str, Lap]]:
     """List work that looks like a loop."""
     yield "pages", lambda i: _act("read_file", {"path": "a.py", "offset": 100 * i}, f"{FILE}\n{_hex('page', i)}", i)
-    yield (
-        "entities by id",
-        lambda i: _act("get_user", {"user_id": _uuid("u", i)}, f'{{"name": "{_hex("n", i, 8)}"}}', i),
-    )
+    yield "entities by id", lambda i: _act("get_user", {"user_id": _uuid("u", i)}, {"name": _hex("n", i, 8)}, i)
     yield "unlike edits, the same failing test", _edit_and_test
     yield "a person who speaks", lambda i: [*_act("weather", {"city": "Rome"}, "sunny", i), *_chat(i)]
-    yield (
-        "a chat about code",
-        lambda i: _say(f"```python\nprint({_hex('c', i, 6)!r})\n```", f"Now do exercise {_hex('q', i)}"),
-    )
+    yield "code in a chat", lambda i: _say(f"```python\nprint({_hex('c', i, 6)!r})\n```", f"Now do {_hex('q', i)}")
 
 
 def _chat(number: int) -> list[Message]:
     words = ("And for tomorrow?", "Is it windy?", "What shall I wear?", "Thanks. Is that sure?", "And humidity?")
-    return [
-        {"role": "assistant", "content": f"Sunny, {number}."},
-        {"role": "user", "content": words[number % 5] * (number + 1)},
-    ]
+    return _say(f"Sunny, {number}.", words[number % 5] * (number + 1))
 
 
 def _edit_and_test(number: int) -> list[Message]:

@@ -8,7 +8,7 @@ rules were tuned on those before them.
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,34 +38,27 @@ class StepCase:
             arguments = self.arguments.replace("%a", str(900 + 100 * lap))
             call = {"name": self.tool, "arguments": arguments}
             text = self.result.replace("%n", _figure(self.figures, lap)).replace("%a", str(900 + 100 * lap))
-            messages.append(
-                {"role": "assistant", "tool_calls": [{"id": f"c{lap}", "type": "function", "function": call}]}
-            )
+            calls = [{"id": f"c{lap}", "type": "function", "function": call}]
+            messages.append({"role": "assistant", "tool_calls": calls})
             messages.append({"role": "tool", "tool_call_id": f"c{lap}", "content": text})
         return messages
 
 
 def _figure(kind: str, lap: int) -> str:
-    dice = random.Random(f"{kind}:{lap}")
-    if kind == "even":
-        return str(lap + 3)
-    if kind == "tens":
-        return str(10 * lap + 10)
-    if kind == "down":
-        return str(90 - lap)
-    if kind == "jumps":
-        return str(dice.randint(10, 99))
-    if kind == "price":
-        return f"{dice.randint(180, 199)}.{dice.randint(10, 99)}"
-    if kind == "clock":
-        return f"2026-03-03T10:{lap:02}:{dice.randint(10, 59)}Z"
-    if kind == "uuid":
-        return str(uuid.UUID(int=dice.getrandbits(128), version=4))
-    if kind == "seconds":
-        return f"{dice.random() * 9:.2f}"
-    if kind == "turns":
-        return ("12", "47")[lap % 2]
-    return ""
+    return str(FIGURES[kind](lap, random.Random(f"{kind}:{lap}")))
+
+
+FIGURES: dict[str, Callable[[int, random.Random], object]] = {
+    "even": lambda lap, dice: lap + 3,
+    "tens": lambda lap, dice: 10 * lap + 10,
+    "down": lambda lap, dice: 90 - lap,
+    "jumps": lambda lap, dice: dice.randint(10, 99),
+    "price": lambda lap, dice: f"{dice.randint(180, 199)}.{dice.randint(10, 99)}",
+    "clock": lambda lap, dice: f"2026-03-03T10:{lap:02}:{dice.randint(10, 59)}Z",
+    "uuid": lambda lap, dice: uuid.UUID(int=dice.getrandbits(128), version=4),
+    "seconds": lambda lap, dice: f"{dice.random() * 9:.2f}",
+    "turns": lambda lap, dice: (12, 47)[lap % 2],
+}
 
 
 def _read(table: str, *, empty: bool = False) -> Iterator[StepCase]:

@@ -48,13 +48,8 @@ def inline_parameters() -> Row:
 
 def _inline(row: Row, verdict: Checked, value: str, text: str) -> None:
     got = json.loads(verdict.calls[0].arguments).get("text") if verdict.calls else None
-    row.total += 1
-    row.counts["kept" if got == value else "CHANGED"] += 1
-    if got != value:
-        row.failures.append(f"{text!r} -> {got!r} instead of {value!r}")
-
-
-# --- malformed outputs --------------------------------------------------------------------------------------
+    changed = got != value
+    row.add("CHANGED" if changed else "kept", f"{text!r} -> {got!r} instead of {value!r}" if changed else "")
 
 
 def malformed_outputs(cases: Iterable[Case]) -> Iterator[Row]:
@@ -96,13 +91,9 @@ def _valid_object(raw: str) -> bool:
 def _malformed(row: Row, case: Case, verdict: Checked, expected: Sequence[Case]) -> None:
     exact = bool(verdict.calls) and same(verdict.calls, expected)
     word = ("recovered" if exact else "WRONG" if verdict.calls else "LOST") if verdict.ok else "refused"
-    row.total += 1
-    row.counts[word] += 1
-    if word not in ("recovered", "refused"):
-        row.failures.append(f"{word}: {case['raw'][:200]!r} -> {verdict} instead of {str(expected)[:200]}")
+    failure = f"{word}: {case['raw'][:200]!r} -> {verdict} instead of {str(expected)[:200]}"
+    row.add(word, "" if word in ("recovered", "refused") else failure)
 
-
-# --- calls as families write them ---------------------------------------------------------------------------
 
 STREAM_SIZES = (1, 7)
 BEFORE = {
@@ -149,10 +140,7 @@ def _written(row: Row, case: Case, found: Sequence[Outcome], expected: Sequence[
     # What the prompt has opened has left as text by the time that it is closed.
     compared = [one[:2] if case.get("where") == "thought" else one for one in found]
     word = "STREAMED OTHERWISE" if any(one != compared[0] for one in compared) else word
-    row.total += 1
-    row.counts[word] += 1
-    if word != "right":
-        row.failures.append(f"{word}: {case['family']}: {case['text'][:200]!r} -> {first}")
+    row.add(word, "" if word == "right" else f"{word}: {case['family']}: {case['text'][:200]!r} -> {first}")
 
 
 def prose(folder: Path | None = None) -> Row:
@@ -166,10 +154,9 @@ def prose(folder: Path | None = None) -> Row:
                 continue
             seen.add(text)
             found = extract_calls(text, box)
-            row.total += 1
-            row.counts["CALLED" if found.calls else "FLAWED" if found.malformed else "prose"] += 1
-            if found.calls or found.malformed:
-                row.failures.append(f"{run['id']}: {text[:200]!r} -> {found.calls or found.malformed}")
+            wrong = found.calls or found.malformed
+            word = "CALLED" if found.calls else "FLAWED" if found.malformed else "prose"
+            row.add(word, f"{run['id']}: {text[:200]!r} -> {wrong}" if wrong else "")
     return row
 
 

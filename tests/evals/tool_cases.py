@@ -28,6 +28,12 @@ class Row:
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
+    def add(self, word: str, failure: str = "") -> None:
+        """Count one case under a word, and note what went wrong."""
+        self.total += 1
+        self.counts[word] += 1
+        self.failures += [failure] * bool(failure)
+
     def __str__(self) -> str:
         counts = self.counts.most_common()
         shares = ", ".join(f"{word} {n} ({100 * n / self.total:.1f} %)" for word, n in counts)

@@ -34,25 +34,12 @@ from reliability.types import Finish, FinishReason, Started, Text
 from tests.evals.damages import DAMAGES, Damaged, hermes
 from tests.evals.standins import HONEST, STANDINS, declare
 from tests.evals.texts_eval import inline_parameters, malformed_outputs, prose, written_formats
-from tests.evals.tool_cases import (
-    IDS,
-    Case,
-    Row,
-    judge_native,
-    judge_text,
-    records,
-    right,
-    same,
-    toolbox,
-)
+from tests.evals.tool_cases import IDS, Case, Row, judge_native, judge_text, records, right, same, toolbox
 from tests.support.readings import open_state
 from tests.support.renderings import tool
 
 VALIDATION_US_MAX = 150.0
 SEEDS = 3
-
-
-# --- ground truths ------------------------------------------------------------------------------------------
 
 
 def ground_truths(cases: Iterable[Case]) -> Row:
@@ -66,10 +53,7 @@ def ground_truths(cases: Iterable[Case]) -> Row:
         verdicts = [judge_native(native, box, words) for words in (None, said)]
         verdicts += [judge_text(text, box, words) for words in (None, said)]
         good = all(verdict.ok and not verdict.repairs and same(verdict.calls, truth) for verdict in verdicts)
-        row.total += 1
-        row.counts["passed" if good else "refused"] += 1
-        if not good:
-            row.failures.append(f"{case['id']}: {[v.violations for v in verdicts]}")
+        row.add("passed" if good else "refused", "" if good else f"{case['id']}: {[v.violations for v in verdicts]}")
     return row
 
 
@@ -105,13 +89,9 @@ def _damaged(row: Row, case: Case, truth: Case, hurt: Damaged, box: ToolBox) -> 
         verdicts.append(("hermes", hurt.hermes, judge_text(hurt.hermes, box)))
     for surface, text, verdict in verdicts:
         word = outcome(verdict, truth, hurt)
-        row.total += 1
-        row.counts[word] += 1
-        if word not in ("repaired", "refused"):
-            row.failures.append(f"{word} {case['id']} {surface}: {text[:300]} -> {verdict}")
+        wrong = word not in ("repaired", "refused")
+        row.add(word, f"{word} {case['id']} {surface}: {text[:300]} -> {verdict}" if wrong else "")
 
-
-# --- names --------------------------------------------------------------------------------------------------
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "a.b": lambda name: name.replace("_", "."),
@@ -140,13 +120,8 @@ def _renamed(row: Row, id: str, box: ToolBox, truth: Case, called: str) -> None:
     native = [{"name": called, "arguments": json.dumps(truth["arguments"])}]
     for verdict in (judge_native(native, box), judge_text(hermes(called, truth["arguments"]), box)):
         good = verdict.ok and same(verdict.calls, [truth]) and any(r.kind == "name" for r in verdict.repairs)
-        row.total += 1
-        row.counts["resolved" if good else "refused"] += 1
-        if not good:
-            row.failures.append(f"{id}: {called} for {truth['name']}: {verdict.violations}")
-
-
-# --- equal calls --------------------------------------------------------------------------------------------
+        failure = f"{id}: {called} for {truth['name']}: {verdict.violations}"
+        row.add("resolved" if good else "refused", "" if good else failure)
 
 
 def repeated(cases: Iterable[Case], dice: Random) -> Row:
@@ -160,11 +135,8 @@ def repeated(cases: Iterable[Case], dice: Random) -> Row:
         for times in (2, 3, 40):
             text = "\n".join(hermes(call["name"], call["arguments"]) for call in case["ground_truth"] * times)
             calls, flaw = read_in_pieces(text, box, dice.randint(1, 60))
-            row.total += 1
             good = flaw is None and same(calls, distinct)
-            row.counts["once" if good else "wrong"] += 1
-            if not good:
-                row.failures.append(f"{case['id']}: {times} times: {flaw} {calls}")
+            row.add("once" if good else "wrong", "" if good else f"{case['id']}: {times} times: {flaw} {calls}")
     return row
 
 
@@ -184,9 +156,6 @@ def read_in_pieces(text: str, box: ToolBox, size: int) -> tuple[Sequence[Any], A
     return () if reading.judged is None else reading.judged.calls, record_attempt(reading, 2).flaw
 
 
-# --- placeholders -------------------------------------------------------------------------------------------
-
-
 def stand_ins() -> Iterator[Row]:
     """Honest values that look like placeholders, and texts that only stand in for a value."""
     for name, cases, wanted in (("honest values", HONEST, True), ("stand-ins", STANDINS, False)):
@@ -195,10 +164,8 @@ def stand_ins() -> Iterator[Row]:
             tool_name, key, _, value, said = case
             native = [{"name": tool_name, "arguments": json.dumps({key: value})}]
             verdict = judge_native(native, toolbox([declare(case)]), [said])
-            row.total += 1
-            row.counts["accepted" if verdict.ok else "convicted"] += 1
-            if verdict.ok is not wanted:
-                row.failures.append(f"{case}: {verdict.violations}")
+            failure = "" if verdict.ok is wanted else f"{case}: {verdict.violations}"
+            row.add("accepted" if verdict.ok else "convicted", failure)
         yield row
 
 
@@ -226,13 +193,8 @@ def _recorded_call(row: Row, id: str, function: Case, said: Sequence[str]) -> No
     box = toolbox([tool(function["name"], {"properties": properties, "required": texts})])
     for words in (None, said):
         verdict = judge_native([function], box, words)
-        row.total += 1
         convicted = [violation for violation in verdict.violations if violation.kind == "placeholder"]
-        row.counts["convicted" if convicted else "accepted"] += 1
-        row.failures += [f"{id}: {violation}" for violation in convicted]
-
-
-# --- cost ---------------------------------------------------------------------------------------------------
+        row.add("convicted" if convicted else "accepted", f"{id}: {convicted}" if convicted else "")
 
 
 def costs(cases: Sequence[Case]) -> Row:

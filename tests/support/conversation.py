@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from reliability.loops import Loop, LoopConfig, Scan, Stage, answer_turn, find_loop, finish, read_turns, step
+from reliability.loops import Loop, LoopConfig, Stage, answer_turn, find_loop, read_turns
 
 Message = dict[str, Any]
 CONFIG = LoopConfig()
@@ -45,7 +45,3 @@ def stages(messages: list[Message], config: LoopConfig = CONFIG) -> list[Stage |
 
 def quiet(messages: list[Message], config: LoopConfig = CONFIG) -> bool:
     return all(stage is None for stage in stages(messages, config))
-
-
-def in_answer(text: str) -> Loop | None:
-    return finish(step(Scan(), text)[0])[1]

@@ -1,20 +1,15 @@
 """What a call does, without what agents change in it from lap to lap although they mean the same.
 
 Left out, where something else is left of the call: arguments about the run or the model (a description, an attempt, a
-timeout, a request's id, a timestamp) and null, comments, white space, and what `shell_commands` leaves out of a
-command. Masked:
+timeout, a request's id), null, comments, white space, and what `shell_commands` leaves out of a command. Masked:
 
 - numbers that stand for themselves, and in a command a UUID or a moment: by `HOLE`. Such a call is the same only where
   its results say something (`says_enough`): five orders that are deleted by id all answer `ok`;
 - references of a browser that counts them on (`ref=e34`): by `REFERENCE`, equal where the page shows all of its
   references anew, too. Of one that names its snapshot (`uid=3_7`, `s5e9`) that name is left out;
-- places in a text or a list and limits of a search: by `PLACE`. Such calls are the same even where there is nothing at
-  those places, but for far longer (see `history`).
+- places in a text or a list and limits of a search: by `PLACE`. Such calls are the same even where there is nothing.
 
-`mask_echoes` masks in a result what the call said itself: "no offset 900" and "no offset 950" are the same.
-
-Invariants: an edit's texts are never masked; calls that were masked are equal only where their results are the same. An
-id of what a call is about is never left out, whatever its form.
+Invariants: an edit's texts are never masked. An id of what a call is about is never left out, whatever its form.
 """
 
 from __future__ import annotations
@@ -25,27 +20,17 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from reliability.loops.comparison.findings import SeenCall, canonical, has_failed, parse, spell
-from reliability.loops.comparison.shell_commands import (
-    is_run_header,
-    spell_command,
-    spell_path,
-    spell_query,
-    tells_request,
-    tells_run,
-)
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, word_set, words_of
+from reliability.loops.comparison import shell_commands
+from reliability.loops.comparison.findings import SeenCall, canonical, has_failed, is_number, parse, spell
+from reliability.loops.comparison.volatile_fields import NAMES_MAX, UUID, word_set, words_of
 
 HOLE = "\ufffc"
 PLACE, REFERENCE = f"{HOLE}p", f"{HOLE}r"
-#: A longer command is its own spelling.
-_COMMAND_CHARS = 20_000
-#: A longer one is a script: its figures are its own.
-_FIGURES_CHARS = 1_000
+_COMMAND_CHARS = 20_000  # a longer command is its own spelling
+_FIGURES_CHARS = 1_000  # a longer one is a script: its figures are its own
 #: A result with fewer letters says too little; a shorter one that has been done or found nothing says nothing.
 _SAID_LETTERS_MIN, _SAID_CHARS = 24, 120
-#: So many values of a list may be places.
-_PLACES_MAX = 16
+_PLACES_MAX = 16  # so many values of a list may be places
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#(?!!)|//)[^\n]*", re.MULTILINE)
 _ADDRESS = re.compile(r"[a-z]{2,8}://[^\s<>]{1,2000}")
@@ -53,8 +38,7 @@ _SHELL_WORDS = 3  # bash -lc COMMAND
 #: Commands that show some lines of a file.
 _SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR|head|tail)\b")
 _CHANGING = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|20\d\d-[01]\d-[0-3]\d[T _]\d\d[:-]\d\d(?:[:-]\d\d)?(?:\.\d+)?Z?"
+    rf"{UUID}|20\d\d-[01]\d-[0-3]\d[T _]\d\d[:-]\d\d(?:[:-]\d\d)?(?:\.\d+)?Z?"
     r"|\b20\d{6}[T_-]\d{4,6}\b|\b1[789]\d{8}(?:\d{3})?\b"
     r"|(?:(?<=\s)-|(?<=[\s=(,:'\"\[]))\d+(?:[,.:-]\d+)*[a-z%]?(?=[\s),;:'\"\]|]|$)",
     re.IGNORECASE,
@@ -92,7 +76,7 @@ def blur_call(call: SeenCall, ignored: frozenset[str]) -> tuple[str, str]:
     figures: dict[str, str] = {}
     for key, item in value.items():
         about = _classify_argument(key)
-        if key in ignored or item is None or (about is _About.RUN and tells_run(key, item)):
+        if key in ignored or item is None or (about is _About.RUN and shell_commands.tells_run(key, item)):
             continue
         kept[key] = _spell_value(about, item)
         if (found := _read_reference(call.name, key, item)) is not None:
@@ -111,15 +95,10 @@ def blur_call(call: SeenCall, ignored: frozenset[str]) -> tuple[str, str]:
     return spelled, f"{call.name}\x1f{spell(kept | figures) or text}" if figures else spelled
 
 
-def points(name: str) -> bool:
-    """Return whether a tool of this name acts on a part of a page."""
-    return not POINTS.isdisjoint(words_of(name))
-
-
 def _read_reference(name: str, key: str, value: Any) -> re.Match[str] | None:
-    """Read what a browser's snapshot calls a part of the page."""
-    refers = isinstance(value, str) and words_of(key)[-1:] in (("ref",), ("uid",)) and points(name)
-    return _REFERENCE.fullmatch(value) if refers else None
+    """Read what a browser's snapshot calls a part of the page, where the tool acts on one."""
+    refers = words_of(key)[-1:] in (("ref",), ("uid",)) and not POINTS.isdisjoint(words_of(name))
+    return _REFERENCE.fullmatch(value) if refers and isinstance(value, str) else None
 
 
 _About = Enum("_About", "RUN REMARK CODE ENTITY PLACE PATH SENT OTHER")
@@ -146,7 +125,7 @@ _BY_WORDS = (
 @lru_cache(NAMES_MAX)
 def _classify_argument(key: str) -> _About:
     words = words_of(key)
-    if tells_run(key, 0):
+    if shell_commands.tells_run(key, 0):
         return _About.RUN
     return next((about for about, known in _BY_WORDS if not word_set(known).isdisjoint(words)), _About.OTHER)
 
@@ -174,12 +153,12 @@ def _spell_value(about: _About, value: Any) -> Any:
         if about is _About.CODE:
             return _spell_code(value)
         if about is _About.PATH:
-            return spell_path(value.strip())
-        return spell_query(value) if _ADDRESS.fullmatch(value) else value
+            return shell_commands.spell_path(value.strip())
+        return shell_commands.spell_query(value) if _ADDRESS.fullmatch(value) else value
     if about is _About.SENT and isinstance(value, dict):
-        return {name: item for name, item in value.items() if not tells_request(name, item)}
+        return {name: item for name, item in value.items() if not shell_commands.tells_request(name, item)}
     if about is _About.SENT and isinstance(value, list):
-        return [item for item in value if not is_run_header(item)]
+        return [item for item in value if not shell_commands.is_run_header(item)]
     if about is _About.CODE and isinstance(value, list) and all(isinstance(item, str) for item in value):
         shell = len(value) == _SHELL_WORDS and value[1].startswith("-")
         return _spell_code(value[2] if shell else " ".join(value))
@@ -187,21 +166,13 @@ def _spell_value(about: _About, value: Any) -> Any:
 
 
 def _mask_value(about: _About, value: Any) -> Any:
-    if about is _About.PLACE and _holds_numbers(value):
+    items = value if isinstance(value, list) and value else [value]
+    figures = (is_number(item) or (isinstance(item, str) and item.isdecimal()) for item in items[:_PLACES_MAX])
+    if about is _About.PLACE and all(figures):
         return PLACE
     if isinstance(value, str):
         return _mask_figures(value) if about is _About.CODE else value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value if about in (_About.ENTITY, _About.CODE) else HOLE
-    return value
-
-
-def _holds_numbers(value: Any) -> bool:
-    items = value if isinstance(value, list) and value else [value]
-    return all(
-        (isinstance(item, (int, float)) and not isinstance(item, bool)) or (isinstance(item, str) and item.isdecimal())
-        for item in items[:_PLACES_MAX]
-    )
+    return HOLE if is_number(value) and about not in (_About.ENTITY, _About.CODE) else value
 
 
 def _spell_code(text: str) -> str:
@@ -210,7 +181,7 @@ def _spell_code(text: str) -> str:
         return text
     bare = _COMMENT.sub("", text) if "#" in text or "//" in text else text
     if len(bare) <= _FIGURES_CHARS:
-        bare = spell_command(bare)
+        bare = shell_commands.spell_command(bare)
     return " ".join(bare.split()) or " ".join(text.split())
 
 
@@ -257,5 +228,5 @@ def _list_said(value: Any, depth: int = _DEPTH) -> Iterator[str]:
         if 0 < len(text) <= _VALUE_CHARS:
             yield text
             yield from _NUMBER.findall(text)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+    elif is_number(value):
         yield str(value)

@@ -1,7 +1,6 @@
 """The nouns of loop detection: frozen values that can be compared, pickled and replayed.
 
-A *turn* is one answer of the model: all calls of one parallel batch, or a text. A *repetition* is one round of a cycle,
-its *period* the number of turns in it. Ids are no part of any of them.
+A *repetition* is one round of a cycle, its *period* the number of turns in it. Ids are no part of any of them.
 """
 
 from __future__ import annotations
@@ -10,10 +9,13 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any, TypeVar
+
+from rapidfuzz import fuzz
 
 T = TypeVar("T")
 _COUNTED_CHARS_MAX = 200_000
@@ -173,6 +175,17 @@ def parse(text: str) -> tuple[bool, Any]:
         return False, None
 
 
+def read_fields(call: SeenCall) -> dict[str, Any]:
+    """Return a call's arguments by name; under "" the text of such as are no object."""
+    known, value = parse(call.arguments)
+    return value if known and isinstance(value, dict) else {"": call.arguments}
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a JSON value is a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
 
 
@@ -216,6 +229,28 @@ def spell(value: Any) -> str:
         return dumps(_normalize(value))
     except RecursionError:
         return ""
+
+
+def join_names(calls: Iterable[SeenCall]) -> str:
+    """Name the tools that are called, the first four of them."""
+    return " → ".join(list(dict.fromkeys(call.name for call in calls))[:4])
+
+
+def show_last(turns: Sequence[Turn]) -> str:
+    """Return the newest known result on one line."""
+    results = [result for turn in turns for result in turn.results if result is not None]
+    return summary(results[-1]) if results else ""
+
+
+def is_alike(a: str, b: str, similarity: float) -> bool:
+    """Return whether two texts are alike, by a share of 1."""
+    return a == b or fuzz.ratio(a, b, score_cutoff=100 * similarity) > 0
+
+
+def count_rounds(newest_first: Sequence[T], period: int, alike: Callable[[T, T], bool]) -> int:
+    """Count the rounds of `period` items at the beginning of a row; one that has begun counts."""
+    paired = sum(1 for _ in takewhile(lambda two: alike(*two), zip(newest_first, newest_first[period:], strict=False)))
+    return -(-(paired + period) // period) if paired else 1
 
 
 def call_key(call: SeenCall, ignored: frozenset[str] = _EMPTY) -> str:

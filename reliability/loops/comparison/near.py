@@ -4,8 +4,8 @@ Near are results that differ in figures only, that hold the same lines or items 
 the threshold. News looks near, too: a text that goes on where the older one ends, JSON in which a status says another
 word, a text that is hardly anything but its figures, and another picture, but in a failure, are progress.
 
-What figures tell that change from lap to lap of a streak is asked of the whole streak (`find_movement`): a way to an
-end, a drift, or nothing. Where most of them tell nothing, one that drifts is chance.
+What changes from lap to lap of a streak is asked of the whole streak (`find_movement`). Where most figures tell
+nothing, one that drifts is chance.
 
     figure (with the words beside it as its name)                      tells
     counts the repetitions: "called 9 times", "attempt 4"              nothing
@@ -15,8 +15,8 @@ end, a drift, or nothing. Where most of them tell nothing, one that drifts is ch
     is no number (a clock, a hash)                                     nothing
     is a price                                                         DRIFT
 
-Words tell, too: the next page of a list is nearly all frame, and no lap before has said what is new on
-it. So does one hash or name that is new in every lap, of a call that makes something: the next commit, another file.
+Words that no lap before has said tell, too (the next page of a list), and so does a hash or a name that is new in every
+lap, of a call that makes something.
 
 Invariants: `_CHARS` at each end of a result for what costs more than a search; `_LINES_MAX` lines are sorted.
 """
@@ -31,24 +31,23 @@ from itertools import islice, pairwise
 from typing import Any
 
 from rapidfuzz import fuzz
+from rapidfuzz.distance import Postfix, Prefix
 
 from reliability.loops.comparison.findings import PART, Memo, dumps, has_failed
-from reliability.loops.comparison.same_result import count_shared, count_shared_end, count_shared_ends
-from reliability.loops.comparison.volatile_fields import MOMENT, word_set, words_of
+from reliability.loops.comparison.same_result import count_shared_ends
+from reliability.loops.comparison.volatile_fields import MOMENT, UUID, word_set, words_of
 
 _CHARS = 2_000
 _LINES_MAX = 2_000
-#: A line shorter than this can't tell where one text goes on in the other.
-_ANCHOR_CHARS = 4
+_ANCHOR_CHARS = 4  # a line shorter than this can't tell where one text goes on in the other
 _ANCHORS_MAX = 16
-#: A text with fewer letters, or with a larger share of figures that differ, is content and no noise.
-_LETTERS_MIN = 10
+_LETTERS_MIN = 10  # a text with fewer letters, or with a larger share of figures that differ, is content and no noise
 _FIGURE_CHARS = 8
 _FIGURES_MAX = 0.4
-_DIGITS = re.compile("[0-9]+")
+_DIGITS, _BLANKS = re.compile("[0-9]+"), re.compile("[ \t]+")
 _DEPTH = 6
 _FIGURE = re.compile(
-    r"(?=\d|(?<![a-z0-9])[a-f])(?:\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    rf"(?=\d|(?<![a-z0-9])[a-f])(?:\b{UUID}\b"
     r"|\d{1,4}(?:[:/-]\d\d){2}(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d+)?"
     r"|\b\d{1,2}:\d\d\b"
     r"|(?<![a-z0-9])(?=[0-9a-f]{0,63}\d)[0-9a-f]{7,64}(?![a-z0-9])"
@@ -64,7 +63,7 @@ _PASSING = re.compile(
 )
 _AGED = re.compile(rf"(\b(?:elapsed|duration|uptime|age|waited)\w{{0,12}}[\"' ]*[:=][\"' ]*){_TIME}", re.IGNORECASE)
 _COUNTS_DOWN = re.compile(r"\b(?:eta|left|remaining|to go|estimated|next|until|expires)\b", re.IGNORECASE)
-_STATES = frozenset({"status", "state", "phase", "stage", "step", "progress", "cursor", "position"})
+_STATES = word_set("status state phase stage step progress cursor position")
 
 
 def is_near_result(older: str, newer: str, threshold: float, memo: Memo) -> bool:
@@ -102,10 +101,9 @@ def _clip(text: str) -> str:
 
 
 def find_other_digits(a: str, b: str, most: int) -> tuple[str, ...]:
-    """Find where the two texts differ, with what stands beside it; nothing where that has more than `most` characters,
-    or differs in more than digits."""
-    start = max(0, count_shared(a, b) - _LABEL_BEFORE)
-    end = max(0, count_shared_end(a, b, start) - _LABEL_BEFORE)
+    """Find where the two texts differ in digits, with what stands beside it, in `most` characters; else nothing."""
+    start = max(0, Prefix.similarity(a, b) - _LABEL_BEFORE)
+    end = max(0, Postfix.similarity(a[start:], b[start:]) - _LABEL_BEFORE)
     parts = tuple(text[start : len(text) - end] for text in (a, b))
     if max(map(len, parts)) > most or len({_DIGITS.sub("", part) for part in parts}) > 1:
         return ()
@@ -126,9 +124,7 @@ def mask_times(text: str, memo: Memo) -> str:
     """Put one sign in the place of all that only says that time has passed; of what is left until an end, nothing."""
     if len(text) > _CHARS or _COUNTS_DOWN.search(text):
         return text.strip()
-    return memo.once(
-        ("times", text), lambda: re.sub("[ \t]+", " ", _AGED.sub(r"\g<1>0", _PASSING.sub("0", text))).strip()
-    )
+    return memo.once(("times", text), lambda: _BLANKS.sub(" ", _AGED.sub(r"\g<1>0", _PASSING.sub("0", text))).strip())
 
 
 def _list_figures(text: str, memo: Memo) -> list[str]:
@@ -176,20 +172,15 @@ def _sort_lists(value: Any, depth: int = _DEPTH) -> Any:
 
 def _continues(older: str, newer: str) -> bool:
     """Return whether the newer text begins inside the older one and goes on after its end."""
-    if newer.startswith(older):
-        return True
-    anchor = newer.split("\n", 1)[0]
-    if len(anchor) < _ANCHOR_CHARS:
-        return False
-    at = older.find(anchor)
-    for _ in range(_ANCHORS_MAX):
-        if at < 0:
-            return False
+    anchor, at = newer.split("\n", 1)[0], 0
+    for _ in range(_ANCHORS_MAX + 1):
         # Its last character first: a text is copied only where it may fit.
         last = len(older) - at - 1
-        if at > 0 and last < len(newer) and newer[last] == older[-1] and newer.startswith(older[at:]):
+        if last < len(newer) and newer[last] == older[-1] and newer.startswith(older[at:]):
             return True
-        at = older.find(anchor, at + 1)
+        at = older.find(anchor, at + 1) if len(anchor) >= _ANCHOR_CHARS else -1
+        if at < 0:
+            return False
     return False
 
 
@@ -246,13 +237,12 @@ class Movement(IntEnum):
 
 
 def find_movement(texts: Sequence[str], failed: bool, step: bool = False, makes: bool = False) -> Movement:
-    """Tell where the figures and words go in the results of one call, oldest first, of which each differs from the next
-    in little. `failed`: the newest says that the call failed. `step`: the call leads on. `makes`: it may make other
-    things, or go on to them."""
+    """Tell where the figures and words go in the results of one call, oldest first. `failed`: the newest says that the
+    call failed. `step`: the call leads on. `makes`: it may make other things, or go on to them."""
     laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]])
     if failed or len(laps) < 2:
         return Movement.NOTHING
-    news = max(_find_news(laps), Movement.DRIFT if makes and _names_others(laps) else Movement.NOTHING)
+    news = _find_news(laps, makes)
     figures = [list(islice(_FIGURE.finditer(lap), _COLUMNS_MAX)) for lap in laps]
     if len({len(found) for found in figures}) > 1:
         return news
@@ -266,24 +256,18 @@ def find_movement(texts: Sequence[str], failed: bool, step: bool = False, makes:
     return max(news, Movement.DRIFT) if told[Movement.DRIFT] > (0 if step else told[Movement.NOTHING]) else news
 
 
-def _find_news(laps: Sequence[str]) -> Movement:
-    """Tell whether every lap says in words what none before it said."""
-    seen: set[tuple[str, str]] = set()
-    news = []
-    for lap in laps:
-        pairs = set(pairwise(_WORD.findall(lap)))
-        news.append(len(pairs - seen))
-        seen |= pairs
-    least = min(news[1:])
+def _find_news(laps: Sequence[str], makes: bool) -> Movement:
+    """Tell whether every lap says in words, or in names of what it makes, what none before it said."""
+    least = _count_news([set(pairwise(_WORD.findall(lap))) for lap in laps])
     if least >= _NEWS_PROGRESS:
         return Movement.PROGRESS
-    return Movement.DRIFT if least >= _NEWS_DRIFT else Movement.NOTHING
+    names = makes and _count_news([set(_NAME.findall(lap)) for lap in laps]) > 0
+    return Movement.DRIFT if least >= _NEWS_DRIFT or names else Movement.NOTHING
 
 
-def _names_others(laps: Sequence[str]) -> bool:
-    """Return whether every lap shows a hash or a name that none before it showed."""
-    names = [set(_NAME.findall(lap)) for lap in laps]
-    return all(names[at] - set().union(*names[:at]) for at in range(1, len(names)))
+def _count_news(said: Sequence[set[Any]]) -> int:
+    """Count what every lap says, at the least, that none before it said."""
+    return min(len(said[at].difference(*said[:at])) for at in range(1, len(said)))
 
 
 def _trim_shared(texts: list[str]) -> list[str]:

@@ -14,33 +14,22 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rapidfuzz.distance import Postfix, Prefix
+
+from reliability.loops.comparison import volatile_fields
 from reliability.loops.comparison.findings import Memo, parse
-from reliability.loops.comparison.volatile_fields import (
-    DURATIONS,
-    ONGOING_NEAR,
-    ONGOING_WORDS,
-    READING_NEAR,
-    STATUS_KEYS,
-    VOLATILE_FORMS,
-    is_reading,
-    is_volatile,
-    names_state,
-    word_set,
-    words_of,
-)
+from reliability.loops.comparison.volatile_fields import ONGOING_WORDS, STATUS_KEYS, names_state, word_set, words_of
 
 MASKED_CHARS = 16_000
 _LINES_MAX = 50_000
 _VALUES_MAX = 50_000
 _STATUS_CHARS = 2_000
-#: What is masked with a difference: room for its label and for the rest of the value.
-_AROUND_CHARS = 96
+_AROUND_CHARS = 96  # what is masked with a difference: room for its label and for the rest of the value
 #: A line that isn't longer is masked as a whole: it is the same text in every comparison.
 _WHOLE_CHARS = 2 * _AROUND_CHARS
 _DEPTH_MAX = 40
 _HOLE = "\x00"
-#: How far from a duration the words count that say "not finished yet".
-_NEAR_CHARS = 32
+_NEAR_CHARS = 32  # how far from a duration the words count that say "not finished yet"
 #: Words of what somebody has written down, such as an order: it stays pending for days.
 _RECORDS = word_set(
     "order orders item items price prices amount payment payments address customer invoice reservation "
@@ -51,8 +40,7 @@ _STATUS_DEPTH, _STATUS_VALUES = 4, 200
 
 #: `pending` is also what orders and invoices are: of these it says nothing (`_RECORDS`).
 _GOING_ON = ONGOING_WORDS | {"pending"}
-#: What is not done is a job's report if it has no more fields: a record of a to-do has.
-UNDONE_FIELDS = 2
+UNDONE_FIELDS = 2  # what is not done is a job's report if it has no more fields: a record of a to-do has
 _DONE_KEYS = frozenset((word,) for word in ("done", "ready", "finished", "complete", "completed"))
 #: JSON objects and arrays only: a bare number or string is text.
 _JSON_BEGINS = re.compile(r"\s*+[{\[]")
@@ -67,8 +55,7 @@ _STATUS_COLUMN = re.compile(
     r"(?=\t|  | ?$|\s+\d)",
     re.IGNORECASE | re.MULTILINE,
 )
-#: A report on a job is short; a longer one isn't parsed only to see whether it goes on.
-_STATUS_JSON_CHARS = 20_000
+_STATUS_JSON_CHARS = 20_000  # a report on a job is short; a longer one isn't parsed only to see whether it goes on
 
 
 #: A line begins with the seconds of a clock, where two such stand no further apart than two calls; else they count.
@@ -109,7 +96,6 @@ def is_ongoing(text: str) -> bool:
 
 
 def _is_undone(value: Any) -> bool:
-    """Return whether the value says that something isn't done yet, and hardly anything else."""
     few = isinstance(value, dict) and len(value) <= UNDONE_FIELDS
     return few and any(item is False and words_of(key)[-1:] in _DONE_KEYS for key, item in value.items())
 
@@ -158,9 +144,9 @@ class _Comparison:
             return self.compare_lists(a, b, key, depth - 1)
         if a == b and isinstance(a, bool) is isinstance(b, bool):
             return 1
-        if is_volatile(key, a, b):
+        if volatile_fields.is_volatile(key, a, b):
             return 0
-        texts = isinstance(a, str) and isinstance(b, str) and not is_reading(key)
+        texts = isinstance(a, str) and isinstance(b, str) and not volatile_fields.is_reading(key)
         return self.compare_texts(a, b) if texts else None
 
     def compare_objects(self, a: dict[str, Any], b: dict[str, Any], depth: int) -> int | None:
@@ -171,7 +157,7 @@ class _Comparison:
                 found = self.compare_values(a[key], b[key], key, depth)
             else:
                 present = a.get(key, b.get(key))
-                found = 0 if is_volatile(key, present, present) else None
+                found = 0 if volatile_fields.is_volatile(key, present, present) else None
             if found is None:
                 return None
             shared += found
@@ -179,12 +165,9 @@ class _Comparison:
 
     def compare_lists(self, a: list[Any], b: list[Any], key: str, depth: int) -> int | None:
         """Compare item by item; a list is content by its length."""
-        if len(a) != len(b):
-            return None
-        for x, y in zip(a, b, strict=True):
-            if self.compare_values(x, y, key, depth) is None:
-                return None
-        return 1
+        pairs = zip(a, b, strict=False)
+        differ = len(a) != len(b) or any(self.compare_values(x, y, key, depth) is None for x, y in pairs)
+        return None if differ else 1
 
     def compare_texts(self, a: str, b: str) -> int | None:
         """Compare line by line; only lines that differ are masked."""
@@ -194,14 +177,14 @@ class _Comparison:
         if (count := a.count("\n")) != b.count("\n") or count >= _LINES_MAX:
             return None
         for x, y in zip(a.split("\n"), b.split("\n"), strict=True):
-            masked: str | None = x if x == y else self.mask_both(x, y)
+            masked = x if x == y else self.mask_both(x, y)
             if masked is None:
                 return None
             content = content or int(_has_content(masked))
         return content
 
     def mask_both(self, x: str, y: str) -> str | None:
-        """Mask both lines; None where they differ in more than volatile fields, or where the bound is reached."""
+        """Mask both lines; None where they differ in more, or where the bound is reached."""
         x, y = _mask_epochs(*_cut_to_difference(x, y))
         self.left -= len(x) + len(y)
         if self.left < 0:
@@ -214,8 +197,8 @@ def _cut_to_difference(x: str, y: str) -> tuple[str, str]:
     """Cut the two lines to where they differ and what stands around it."""
     if max(len(x), len(y)) <= _WHOLE_CHARS:
         return x, y
-    start = count_shared(x, y)
-    end = count_shared_end(x, y, start)
+    start = Prefix.similarity(x, y)
+    end = Postfix.similarity(x[start:], y[start:])
     lowest = max(0, start - _AROUND_CHARS)
     ends = len(x) - end + _AROUND_CHARS, len(y) - end + _AROUND_CHARS
     return _cut(x, lowest, ends[0]), _cut(y, lowest, ends[1])
@@ -236,31 +219,10 @@ def _has_content(text: str) -> bool:
 
 def count_shared_ends(a: str, b: str) -> tuple[int, int]:
     """Count the characters of whole lines that the two share at their beginning, and those at their end."""
-    shared = count_shared(a, b)
-    start = a.rfind("\n", 0, shared) + 1
-    end = count_shared_end(a, b, start)
+    start = a.rfind("\n", 0, Prefix.similarity(a, b)) + 1
+    end = Postfix.similarity(a[start:], b[start:])
     line = a.find("\n", len(a) - end)
     return start, 0 if line < 0 else len(a) - line
-
-
-def count_shared(x: str, y: str) -> int:
-    """Count the equal characters at the beginning: halves are compared, since whole texts compare fast."""
-    low, high = 0, min(len(x), len(y))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if x[low:middle] == y[low:middle] else (low, middle - 1)
-    return low
-
-
-def count_shared_end(x: str, y: str, start: int) -> int:
-    """Count the equal characters at the end, none of them before `start`."""
-    low, high = 0, min(len(x), len(y)) - start
-    while low < high:
-        middle = (low + high + 1) // 2
-        ends = (slice(len(text) - middle, len(text) - low) for text in (x, y))
-        equal = x[next(ends)] == y[next(ends)]
-        low, high = (middle, high) if equal else (low, middle - 1)
-    return low
 
 
 def _cut(line: str, start: int, end: int) -> str:
@@ -268,20 +230,20 @@ def _cut(line: str, start: int, end: int) -> str:
 
 
 def _mask(line: str) -> str:
-    for pattern in VOLATILE_FORMS:
+    for pattern in volatile_fields.VOLATILE_FORMS:
         line = pattern.sub(_make_hole, line)
-    for pattern in DURATIONS:
+    for pattern in volatile_fields.DURATIONS:
         line = pattern.sub(_make_hole_unless_ongoing, line)
     return line
 
 
 def _make_hole(match: re.Match[str]) -> str:
     start, end = match.span("v")
-    if READING_NEAR.search(match.string[max(0, start - _NEAR_CHARS) : start]):
+    if volatile_fields.READING_NEAR.search(match.string[max(0, start - _NEAR_CHARS) : start]):
         return match.group()
     return match.string[match.start() : start] + _HOLE + match.string[end : match.end()]
 
 
 def _make_hole_unless_ongoing(match: re.Match[str]) -> str:
     around = match.string[max(0, match.start() - _NEAR_CHARS) : match.end() + _NEAR_CHARS]
-    return match.group() if ONGOING_NEAR.search(around) else _make_hole(match)
+    return match.group() if volatile_fields.ONGOING_NEAR.search(around) else _make_hole(match)

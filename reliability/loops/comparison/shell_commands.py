@@ -5,13 +5,9 @@ and every other only looks or prepares (`cd`, `export`, a filter). Variables, ke
 one (`sudo`, `ssh host`, `docker exec`, `bash -c`) say nothing of what it does. What writes a file doesn't only look,
 unless it keeps what another system was asked.
 
-What agents change in a line from lap to lap, although they mean the same, has no place in its spelling
-(`spell_command`):
-
-- What tells of the run: a wait (`sleep 5`, `timeout 30`), an attempt (`RETRY=3`, `--retry 3`), a request's id, moment
-  or cache-buster in a header, a query or a body, and what is only said (`echo attempt 3`).
-- What says the same: quotes, `./`, `--`, the order of options, `2>&1`, `|| true`, filters at the end that only cut.
-- The name of a log that the line itself writes and shows.
+No place in its spelling (`spell_command`) has what tells of the run (a wait, an attempt, a request's id, moment or
+cache-buster, and what is only said), what says the same (quotes, `./`, `--`, the order of options, `2>&1`, `|| true`,
+filters at the end that only cut), and the name of a log that the line itself writes and shows.
 
 Invariants: a line beyond `_LINE_CHARS`, or nested deeper than `_DEPTH_MAX`, neither asks nor acts. A line that only
 says or waits is spelled as it is; a quoted word stays one word.
@@ -23,6 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import dropwhile
 from typing import Any, NamedTuple
 
 from reliability.loops.comparison.findings import dumps, parse
@@ -41,8 +38,7 @@ class Deed(Enum):
 
 
 class _Command(NamedTuple):
-    """One command of a line: its words as they are written, the files that it reads and writes, each behind its sign,
-    and what ends it."""
+    """One command of a line: its words as they are written, (sign, file) of its redirections, and what ends it."""
 
     words: list[str]
     files: list[tuple[str, str]]
@@ -72,7 +68,8 @@ _RUNNERS = {
     **dict.fromkeys(("lxc exec", "tsh ssh", "gcloud compute ssh", "chroot", "su"), ("", 1)),
     **dict.fromkeys(("vagrant ssh", "nix-shell", "poetry run", "uv run", "script"), ("", 0)),
     "env": ("uCS", 0),
-    **dict.fromkeys(("nice", "watch"), ("n", 0)),
+    "nice": ("n", 0),
+    "watch": ("n", 0),
     "ionice": ("cnp", 0),
     "stdbuf": ("ioe", 0),
     "exec": ("a", 0),
@@ -134,12 +131,8 @@ _ACTS = re.compile(
 @lru_cache(_LINES_KEPT)
 def read_deed(line: str) -> Deed:
     """Return what a line of commands does."""
-    deeds = list(_read_deeds(line, _DEPTH_MAX)) if len(line) <= _LINE_CHARS else [Deed.UNKNOWN]
-    if Deed.ACTS in deeds:
-        return Deed.ACTS
-    if Deed.UNKNOWN in deeds:
-        return Deed.UNKNOWN
-    return Deed.ASKS if Deed.ASKS in deeds else Deed.LOOKS
+    deeds = set(_read_deeds(line, _DEPTH_MAX)) if len(line) <= _LINE_CHARS else {Deed.UNKNOWN}
+    return next((deed for deed in (Deed.ACTS, Deed.UNKNOWN, Deed.ASKS) if deed in deeds), Deed.LOOKS)
 
 
 def _split_line(line: str) -> Iterator[_Command]:
@@ -182,10 +175,7 @@ def _read_deeds(line: str, depth: int) -> Iterator[Deed]:
 
 
 def _read_command(words: list[str], depth: int) -> Iterator[Deed]:
-    start = 0
-    while start < len(words) and (words[start] in _KEYWORDS or _ASSIGNS.match(words[start])):
-        start += 1
-    words = words[start:]
+    words = list(dropwhile(lambda word: word in _KEYWORDS or _ASSIGNS.match(word), words))
     if words and words[0].startswith("/"):
         words[0] = words[0].rpartition("/")[2]
     for size in range(_RUNNER_WORDS, 0, -1):
@@ -230,8 +220,7 @@ def _skip_options(words: list[str], valued: str, before: int) -> list[str]:
 
 
 _RUN = word_set("attempt attempts try retry retries tries iteration timeout wait delay ttl deadline maxtime")
-#: A longer text is no waiting time.
-_RUN_CHARS = 16
+_RUN_CHARS = 16  # a longer text is no waiting time
 _STAMPS = word_set("timestamp ts epoch now nonce")
 _TRACED, _HANDLES = word_set("request req trace span correlation idempotency"), word_set("id uuid guid key")
 #: Names of what a client adds to a request against caches and for traces; some only where the value is a moment.
@@ -256,8 +245,7 @@ _HEADER = re.compile(r"([\w-]+): *(.*)")
 
 
 def tells_run(name: str, value: Any) -> bool:
-    """Return whether an argument or a variable of this name tells of the run: how long to wait, which attempt, request
-    or moment it is."""
+    """Return whether an argument of this name tells of the run: a wait, an attempt, a request's id, a moment."""
     words = words_of(name)
     if not _RUN.isdisjoint(words) or words == ("max", "time"):
         return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _RUN_CHARS)

@@ -1,11 +1,9 @@
 """What the name of a tool says that it does.
 
-The verb decides: the first known word behind the server's name (`mcp__ci__`) that says what the tool does. What it does
-it to stands behind it and makes no other tool of it: `create_test_user` creates, `get_order_status` looks, `buy_now`
-waits for nothing, `run_report` is no shell. A name without a verb says what is looked at: `job_status`, `stock_price`.
-
-Some verbs are nouns, too (`NOUNS`): before what is asked about them (`order_status`, `issue_get_comments`) and behind a
-verb they say nothing. `run` and `execute` say no more than that something is done.
+The verb decides: the first known word behind the server's name (`mcp__ci__`). What stands behind it makes no other tool
+of it: `create_test_user` creates, `get_order_status` looks, `buy_now` waits for nothing. A name without a verb says
+what is looked at: `job_status`. Some verbs are nouns, too (`NOUNS`): before what is asked about them and behind a verb
+they say nothing. `run` and `execute` say no more than that something is done.
 """
 
 from __future__ import annotations
@@ -99,8 +97,7 @@ def split_tool(name: str) -> tuple[str, ...]:
 
 @lru_cache(NAMES_MAX)
 def find_verb(name: str) -> str:
-    """Return the word that says what a tool of this name does: its first known verb, or what it looks at; "" where none
-    is known."""
+    """Return the word that says what a tool does: its first known verb, or what it looks at; "" where none is known."""
     words = split_tool(name)
     if not (_RUNS.isdisjoint(words[:1]) or _CHECKED.isdisjoint(words)):
         return "test"

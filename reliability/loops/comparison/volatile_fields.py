@@ -10,8 +10,9 @@ import re
 from functools import lru_cache
 from typing import Any
 
-#: The names of tools and fields are few and come again with every request.
-NAMES_MAX = 4_096
+from reliability.loops.comparison.findings import is_number
+
+NAMES_MAX = 4_096  # the names of tools and fields are few and come again with every request
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -80,8 +81,7 @@ _ONGOING_ELSEWHERE = re.compile(
 
 
 def names_state(text: str, states: frozenset[str]) -> bool:
-    """Return whether a short text names one of these states, and nothing but what it is the state of; or says in
-    another language than English that something goes on."""
+    """Return whether a short text names one of these states, and what it is the state of, or one in another tongue."""
     if len(text) <= _STATE_CHARS and _ONGOING_ELSEWHERE.fullmatch(text.strip()):
         return True
     words = list(words_of(text)) if len(text) <= _STATE_CHARS else []
@@ -92,14 +92,14 @@ def names_state(text: str, states: frozenset[str]) -> bool:
     return " ".join(words) in states
 
 
-_DURATION_WORDS = frozenset({"duration", "elapsed", "took", "latency", "runtime", "walltime"})
+_DURATION_WORDS = word_set("duration elapsed took latency runtime walltime")
 _TIMED = word_set(
     "execution exec response processing query request wall cpu run total real user sys taken render inference"
 )
-_FINE_UNITS = frozenset({"ms", "millis", "milliseconds", "us", "micros", "ns", "nanos"})
-_WHOLE_UNITS = frozenset({"s", "sec", "secs", "second", "seconds", "min", "mins", "minutes", "hours"})
-_MOMENT_WORDS = frozenset({"timestamp", "ts", "time", "datetime", "now", "date", "epoch", "at", "created", "expires"})
-_STAMPS = frozenset({"timestamp", "ts", "epoch", "datetime", "at"})
+_FINE_UNITS = word_set("ms millis milliseconds us micros ns nanos")
+_WHOLE_UNITS = word_set("s sec secs second seconds min mins minutes hours")
+_STAMPS = word_set("timestamp ts epoch datetime at")
+_MOMENT_WORDS = _STAMPS | word_set("time now date created expires")
 _READINGS = word_set(
     """updated modified changed last next eta remaining left age uptime timeout interval delay
     departure departs arrival arrives due scheduled deadline progress"""
@@ -113,36 +113,33 @@ _PID_WORDS = frozenset({"pid", "ppid", "tid", "nonce"})
 _TRIES = word_set("already attempt attempts retry retries retried tries repetition repetitions")
 
 
-def _join_alternatives(*parts: str) -> str:
-    return "(?:" + "|".join(parts) + ")"
-
-
 _NUMBER = r"(?<![\d.,])\d{1,12}(?:[.,]\d{1,9})?"
 _SMALL = r"(?:ns|us|µs|μs|ms|msecs?|milliseconds?)"
 _SECONDS = r"(?:s|secs?|seconds?)"
-_UNIT = _join_alternatives(_SMALL, _SECONDS, "m", "mins?", "minutes?", "h", "hours?")
+_FINE = rf"(?:{_SMALL}|{_SECONDS})"
+_UNIT = rf"(?:{_SMALL}|{_SECONDS}|m|mins?|minutes?|h|hours?)"
 _LINK = r"(?:\s?\(\w{1,8}\))?[\"'\\\s:=#(>]{1,6}"
 _DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ISO = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?"
-_DAY_MONTH = _join_alternatives(rf"\d{{1,2}}\s+{_MONTH}", rf"{_MONTH}\s+\d{{1,2}}")
+_DAY_MONTH = rf"(?:\d{{1,2}}\s+{_MONTH}|{_MONTH}\s+\d{{1,2}})"
 _CTIME = (
     rf"{_DAY},?\s+{_DAY_MONTH}(?:,?\s+\d{{4}})?,?\s+\d\d:\d\d(?::\d\d)?(?:\s+[AP]M)?"
     r"(?:\s+(?:[A-Z]{2,5}\b|[+-]\d{4}))?(?:\s+\d{4})?"
 )
 _DATED = rf"\d{{1,4}}[-/.](?:\d{{1,2}}|{_MONTH})[-/.]\d{{2,4}}[ T,:]{{1,2}}{_CLOCK}(?:\s?(?:[AP]M|[+-]\d{{4}})\b)?"
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _HEX = r"(?=[0-9a-f]{0,64}\d)(?=[0-9a-f]{0,64}[a-f])[0-9a-f]{8,64}"
 _LABELS = (
     r"(?:request|req|trace|span|correlation|message|msg|call|execution|exec|run|invocation|event|response|session|"
     r"transaction|conversation|container|operation|delivery|chunk|shell)"
 )
 #: What an error gives to be quoted: the label begins a clause, and the value is no word and no name.
-_QUOTED = _join_alternatives(
-    r"(?:error|fail|exception|wrong|denied|unavailable|fehler|erreur|échec|falló)[^\n]{0,80}?[.,;(\[<–-]\s?"
-    r"(?:ref|reference|referenz|referencia|référence|trace|event|case)",
-    r"\b(?:incident|ticket|support|error[ _-](?:ref|id))",
+_QUOTED = (
+    r"(?:(?:error|fail|exception|wrong|denied|unavailable|fehler|erreur|échec|falló)[^\n]{0,80}?[.,;(\[<–-]\s?"
+    r"(?:ref|reference|referenz|referencia|référence|trace|event|case)"
+    r"|\b(?:incident|ticket|support|error[ _-](?:ref|id)))"
 )
 _REFERENCE = (
     r"(?-i:[A-Z0-9]{6,40}|(?![A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*(?![\w+/]))(?=[a-z+/]{0,40}[A-Z0-9])[A-Za-z0-9+/]{8,80}={0,2})"
@@ -168,7 +165,7 @@ VOLATILE_FORMS = _compile_patterns(
     rf"^(?P<v>{_CLOCK})",
     rf"\b(?:at|time|timestamp){_LINK}(?P<v>{_CLOCK})",
     rf"(?:timestamp|ts|time|epoch|at|date){_LINK}(?P<v>1\d{{9}}(?:\d{{9}}|\d{{6}}|\d{{3}}|\.\d{{1,9}})?)\b",
-    rf"\b(?P<v>{_UUID})\b",
+    rf"\b(?P<v>{UUID})\b",
     r"\b(?P<v>0x[0-9a-f]{6,16})\b",
     rf"{_LABELS}[ _-]?(?:id|uuid|guid){_LINK}(?P<v>[\w+/-]{{1,128}}={{0,2}})",
     rf"\bhost[ _-]?id{_LINK}(?P<v>[\w+/-]{{40,128}}={{0,2}})",
@@ -200,11 +197,11 @@ DURATIONS = _compile_patterns(
     rf"(?:duration|elapsed|took|latency|runtime|{_TIMED_LABEL})\w{{0,16}}{_LINK}(?:was |of )?"
     rf"(?P<v>{_NUMBER}(?:\s?{_UNIT}\b)?)",
     rf"\b(?:in|after)\s(?P<v>{_NUMBER}\s?{_SMALL}|\d{{1,9}}[.,]\d{{1,9}}\s?{_SECONDS}|\d{{1,9}}s)\b",
-    rf"[(\[](?P<v>{_NUMBER}\s?{_join_alternatives(_SMALL, _SECONDS)})[)\]]",
+    rf"[(\[](?P<v>{_NUMBER}\s?{_FINE})[)\]]",
     rf"(?<![\d.])(?P<v>\d{{1,9}}\s?{_SMALL})\b",
-    rf"\btime[=:\s]\s?(?P<v>{_NUMBER}\s?{_join_alternatives(_SMALL, _SECONDS)})\b",
+    rf"\btime[=:\s]\s?(?P<v>{_NUMBER}\s?{_FINE})\b",
     rf"(?P<v>{_NUMBER}\s?{_UNIT})(?=\selapsed\b)",
-    rf"(?<![\d.])(?P<v>\d{{1,9}}\.\d{{1,9}}\s?{_join_alternatives(_SMALL, _SECONDS)})\b",
+    rf"(?<![\d.])(?P<v>\d{{1,9}}\.\d{{1,9}}\s?{_FINE})\b",
     r"\b(?P<v>\d{1,6}m\d{1,2}\.\d{1,9}s)\b",
 )
 ONGOING_NEAR = re.compile(
@@ -222,7 +219,7 @@ _DURATION_TEXT = re.compile(
 )
 MOMENT = re.compile(rf"{_ISO}|{_CTIME}|1\d{{9,18}}(?:\.\d+)?", re.IGNORECASE)
 _MOMENT_TEXT = re.compile(rf"\s*(?:{MOMENT.pattern}|{_CLOCK})\s*", re.IGNORECASE)
-_RANDOM_TEXT = re.compile(rf"(?:[a-z]+[_-])?(?:{_UUID}|{_HEX})", re.IGNORECASE)
+_RANDOM_TEXT = re.compile(rf"(?:[a-z]+[_-])?(?:{UUID}|{_HEX})", re.IGNORECASE)
 _EPOCH_FROM = 1_000_000_000
 
 
@@ -237,26 +234,20 @@ def is_volatile(key: str, a: Any, b: Any) -> bool:
     named = set(words)
     if not words or is_reading(key):
         return False
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (a, b))
     if named & _TRIES:
-        return _both_are(a, b, lambda v: isinstance(v, int) and not isinstance(v, bool))
-    if _is_id(words, named):
-        return _both_are(a, b, lambda v: isinstance(v, (int, str)) and not isinstance(v, bool))
-    if words[-1] in _ID_WORDS:
-        return _both_are(a, b, lambda v: isinstance(v, str) and bool(_RANDOM_TEXT.fullmatch(v)))
-    if _is_duration(words, named) and _both_are(a, b, _looks_like_duration):
-        # A bare `time` says too little to be a duration, unless both are fractions or name their unit.
-        measured = words != ("time",) or (type(a) is type(b) and isinstance(a, (float, str)))
-        return measured and not _has_aged(words[-1], a, b)
-    return (words[-1] in _MOMENT_WORDS or bool(named & _STAMPS)) and _both_are(a, b, _looks_like_moment)
-
-
-def _both_are(a: Any, b: Any, form: Any) -> bool:
-    return bool(form(a) and form(b))
-
-
-def _is_id(words: tuple[str, ...], named: set[str]) -> bool:
+        return whole
     counted = words[-1] == "count" and bool(named & {"execution", "exec"})
-    return counted or bool(named & _PID_WORDS) or (words[-1] in _ID_WORDS and bool(named & MARKED))
+    if counted or named & _PID_WORDS or (words[-1] in _ID_WORDS and named & MARKED):
+        return all(isinstance(value, (int, str)) and not isinstance(value, bool) for value in (a, b))
+    if words[-1] in _ID_WORDS:
+        return all(isinstance(value, str) and _RANDOM_TEXT.fullmatch(value) for value in (a, b))
+    if _is_duration(words, named) and _looks_like_duration(a) and _looks_like_duration(b):
+        # A bare `time` says too little to be a duration, unless both are fractions or name their unit; whole seconds
+        # that have grown are the age of something in the world.
+        measured = words != ("time",) or (type(a) is type(b) and isinstance(a, (float, str)))
+        return measured and not (whole and words[-1] in _WHOLE_UNITS and b > a)
+    return bool(words[-1] in _MOMENT_WORDS or named & _STAMPS) and _looks_like_moment(a) and _looks_like_moment(b)
 
 
 def _is_duration(words: tuple[str, ...], named: set[str]) -> bool:
@@ -267,17 +258,11 @@ def _is_duration(words: tuple[str, ...], named: set[str]) -> bool:
 
 def _looks_like_duration(value: Any) -> bool:
     if isinstance(value, str):
-        return bool(_DURATION_TEXT.fullmatch(value[:40]))
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value < _EPOCH_FROM
+        return _DURATION_TEXT.fullmatch(value[:40]) is not None
+    return is_number(value) and value < _EPOCH_FROM
 
 
 def _looks_like_moment(value: Any) -> bool:
     if isinstance(value, str):
-        return bool(_MOMENT_TEXT.fullmatch(value[:80]))
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= _EPOCH_FROM
-
-
-def _has_aged(unit: str, older: Any, newer: Any) -> bool:
-    """Return whether whole seconds have grown: then they are the age of something in the world, not of the call."""
-    whole = isinstance(older, int) and isinstance(newer, int)
-    return unit in _WHOLE_UNITS and whole and newer > older
+        return _MOMENT_TEXT.fullmatch(value[:80]) is not None
+    return is_number(value) and value >= _EPOCH_FROM

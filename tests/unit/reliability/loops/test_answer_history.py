@@ -53,21 +53,20 @@ def test_a_summary_that_hides_progress_never_breaks(name):
     assert Stage.BREAK not in run_laps(SHAPES[name], [f"It says {word * 4}." for word in words])
 
 
+PAGES = [f"{'head ' * 400}{random.Random(n).randbytes(3_000).hex()}{' tail' * 400}" for n in range(6)]
+PICTURES = [
+    text_of([{"type": "text", "text": "head\n" * 900}, {"type": "image", "data": str(n)}, TAIL]) for n in range(6)
+]
+
+
 @pytest.mark.parametrize("name", SHAPES)
-def test_long_results_are_compared_whole(name):
-    """Of a long result every piece counts, though only its ends are kept: a change in the middle is progress."""
-    pages = [f"{'head ' * 400}{random.Random(n).randbytes(3_000).hex()}{' tail' * 400}" for n in range(6)]
-    assert run_laps(SHAPES[name], [pages[0]] * 6) == LOOP
+@pytest.mark.parametrize("shown", [PAGES, PICTURES], ids=["pages", "pictures"])
+def test_long_results_are_compared_whole(name, shown):
+    """Law: of a long result every piece counts, though only its ends are kept: another text or picture in the middle
+    is progress."""
+    assert run_laps(SHAPES[name], [shown[0]] * 6) == LOOP
     if name in ONE_AT_A_TIME:
-        assert set(run_laps(SHAPES[name], pages)) == {None}
-
-
-@pytest.mark.parametrize("name", ONE_AT_A_TIME)
-def test_a_picture_in_the_middle_counts(name):
-    """Law: another picture in the middle of a long result is progress, whatever is kept of the text around it."""
-    shown = [[{"type": "text", "text": "head\n" * 900}, {"type": "image", "data": str(n)}, TAIL] for n in range(6)]
-    assert run_laps(SHAPES[name], [text_of(shown[0])] * 6) == LOOP
-    assert set(run_laps(SHAPES[name], [text_of(content) for content in shown])) == {None}
+        assert set(run_laps(SHAPES[name], shown)) == {None}
 
 
 @law

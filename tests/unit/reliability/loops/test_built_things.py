@@ -7,45 +7,20 @@ import pytest
 from reliability.loops.content import read_order
 
 RATES = [
-    "every 5 minutes",
-    "every hour",
-    "each night",
-    "every 30 seconds",
-    "continuously",
-    "over and over",
-    "repeatedly",
-    "forever",
-    "until I stop it",
-]
+    "every 5 minutes", "every hour", "each night", "every 30 seconds", "continuously", "over and over", "repeatedly",
+    "forever", "until I stop it",
+]  # fmt: skip
 BUILDS = [
-    "Write a script",
-    "Please write a bash script",
-    "Add a cron job",
-    "Implement a worker",
-    "Build a bot",
-    "Create a GitHub Action",
-    "Can you make a widget",
-    "I need a service",
-    "I want a bot",
-    "We need to add a job",
-    "Develop a daemon",
-    "Change the client",
-    "Refactor the poller",
-    "Fix the heartbeat",
-    "In app.py, add a thread",
-    "Your task is to write a tool",
-    "First write a function",
-]
+    "Write a script", "Please write a bash script", "Add a cron job", "Implement a worker", "Build a bot",
+    "Create a GitHub Action", "Can you make a widget", "I need a service", "I want a bot", "We need to add a job",
+    "Develop a daemon", "Change the client", "Refactor the poller", "Fix the heartbeat", "In app.py, add a thread",
+    "Your task is to write a tool", "First write a function",
+]  # fmt: skip
 CLAUSES = [
-    "that checks the site {}",
-    "which posts a quote {}",
-    "so that it refreshes {}",
-    "to ping the host {}",
-    "that {} rotates the logs",
-    "that runs {} and cleans up",
-    "where the player moves {}",
+    "that checks the site {}", "which posts a quote {}", "so that it refreshes {}", "to ping the host {}",
+    "that {} rotates the logs", "that runs {} and cleans up", "where the player moves {}",
     "that logs in and checks the feed {}",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -96,28 +71,14 @@ def test_what_a_thing_should_do_is_no_order_to_the_agent(text: str) -> None:
 
 
 OWN = [
-    "Check the service",
-    "Please check the build",
-    "Poll the job",
-    "Can you watch the log",
-    "I want you to check the price",
-    "Run the tests",
-    "Fix the script, then run it",
-    "Deploy the service and then check it",
-    "Write the report, then check the inbox",
-    "Make sure that you check the service",
-    "Write a script that checks the site, then run it",
-    "You should check the service",
-    "The service should be checked",
-    "Make a call",
-    "Send a request",
-    "Press the button",
-    "Add a coin",
-    "Check the cron job",
-    "I need you to check the queue",
-    "Write a script and run it",
-    "The tests must be run",
-]
+    "Check the service", "Please check the build", "Poll the job", "Can you watch the log",
+    "I want you to check the price", "Run the tests", "Fix the script, then run it",
+    "Deploy the service and then check it", "Write the report, then check the inbox",
+    "Make sure that you check the service", "Write a script that checks the site, then run it",
+    "You should check the service", "The service should be checked", "Make a call", "Send a request",
+    "Press the button", "Add a coin", "Check the cron job", "I need you to check the queue",
+    "Write a script and run it", "The tests must be run",
+]  # fmt: skip
 ENDS = (".", " and tell me when it is up.", " and write the results into log.txt.")
 
 

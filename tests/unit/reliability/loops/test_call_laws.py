@@ -117,21 +117,11 @@ def test_an_error_about_another_name_is_another(form: str) -> None:
 #: Work that a person does in several equal steps: `%` is what each step is about.
 OF_THE_WORLD = [
     *[
-        "cat %.log",
-        "rm /tmp/%.log",
-        "python gen.py > /tmp/%.csv",
-        "ls %/",
-        "grep -rn % src",
-        "git checkout try%",
+        "cat %.log", "rm /tmp/%.log", "python gen.py > /tmp/%.csv", "ls %/", "grep -rn % src", "git checkout try%",
         "./%",
     ],
     *[
-        "echo % > a.txt",
-        "echo % | sha1sum",
-        "echo $%",
-        "pytest -k %",
-        "make -f %",
-        "SEED=% ./fuzz",
+        "echo % > a.txt", "echo % | sha1sum", "echo $%", "pytest -k %", "make -f %", "SEED=% ./fuzz",
         "make -C % | tail -5",
     ],
     *["cp a.txt %.txt", "mkdir -p %", "cat a.txt > %.txt", "curl http://x/%", "curl 'http://x?id=%'", "make %.log"],
@@ -144,7 +134,7 @@ OF_THE_WORLD = [
         "./% | tee /tmp/%.log",
         "./% > /tmp/a.log; cat /tmp/a.log",
     ],
-]
+]  # fmt: skip
 #: Names of the things that a call is about.
 NAMED = ["id", "message_id", "order_id", "session_id", "container_id", "task_uuid", "key", "api_key", "run_id"]
 

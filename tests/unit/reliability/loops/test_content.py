@@ -1,8 +1,5 @@
 """What a message says, and who said it."""
 
-from collections.abc import Sequence
-from itertools import product
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,28 +40,6 @@ def test_a_refusal_is_what_an_answer_says():
         assert read_own_text({"role": "assistant", **message}) == "No."
     assert text_of([{"type": "refusal", "refusal": "No."}]) == "No."
     assert read_own_text({"role": "assistant", "content": "Yes.", "refusal": None}) == "Yes."
-
-
-POLL_NUDGE, POLL_BREAK = CONFIG.poller_duplicate_threshold, CONFIG.poller_break_threshold
-
-
-@pytest.mark.parametrize(
-    ("request_text", "times"),
-    [
-        ("Run the tests 10 times.", 10),
-        ("a dozen times", 12),
-        ("6x, please", 6),
-        ("zehnmal, nein: zwölf Mal", 12),
-        ("doce veces", 12),
-        ("按六次", 6),
-        ("二十五次", 25),
-        ("10 times faster, 3 times a day, 100 times the size, 6x9, normal, 2026 times", 0),
-        ("Look at all 12 of them.", 0),
-    ],
-)
-def test_how_often_is_read(request_text: str, times: int) -> None:
-    """A number with a word for repetition; a comparison and a rate are none."""
-    assert read_order(request_text).times == times
 
 
 #: How ten is ordered: the number in figures or words, and a word for what is repeated.
@@ -112,6 +87,14 @@ FOREIGN = """
 0 Read chapter 10 of the book.
 0 a picture of 1920 x 1080
 0 It is due at ten, per sei persone
+12 a dozen times
+6 6x, please
+12 zehnmal, nein: zwölf Mal
+12 doce veces
+6 按六次
+25 二十五次
+0 10 times faster, 3 times a day, 100 times the size, 6x9, normal, 2026 times
+0 Look at all 12 of them.
 """
 
 
@@ -124,7 +107,7 @@ def test_an_order_is_read_however_it_is_written(order: str) -> None:
 
 @pytest.mark.parametrize("row", FOREIGN.strip().split("\n"))
 def test_other_orders_are_read_and_reports_are_none(row: str) -> None:
-    """In eleven languages; what tells of the past, asks why or forbids it orders nothing."""
+    """In eleven languages; a comparison, a rate, and what tells of the past, asks why or forbids it order nothing."""
     number, _, request_text = row.partition(" ")
     assert read_order(request_text).times == int(number)
 
@@ -160,21 +143,15 @@ def test_the_number_of_a_request_is_read(request_text: str, number: int) -> None
 
 UNITS = "euros|dollars|GB|GiB|minutes|hour|days|word|bit|percent|MB of RAM|seconds"
 MEASURES = (
-    "Send Anna {} {}.",
-    "Create {} {} of it.",
-    "Add {} {} to the plan and mail Bob.",
-    "Generate {} {} and post it",
-)
+    "Send Anna {} {}.", "Create {} {} of it.", "Add {} {} to the plan and mail Bob.", "Generate {} {} and post it",
+)  # fmt: skip
 NAMED = "room|ticket|issue|invoice|page|line|chapter|task|step|error|build|seat"
 NAMES = ("Close {} {}.", "Fix {} {}: the service is down", "Pay {} {} please.", "Look at {} {}, then stop")
 TOLD = (
-    "I've tried this {} times already. Please fix the test.",
-    "You did this {} times, stop it.",
-    "The function is called {} times, it should be called once.",
-    "The loop runs {} times and then hangs.",
-    "I've seen this crash {} times.",
-    "But it {} times said no",
-)
+    "I've tried this {} times already. Please fix the test.", "You did this {} times, stop it.",
+    "The function is called {} times, it should be called once.", "The loop runs {} times and then hangs.",
+    "I've seen this crash {} times.", "But it {} times said no",
+)  # fmt: skip
 ADJECTIVES = ("Create {} page for errors.", "Make {} pages look nicer.", "Add {} redirect for /old.", "Do {} review")
 
 
@@ -246,117 +223,6 @@ def test_any_request_has_a_number_within_bounds(text: str) -> None:
     """Law: every text is read, and no number is larger than the bound."""
     assert 0 <= read_order(text).number <= NUMBER_MAX
     assert 0 <= read_order(text).times <= NUMBER_MAX
-
-
-ENDLESS = (
-    "Check the service again and again.",
-    "Please check the service every minute and tell me when it is up.",
-    "Run it over and over until I stop you.",
-    "Keep polling the service.",
-    "Call it repeatedly, please.",
-    "Prüfe den Dienst immer wieder.",
-    "Revisa el servicio cada 5 minutos.",
-    "Vérifie le service sans arrêt.",
-    "每分钟检查一次",
-    "Run the check until it fails.",
-    "Roll the dice until you see a six.",
-    "Please watch the service until it is up, then go home.",
-    "Notify me when the database is up.",
-    "Let me know as soon as db.local answers.",
-    "Keep rerunning tests/test_db.py till it fails.",
-)
-
-
-@pytest.mark.parametrize("request_text", ENDLESS)
-def test_an_order_of_repetition_without_a_number_has_the_limits_of_a_poll(request_text: str) -> None:
-    """Law: a person who orders repetition without an end gets it: one nudge and no break before a poll's."""
-    for result in ("all is well with the database", '{"error": "connection refused by the host"}'):
-        found = stages(StepCase("check_service", '{"name": "db"}', result).build(POLL_BREAK, request_text))
-        assert found[: POLL_NUDGE - 1] == [None] * (POLL_NUDGE - 1)
-        assert found.count(Stage.WARN) <= 1
-        assert found.index(Stage.BREAK) == POLL_BREAK - 1
-
-
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        "The build fails again and again, find out why.",
-        "Every minute the server crashes. Fix it.",
-        "It keeps failing. I can't keep paying for it.",
-        "Don't call the same tool over and over.",
-        "Find a nonstop flight. Wait until I confirm it.",
-        "Run the check and mend the code until it passes.",
-        "Run the tests until they pass.",
-        "Tests run until the timeout hits. Make them faster.",
-        "Write a script that will alert me when the service is down.",
-        "Notify me when you are done.",
-    ],
-)
-def test_a_complaint_about_repetition_is_no_order(request_text: str) -> None:
-    """Law: words of repetition that tell what happens, or that forbid it, spare no loop."""
-    found = stages(StepCase("check_service", '{"name": "db"}', "all is well").build(6, request_text))
-    assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
-
-
-THINGS = ("test_flaky", "tests/test_flaky.py", "./soak.sh", "build.log", "192.168.1.10", "v1.2 of the client", "it",
-          "example.com/tickets", "https://example.com:8080/a?b=c", "node.js")  # fmt: skip
-UNTIL = ("Run {} until {}.", "Rerun {} till {}", "Please run {} until {}!", "Keep rerunning {} until {}.",
-         "Loop {} till {}", "Retry {} until {}", "Can you refresh {} until {}?", "Open it, and ping {} until {}.",
-         "Keep trying {} until {}", "Then keep polling {} till {}.", "Watch {} until {}")  # fmt: skip
-COMES = ("it fails", "you see a failure", "it crashes", "it answers", "seats appear", "it returns 200", "it says done")
-WORKS = (
-    "it passes",
-    "they pass",
-    "it works",
-    "the bug is fixed",
-    "it looks right",
-    "it is done",
-    "it compiles",
-    "there are no more errors",
-    "all of it is passing",
-    "the lint is clean",
-)
-TELLS = ("Tell me {} {}.", "Let me know {} {}", "Please let me know {} {}.", "Ping me {} {}", "Message me {} {}!",
-        "Watch it, and tell me {} {}.", "Could you text me {} {}?")  # fmt: skip
-WHEN, EVENTS = ("when", "as soon as", "once"), (
-    "the price drops below 60k", "a new mail from Bob arrives", "report.pdf shows up in ~/Downloads",
-    "it goes above 230", "api.example.com answers", "the oven has reached its temperature",
-)  # fmt: skip
-OWN = ("you are done", "you have finished", "the bug is fixed", "it's ready", "everything is over", "the tests pass",
-       "the commit was made")  # fmt: skip
-STREAMS = ("Answer new mails as {}.", "Reply to the messages as {} and be kind", "Then handle new issues as {}.")
-ARRIVES = ("they come in", "they arrive", "they show up", "soon as they appear")
-
-
-def list_endless(forms: Sequence[str], *fillings: Sequence[str]) -> dict[str, bool]:
-    """Read each order that these forms and fillings make."""
-    texts = [form.format(*parts) for form in forms for parts in product(*fillings)]
-    return {text: read_order(text).endless for text in texts}
-
-
-def test_an_order_to_go_on_is_read_in_any_words() -> None:
-    """Law: over wordings and things with dots in their names: who orders to go on until something comes, to tell of it,
-    or to take things as they come, orders repetition."""
-    read = list_endless(UNTIL, THINGS, COMES) | list_endless(TELLS, WHEN, EVENTS) | list_endless(STREAMS, ARRIVES)
-    assert [text for text, endless in read.items() if not endless] == []
-
-
-def test_what_is_worked_for_or_only_told_of_is_no_order_to_go_on() -> None:
-    """Law: until it is right, when the work is done, a question, what something else does, and a program to write."""
-    read = list_endless(UNTIL, THINGS, WORKS) | list_endless(TELLS, WHEN, OWN)
-    made = ("Write a script that lets me know {} {}.", "Fix the bot: it tells me {} {}",
-            "Explain how it tells me {} {}", "The app should ping me {} {}.")  # fmt: skip
-    read |= list_endless(made, WHEN, EVENTS)
-    read |= list_endless(("Write a server that handles requests as {}.", "Explain how to read events as {}"), ARRIVES)
-    read |= list_endless(("Tell me {}.",), ("when to call", "when it was", "once more", "when the next meeting is"))
-    read |= list_endless(
-        ("{}",), ("Let me know if the file exists.", "Keep it as it is until I am back.", "Till now it ran.")
-    )
-    assert [text for text, endless in read.items() if endless] == []
-    found = stages(
-        StepCase("check_service", "{}", "all is well").build(6, "Write a script that lets me know when it drops.")
-    )
-    assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
 
 
 SAMPLES = ("Take {} samples of the sensor", "Run {} trials", "Please collect {} data points.", "Give it {} tries",

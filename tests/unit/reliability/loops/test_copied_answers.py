@@ -12,11 +12,9 @@ from reliability.tools import CheckConfig, build_toolbox
 
 ANSWER = "The file has already been updated. The owner's name is Mira-433."
 ASKS = (
-    "Read the file part_{}.txt and say what its owner's name is.",
-    "Run the tests of src/module{}.py, please.",
-    "What does https://example.org/page{} say?",
-    "请读取 part_{}.txt",
-)
+    "Read the file part_{}.txt and say what its owner's name is.", "Run the tests of src/module{}.py, please.",
+    "What does https://example.org/page{} say?", "请读取 part_{}.txt",
+)  # fmt: skip
 CALLED: list[dict[str, Any]] = [
     {"role": "user", "content": "Read notes.txt."},
     {
@@ -74,10 +72,7 @@ BRINGS_DATA = [
     ([f"Reading {n}: pump temperature 62.{n} C, limit 80 C." for n in range(3)], "It is within the limit: no alert."),
     ([f"New ticket #88{n}: how do I log in?" for n in range(3)], "This needs nobody's help: it is answered."),
     ([f"[Telegram Max 2026-11-2{n} 08:0{n}] thanks!" for n in range(3)], "You're welcome! Tell me if you need more."),
-    (
-        [f"Heartbeat. Current time: Sat Nov 28 2026 1{n}:00." for n in range(3)],
-        "HEARTBEAT_OK - all is well.",
-    ),
+    ([f"Heartbeat. Current time: Sat Nov 28 2026 1{n}:00." for n in range(3)], "HEARTBEAT_OK - all is well."),
 ]
 FILES = [ASKS[0].format(n) for n in range(3)]
 
@@ -108,13 +103,9 @@ def test_what_may_be_answered_alike_is_no_copy(asks, answers, before):
 
 
 CLOCKS = (
-    "at 1{n}:0{n}",
-    "2026-11-2{n}",
-    "2026-11-2{n}T10:0{n}:0{n}Z",
-    "{n}:15 PM",
-    "on November {n}th, 2026",
+    "at 1{n}:0{n}", "2026-11-2{n}", "2026-11-2{n}T10:0{n}:0{n}Z", "{n}:15 PM", "on November {n}th, 2026",
     "{n} May 2027",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -35,24 +35,16 @@ def test_what_ended_is_not_waited_for_unless_a_part_of_it_lives(between: str) ->
 
 
 QUIET = (
-    "No {} available",
-    "no {} available yet.",
-    "No {} assigned",
-    "No {} due",
+    "No {} available", "no {} available yet.", "No {} assigned", "No {} due",
     '{{"status": "empty", "message": "No {} ready"}}',
-)
+)  # fmt: skip
 WANTED = (
-    "{}_id is required",
-    "Error: '{}_id' is required.",
-    "the parameter is required",
-    "{} id is required for polling",
-)
+    "{}_id is required", "Error: '{}_id' is required.", "the parameter is required", "{} id is required for polling",
+)  # fmt: skip
 LINES = (
-    "npm WARN react@17 is required by foo@1.2\n> compiling ...",
-    "openssl is required by libcurl",
-    "Java 17 is required",
-    "a restart is required",
-)
+    "npm WARN react@17 is required by foo@1.2\n> compiling ...", "openssl is required by libcurl",
+    "Java 17 is required", "a restart is required",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("job", ["task", "job", "run", "command"])

@@ -10,9 +10,15 @@ from tests.support.conversation import CONFIG, stages
 
 #: For each language: what is done, until what comes, and what is worked for instead.
 UNTIL = {
-    "en": ("Run the test|Attack the goblin|Fish|Retry|Check it|Stay on it|Keep fishing|Pull the lever|Mine",
-           " until it fails| until you win| till the server answers| until nothing comes",
-           " until it passes| until they are green| until the bug is fixed| until I am happy| for an hour"),
+    "en": ("Run the test|Attack the goblin|Fish|Retry|Check it|Stay on it|Keep fishing|Pull the lever|Mine"
+           "|Rerun tests/test_flaky.py|Please run ./soak.sh|Loop build.log|Retry 192.168.1.10|Open it, and ping node.js"
+           "|Can you refresh example.com/tickets|Keep trying v1.2 of the client|Watch it"
+           "|Then keep polling https://example.com:8080/a?b=c|Keep rerunning it",
+           " until it fails| until you win| till the server answers| until nothing comes| until seats appear"
+           "| till it returns 200| until you see a failure| until it crashes| until it says done",
+           " until it passes| until they are green| until the bug is fixed| until I am happy| for an hour"
+           "| until it works| until it looks right| until it is done| until it compiles| until there are no more errors"
+           "| until all of it is passing| until the lint is clean"),
     "de": ("Führe den Test aus|Prüfe den Preis|Klicke auf Weiter|Lies den Sensor|Bitte spiele|Lade die Seite neu",
            ", bis er fehlschlägt|, bis nichts mehr kommt| bis der Server antwortet|, bis 22 Grad erreicht sind",
            ", bis er besteht|, bis alles grün ist|, bis es klappt|, bis der Fehler behoben ist| bis Zeile 20"),
@@ -32,6 +38,11 @@ SOON = {
     "en": ("Watch the price and buy|Watch it and turn the heater off|Buy 0.1 BTC|Let me know|Please tell me",
            " as soon as it drops| when it falls below 42000| as soon as 22 degrees are reached",
            " as soon as you are done| when the tests pass| as soon as it works"),
+    "tell": ("Tell me|Please let me know|Ping me|Message me|Watch it, and tell me|Could you text me",
+             " when the price drops below 60k| as soon as a new mail from Bob arrives| once api.example.com answers"
+             "| when report.pdf shows up in ~/Downloads| once the oven has reached its temperature",
+             " when you are done| as soon as you have finished| once the bug is fixed| when it's ready"
+             "| when everything is over| when the commit was made"),
     "de": ("Kaufe 0,1 BTC|Bitte melde dich|Sag mir Bescheid|Benachrichtige mich",
            ", sobald er fällt|, sobald der Server antwortet", ", sobald du fertig bist|, sobald die Tests grün sind"),
     "fr": ("Achète 0,1 BTC|Préviens-moi|Alerte-moi", " dès qu'il baisse| dès que le prix passe sous 9",
@@ -49,7 +60,12 @@ OFTEN = {
     "Ejecuta la prueba |Revisa el servidor ": "varias veces|continuamente|cada cinco minutos",
     "": "Keep an eye on the price|Monitor the sensor|Überwache den Kurs|Behalte den Kurs im Auge"
     "|Beobachte den Sensor und melde dich, wenn er 22 Grad zeigt|Vigila el precio y compra cuando baje"
-    "|Surveille le cours|监控价格|多次运行测试|每天检查",
+    "|Surveille le cours|监控价格|多次运行测试|每天检查|Check the service again and again|Keep polling the service"
+    "|Run it over and over until I stop you|Call it repeatedly, please|Prüfe den Dienst immer wieder|每分钟检查一次"
+    "|Revisa el servicio cada 5 minutos|Vérifie le service sans arrêt|Notify me when the database is up"
+    "|Let me know as soon as db.local answers|Answer new mails as they come in|Answer the mails as they show up"
+    "|Reply to the messages as they arrive and be kind|Then handle new issues as soon as they appear"
+    "|Please check the service every minute and tell me when it is up",
 }  # fmt: skip
 
 
@@ -92,7 +108,15 @@ Run the tests until all succeed.|Run the daily report.|Check that it is called s
 检查函数是否被多次调用|Turn the function that polls until it is ready into async.
 Watch the order of arguments when calling it.|Dime cuando termines.
 Check the docs regularly updated by the team.|Order the list when it is set.
-Vérifie que le test passe plusieurs fois
+Vérifie que le test passe plusieurs fois|The build fails again and again, find out why.|Run the tests until they pass.
+Every minute the server crashes. Fix it.|It keeps failing. I can't keep paying for it.|Notify me when you are done.
+Don't call the same tool over and over.|Find a nonstop flight. Wait until I confirm it.
+Run the check and mend the code until it passes.|Tests run until the timeout hits. Make them faster.
+Write a script that lets me know when the price drops below 60k.|Fix the bot: it tells me as soon as a new mail arrives
+Explain how it tells me once it goes above 230|The app should ping me when report.pdf shows up.|Tell me when to call.
+Write a server that handles requests as they come in.|Explain how to read events as they arrive|Tell me when it was.
+Tell me once more.|Tell me when the next meeting is.|Let me know if the file exists.|Till now it ran.
+Keep it as it is until I am back.
 """
 
 
@@ -102,11 +126,21 @@ def test_reports_bans_and_programs_order_no_repetition(text: str) -> None:
     assert not read_order(text).endless
 
 
-@pytest.mark.parametrize("text", ["Führe den Test aus, bis er besteht.", "Lance le test jusqu'à ce qu'il passe."])
+@pytest.mark.parametrize(
+    "text", ["Führe ihn aus, bis er besteht.", "It keeps failing.", "Write a bot that polls hourly."]
+)
 def test_who_works_for_it_is_broken_as_usual(text: str) -> None:
     """Law: an agent that repeats the same failing call until it is right is in a loop, in any language."""
     found = stages(StepCase("run_test", "{}", "FAILED test_a.py").build(6, text))
     assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
-    assert Stage.BREAK not in stages(
-        StepCase("run_test", "{}", "passed").build(9, "Führe ihn aus, bis er fehlschlägt.")
-    )
+
+
+@pytest.mark.parametrize("text", ["Führe ihn aus, bis er fehlschlägt.", "Keep polling it.", "Ping it every hour"])
+@pytest.mark.parametrize("result", ["all is well with the database", '{"error": "connection refused by the host"}'])
+def test_an_order_of_repetition_without_a_number_has_the_limits_of_a_poll(text: str, result: str) -> None:
+    """Law: a person who orders repetition without an end gets it: one nudge and no break before a poll's."""
+    warn, limit = CONFIG.poll_limits
+    found = stages(StepCase("check_service", '{"name": "db"}', result).build(limit, text))
+    assert found[: warn - 1] == [None] * (warn - 1)
+    assert found.count(Stage.WARN) <= 1
+    assert found.index(Stage.BREAK) == limit - 1

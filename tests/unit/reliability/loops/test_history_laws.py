@@ -61,11 +61,7 @@ def messages_of(turns: tuple[Turn, ...], ids: random.Random, asked: str = "Go.")
     for turn in turns:
         made = [(f"call_{ids.getrandbits(60):x}", call) for call in turn.calls]
         entries = [
-            {
-                "id": i,
-                "type": "function",
-                "function": {"name": call.name, "arguments": shuffled(call.arguments, ids)},
-            }
+            {"id": i, "type": "function", "function": {"name": call.name, "arguments": shuffled(call.arguments, ids)}}
             for i, call in made
         ]
         extra = {"tool_calls": entries} if entries else {}

@@ -24,12 +24,7 @@ def read_to_the_end(text: str, size: int = 32) -> int | None:
 
 @pytest.mark.parametrize(
     ("unit", "found"),
-    [
-        ("The pump runs and then it stops again. ", 500),
-        ("\U0001f600", 500),
-        (paragraph(900, 1), 7_000),
-        ("\n", 300),
-    ],
+    [("The pump runs and then it stops again. ", 500), ("\U0001f600", 500), (paragraph(900, 1), 7_000), ("\n", 300)],
 )
 def test_a_runaway_is_stopped_within_its_bound(unit, found):
     """Behind where it is found, so many bytes of it and no more, however many a character has."""

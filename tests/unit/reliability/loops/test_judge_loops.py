@@ -1,29 +1,10 @@
-"""What must be called a loop, and where: the counterpart of `test_loops_scenarios`."""
+"""What must be called a loop, and where: the counterpart of `test_judge_no_loops`."""
 
 import pytest
 
-from reliability.loops import (
-    Kind,
-    Stage,
-    find_loop,
-    nudge,
-    read_turns,
-)
+from reliability.loops import Stage, find_loop, nudge, read_turns
 from reliability.loops.content import NOTICE
-from tests.support.conversation import (
-    CONFIG,
-    USER,
-    Message,
-    acted,
-    ask,
-    in_answer,
-    loop_at,
-    quiet,
-    said,
-    stages,
-)
-
-# Must fire
+from tests.support.conversation import CONFIG, USER, Message, acted, ask, loop_at, quiet, said, stages
 
 
 def test_19_a_mutating_call_that_spoils_what_it_edits_is_broken() -> None:
@@ -62,13 +43,6 @@ def test_21_a_streak_keeps_its_name() -> None:
     assert again.key == loop.key
 
 
-def test_22_who_corrects_itself_is_not_stopped() -> None:
-    """After a nudge another call, and after it a text, are free."""
-    history = [USER, *[m for _ in range(3) for m in acted("read", {"p": 1})]]
-    assert loop_at(history, ask("read", {"p": 2})) is None
-    assert loop_at(history, said("Here is what I found.")) is None
-
-
 def test_23_ping_pong_needs_stable_results_on_both_sides() -> None:
     """Where one side of an alternation moves on, it is progress."""
     repetitions = [m for i in range(6) for m in [*acted("ping", {}, "same"), *acted("pong", {}, f"count {i}")]]
@@ -83,20 +57,14 @@ def test_24_an_edit_resets_only_once() -> None:
     assert found[9] is Stage.BREAK
 
 
-def test_26_the_same_error_under_any_arguments() -> None:
-    """Three times the same error of one tool is nudged, five times breaks; another one between is neither."""
-    errors = [m for i in range(6) for m in acted("lookup_tool", {"q": i}, "Error: invalid API key supplied")]
-    assert stages([USER, *errors]) == [None, None, None, Stage.WARN, Stage.WARN, Stage.BREAK]
-    broken = [*errors[:4], *acted("lookup_tool", {"q": 9}, "Error: rate limit reached"), *errors[:4]]
-    assert quiet([USER, *broken])
-
-
-def test_26_looking_for_what_is_not_there_breaks_later() -> None:
-    """ "Not found" is an answer too: it is nudged at three, and broken at twice the limit."""
-    misses = [m for i in range(11) for m in acted("find_user", {"name": f"n{i}"}, "Error: user not found")]
-    found = stages([USER, *misses])
-    assert found.index(Stage.WARN) == 3
-    assert found.index(Stage.BREAK) == 10
+@pytest.mark.parametrize(
+    ("tool", "key", "error"),
+    [("find_user", "name", "Error: user not found"), ("browser_click", "ref", "Error: Ref {} not found")],
+)
+def test_26_looking_for_what_is_not_there_breaks_later(tool: str, key: str, error: str) -> None:
+    """ "Not found" is an answer too, also of a click: it is nudged at three, and broken at twice the limit."""
+    found = stages([USER, *[m for i in range(11) for m in acted(tool, {key: f"e{i}"}, error.format(f"e{i}"))]])
+    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (3, 10)
 
 
 def test_27_what_stands_between_calls_does_not_reset() -> None:
@@ -128,28 +96,6 @@ def test_29_who_comes_back_to_a_loop_is_in_it_again() -> None:
     assert loop_at([USER, *loop, spoken, *loop[:2]], ask("read", {"p": 1})) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "All of this sentence has exactly fifty characters. " * 10,
-        (
-            "We should look at the configuration first, since the error may come from there, and then "
-            "decide whether the service has to be restarted or not at all. "
-        )
-        * 10,
-        "Thinking... Done. " * 30,
-        "I shall not write any more.\n  I stop here.\n  I am finished.\n  I wait for your next command.\n" * 10,
-        "I have added the logging that was asked for and checked the file. The task is complete now.\n  " * 10,
-        "ha" * 400,
-    ],
-)
-def test_30_a_chant_inside_one_answer_is_found(text: str) -> None:
-    """A sentence, a paragraph, a short phrase: what repeats in prose is found within the repeats given."""
-    found = in_answer("Let me begin. " + text)
-    assert found is not None
-    assert found.kind is Kind.CYCLE
-
-
 def test_29_what_a_client_adds_to_a_result_is_none_of_it() -> None:
     """Law: reminders, times and a window that fills change no result, of a native call or of one in the text."""
     added = "\n<environment_details>\n# Context Window\n{} / 128 tokens at 10:0{}\n</environment_details>"
@@ -174,26 +120,6 @@ def test_29_what_a_client_adds_to_a_result_is_none_of_it() -> None:
 def test_30_what_is_done_once_is_no_step(tool: str, arguments: dict[str, str], result: object) -> None:
     """A lamp that is on stays on, and a letter that was sent was sent."""
     assert stages([USER, *acted(tool, arguments, result) * 5])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
-
-
-def test_30_a_browser_that_points_at_nothing_is_a_loop() -> None:
-    """Law: a click that finds its element in no lap is nudged, and broken as what isn't found is."""
-    clicks = [m for i in range(11) for m in acted("browser_click", {"ref": f"e{i}"}, f"Error: Ref e{i} not found")]
-    found = stages([USER, *clicks])
-    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (3, 10)
-
-
-def test_31_three_equal_texts_in_a_row() -> None:
-    """The third equal text with no call between is nudged, the fifth breaks; "continue" changes nothing."""
-    go_on = {"role": "user", "content": "Continue."}
-    assert stages([USER, *[said("I am still thinking about it.")] * 5])[2:] == [
-        Stage.WARN,
-        Stage.WARN,
-        Stage.BREAK,
-    ]
-    nagged = [m for _ in range(5) for m in (said("I am still thinking about it."), go_on)]
-    assert stages([USER, *nagged])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
-    assert quiet([USER, said("Same."), *acted("read"), said("Same."), *acted("look"), said("Same.")])
 
 
 def test_33_a_loop_never_makes_a_conversation_unusable() -> None:

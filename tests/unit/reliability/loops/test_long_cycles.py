@@ -147,16 +147,9 @@ def test_without_a_streak_there_is_none():
 
 
 TEXTS = [
-    "Well. ",
-    "<tool_call>",
-    "</tool_call>",
-    '{"name": "f"}',
-    "<function=f>\n<parameter=a>",
-    "</function>",
-    "[TOOL_REQUEST]",
-    "[END_TOOL_REQUEST]",
-    "a < b [1] ",
-]
+    "Well. ", "<tool_call>", "</tool_call>", '{"name": "f"}', "<function=f>\n<parameter=a>", "</function>",
+    "[TOOL_REQUEST]", "[END_TOOL_REQUEST]", "a < b [1] ",
+]  # fmt: skip
 
 
 def place(text: str, size: int) -> bool:
@@ -190,16 +183,10 @@ def test_a_call_begins_and_ends(text, inside):
     assert place(text, 16) is inside
 
 
-@pytest.mark.parametrize("head", ['{"name": "f", "arg', '[{"name"', '  "content": "0, 0', "Action Input: {", '> {"a"'])
-def test_a_line_of_json_may_be_a_call(head):
-    """So much may be told by its beginning."""
-    assert begins_call(head)
-
-
-@pytest.mark.parametrize("head", ["Well, {that} is it", "- a list", "", "Action: think about it"])
-def test_other_lines_are_none(head):
-    """All else is text."""
-    assert not begins_call(head)
+def test_a_line_of_json_may_be_a_call():
+    """So much is told by its beginning; all else is text."""
+    assert all(map(begins_call, ['{"name": "f", "arg', '[{"name"', '  "content": "0, 0', "Action Input: {", '> {"a"']))
+    assert not any(map(begins_call, ["Well, {that} is it", "- a list", "", "Action: think about it"]))
 
 
 @pytest.mark.parametrize("row", [row for row in CALL_FORMATS if row.reader is Reader.ENVELOPE and row.closes])

@@ -1,6 +1,7 @@
 """What a model is told that repeats itself."""
 
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,25 +29,18 @@ def test_the_nudge_is_a_function_of_the_loop(lap: list[Turn], repetitions: int) 
 
 
 @pytest.mark.parametrize(
-    ("loop", "words"),
+    ("kind", "repetitions", "more", "words"),
     [
-        (
-            Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=3, tool="f"),
-            "`f` with the same arguments for the 3rd time",
-        ),
-        (Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=11, tool="f"), "for the 11th time"),
-        (Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=22, tool="f"), "for the 22nd time"),
-        (
-            Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=4, period=2, tool="f → g"),
-            "the same 2 steps (f → g): round 4",
-        ),
-        (Loop(kind=Kind.ERRORS, stage=Stage.WARN, repetitions=3, tool="f", evidence="no"), "The error: no"),
-        (Loop(kind=Kind.TEXTS, stage=Stage.WARN, repetitions=3, evidence="hi"), "the same answer 3 times"),
+        (Kind.CALLS, 3, {"tool": "f"}, "`f` with the same arguments for the 3rd time"),
+        *((Kind.CALLS, n, {"tool": "f"}, f"for the {said} time") for n, said in ((11, "11th"), (22, "22nd"))),
+        (Kind.CALLS, 4, {"tool": "f → g", "period": 2}, "the same 2 steps (f → g): round 4"),
+        (Kind.ERRORS, 3, {"tool": "f", "evidence": "no"}, "The error: no"),
+        (Kind.TEXTS, 3, {"evidence": "hi"}, "the same answer 3 times"),
     ],
 )
-def test_a_nudge_says_what_happened(loop: Loop, words: str) -> None:
+def test_a_nudge_says_what_happened(kind: Kind, repetitions: int, more: dict[str, Any], words: str) -> None:
     """The nudge names the tool, the count and the result, in plain words."""
-    assert words in nudge(loop)
+    assert words in nudge(Loop(kind=kind, stage=Stage.WARN, repetitions=repetitions, **more))
 
 
 @pytest.mark.parametrize("kind", [Kind.CALLS, Kind.NEAR, Kind.ERRORS, Kind.REVISITS])

@@ -8,6 +8,7 @@ import pytest
 
 from reliability.loops import Stage, calls_turn, find_loop, read_turns
 from reliability.loops.content import NUMBER_MAX
+from reliability.loops.thresholds import LoopLimits
 from tests.support.conversation import CONFIG, Message
 
 USUAL = CONFIG.duplicate_threshold, CONFIG.break_threshold
@@ -127,7 +128,7 @@ def test_a_loop_that_goes_on_for_ever_ends(request_text: str, name: str) -> None
     limits = ORDERS[request_text](KINDS[name])
     periods = (1, 2, 5, CONFIG.max_period)
     runs = {period: Run(request_text, KINDS[name], period) for period in periods}
-    wrong = [period for period in periods if not runs[period].ends_at(*CONFIG.fit_laps(period, *limits))]
+    wrong = [period for period in periods if not runs[period].ends_at(*CONFIG.fit_laps(period, LoopLimits(*limits)))]
     assert wrong == []
 
 

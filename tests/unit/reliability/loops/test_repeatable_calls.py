@@ -11,40 +11,17 @@ from reliability.loops.repeatable_calls import is_poll
 from tests.evals.step_cases import StepCase
 from tests.support.conversation import CONFIG, stages
 
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "job_poll",
-        "waitForCI",
-        "sleep",
-        "get_result",
-        "BashOutput",
-        "scroll_down",
-        "next_page",
-        "mcp_ci_job_status",
-    ],
-)
-def test_pollers_by_name(name: str) -> None:
-    """A name that says wait, poll, page or a job's status is a poller's."""
-    assert _polls_by_name(name)
-
-
-@pytest.mark.parametrize("name", ["get_flight_status", "read_file", "bash", "result", "pool", "", "waiter_info"])
-def test_no_pollers_by_name(name: str) -> None:
-    """A name that only looks like it is not."""
-    assert not _polls_by_name(name)
-
-
 #: How clients write the server before the tool.
 SERVERS = ("", "mcp__ci__", "mcp_ci_", "ci__", "ci.", "mcp.ci.", "ci/", "ci:", "mcp__my-ci_2__", "plugin:ci:")
 OWN_POLLS = (
     "wait_for_job", "watch_run", "waitForSelector", "sleep", "scroll_page", "tail_log", "await_reply", "job_poll",
     "browser_wait_for", "browser_wait", "page_wait_for_text", "job_status", "get_output", "next_page",
+    "waitForCI", "get_result", "BashOutput", "scroll_down",
 )  # fmt: skip
 OWN_CALLS = (
     "get_flight_status", "read_file", "run_tests", "waiter_info", "get_wait_times", "list_watchers", "create_issue",
     "browser_snapshot", "browser_click", "set_sleep_timer", "edit_tail_light", "find_waits",
+    "bash", "result", "pool",
 )  # fmt: skip
 
 
@@ -52,6 +29,7 @@ OWN_CALLS = (
 def test_the_servers_name_hides_no_poll(server: str) -> None:
     """Law: over tools and prefixes: a tool polls by its own name, whatever server's name stands before it; a server
     named like a poll makes none of what only looks."""
+    assert not _polls_by_name("")
     assert [name for name in OWN_POLLS if not _polls_by_name(server + name)] == []
     assert [name for name in OWN_CALLS if _polls_by_name(server + name)] == []
     assert [name for name in OWN_CALLS if server and _polls_by_name(server.replace("ci", "watch") + name)] == []
@@ -163,33 +141,17 @@ git status; curl -s http://h/health; {} | sed s/a/b/
 # why not; is it up?§{}
 """
 ASKING = (
-    "kubectl get pods",
-    "kubectl -n shop rollout status app",
-    "docker compose ps",
-    "docker-compose -f prod.yml ps",
-    "docker --context prod logs app",
-    "aws --region eu-west-1 --output json ec2 describe-instances",
-    "az --output json vm list",
-    "gcloud compute instances describe vm-1",
-    "gh pr checks 7",
-    "gh api repos/a/b/actions/runs",
-    "terraform show",
-    "systemctl --user status backup",
-)
+    "kubectl get pods", "kubectl -n shop rollout status app", "docker compose ps", "docker-compose -f prod.yml ps",
+    "docker --context prod logs app", "aws --region eu-west-1 --output json ec2 describe-instances",
+    "az --output json vm list", "gcloud compute instances describe vm-1", "gh pr checks 7",
+    "gh api repos/a/b/actions/runs", "terraform show", "systemctl --user status backup",
+)  # fmt: skip
 CHANGING = (
-    "git push",
-    "kubectl delete pod get",
-    "kubectl -n shop apply -f get",
-    "gh pr merge 5 --admin checks",
-    "gh pr comment 7 --body view",
-    "gh api -X POST repos/a/b/issues/5/comments -f body=list",
-    "az vm create --name list",
-    "aws s3api put-object --key get",
-    "aws sqs send-message --queue-url list --get",
-    "gcloud compute instances delete list",
-    "terraform apply -auto-approve",
-    "systemctl restart status",
-)
+    "git push", "kubectl delete pod get", "kubectl -n shop apply -f get", "gh pr merge 5 --admin checks",
+    "gh pr comment 7 --body view", "gh api -X POST repos/a/b/issues/5/comments -f body=list",
+    "az vm create --name list", "aws s3api put-object --key get", "aws sqs send-message --queue-url list --get",
+    "gcloud compute instances delete list", "terraform apply -auto-approve", "systemctl restart status",
+)  # fmt: skip
 OTHERS = ("make", "./pay.sh", "docker run app", "curl -d a=b http://h/pay", "sed -i s/a/b/ ps", "pscp a b", *CHANGING)
 
 
@@ -232,17 +194,8 @@ STATES = (
     "|container creating|create in progress|pending|accepted|not started|not ready|in review|waiting for approval"
 )
 FORMS = (
-    "{}",
-    "{}...",
-    "⏳ {}",
-    "`{}`",
-    '"{}"\n',
-    "status: {}",
-    "state={}",
-    "Job is {}",
-    "Build #8: {}",
-    "{} (0:00:12)",
-)
+    "{}", "{}...", "⏳ {}", "`{}`", '"{}"\n', "status: {}", "state={}", "Job is {}", "Build #8: {}", "{} (0:00:12)",
+)  # fmt: skip
 
 
 def spell(state: str) -> list[str]:

@@ -118,19 +118,11 @@ def test_a_step_that_only_says_it_was_done_has_the_limits_of_a_poll(tool: str, a
 @pytest.mark.parametrize(
     "result",
     [
-        "already deleted",
-        "nothing deleted",
-        "delete failed",
-        "not removed",
-        "denied",
-        "The last line is selected.",
-        "Pressed it, but the page stays as it was",
-        "Moved by 0 pixels",
-        "Moved to the end of the list",
-        "Skipped: this is the last track of the list",
-        "Volume raised to 100 (maximum)",
+        "already deleted", "nothing deleted", "delete failed", "not removed", "denied", "The last line is selected.",
+        "Pressed it, but the page stays as it was", "Moved by 0 pixels", "Moved to the end of the list",
+        "Skipped: this is the last track of the list", "Volume raised to 100 (maximum)",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("tool", ["delete_line", "press_key"])
 def test_a_refusal_is_no_deed(tool: str, result: str) -> None:
     """Law: a step that was refused, or has changed nothing, is broken like any loop."""

@@ -246,37 +246,18 @@ def test_the_nudge_says_what_is_wrong():
     assert "Answer the user" in nudge(loop)
 
 
-@pytest.mark.parametrize("name", [*TOOLS, "describe-pod", "WebFetch", "search", "list_pull_requests", "Grep", "Glob"])
-def test_tools_that_look(name):
-    """Law: a tool whose name says that it reads looks."""
-    assert names_look(name)
-    assert looks(SeenCall(name, "{}"))
+DEEDS = (
+    "set_status", "search_and_replace", "find_and_update", "send_alert", "block_card", "click", "go", "get_next_page",
+    "update_list", "create_view", "remove_post", "deny", "answer", "wait_for",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "set_status",
-        "search_and_replace",
-        "find_and_update",
-        "place_order",
-        "send_alert",
-        "block_card",
-        "click",
-        "go",
-        "get_next_page",
-        "fetch_and_delete",
-        "update_list",
-        "create_view",
-        "remove_post",
-        "deny",
-        "answer",
-        "wait_for",
-    ],
-)
-def test_tools_that_do_something(name):
-    """Law: a tool that changes anything, leads on or waits does not only look, whatever else its name says."""
-    assert not names_look(name)
+def test_a_name_says_whether_a_tool_only_looks():
+    """Law: a tool whose name says that it reads looks; one that changes anything, leads on or waits does not only look,
+    whatever else its name says."""
+    names = [*TOOLS, "describe-pod", "WebFetch", "search", "list_pull_requests", "Grep", "Glob"]
+    assert [name for name in names if not (names_look(name) and looks(SeenCall(name, "{}")))] == []
+    assert [name for name in DEEDS if names_look(name)] == []
 
 
 SENT = [json.dumps({"url": "http://h/a", "method": method}) for method in ("POST", "put", "DELETE")]

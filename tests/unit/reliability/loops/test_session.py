@@ -30,8 +30,7 @@ answers = st.one_of(
         st.integers(0, 2),
     ),
     st.builds(
-        lambda text: Turn(text=text),
-        st.sampled_from(["", "Done.", "I will look at it now.", "Something else."]),
+        lambda text: Turn(text=text), st.sampled_from(["", "Done.", "I will look at it now.", "Something else."])
     ),
 )
 
@@ -69,12 +68,8 @@ def test_the_third_equal_answer_warns_and_the_fifth_breaks() -> None:
     """Equal calls, with other ids, key order and wording, count; the circuit breaks two laps after that."""
     detector = LoopDetector(10, 3, 0.95)
     spellings = [
-        '{"a": 1, "b": 2}',
-        '{"b": 2, "a": 1}',
-        '{"a":1,"b":2}',
-        ' {"a": 1, "b": 2.0}',
-        '{"b":2,"a":1}',
-    ]
+        '{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{"a":1,"b":2}', ' {"a": 1, "b": 2.0}', '{"b":2,"a":1}',
+    ]  # fmt: skip
     said = [completion("read", s, call_id=f"c{i}", text=f"Thought {i}") for i, s in enumerate(spellings)]
     assert [detector.check("s", answer) for answer in said] == [NORMAL, NORMAL, WARNING, WARNING, BREAK]
 

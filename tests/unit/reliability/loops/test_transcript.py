@@ -74,12 +74,7 @@ def test_a_result_in_pieces_is_one_result() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "[Old tool result content cleared]",
-        "Old environment output: (12 lines omitted)",
-        "<tool output removed>",
-    ],
+    "text", ["[Old tool result content cleared]", "Old environment output: (12 lines omitted)", "<tool output removed>"]
 )
 def test_a_cleared_result_is_unknown(text: str) -> None:
     """A placeholder in the place of a result is no result: two of them prove no loop."""

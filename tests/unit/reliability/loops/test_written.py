@@ -15,26 +15,16 @@ from tests.support.written_calls import CALLS, prose, read
 ALL = re.compile("|".join(f"(?P<r{at}>{'|'.join(row.compared)})" for at, row in enumerate(ROWS)), re.IGNORECASE)
 SIGNS = [
     *(
-        "<tool_call>",
-        "<|tool_call|>",
-        "[TOOL_CALLS]",
-        "[TOOL_CALLS]f[ARGS]",
-        "⏺ look",
-        "✿FUNCTION✿",
-        "<function=f>",
+        "<tool_call>", "<|tool_call|>", "[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]", "⏺ look", "✿FUNCTION✿", "<function=f>",
         "functools[{",
     ),
     *(
-        "call:f{",
-        "to=functions.f",
-        "commentary to=functions.f",
-        "-> tool/function_call\n[{",
-        "f<｜tool▁sep｜>",
+        "call:f{", "to=functions.f", "commentary to=functions.f", "-> tool/function_call\n[{", "f<｜tool▁sep｜>",
         "<｜DSML｜ calls>",
     ),
     *("function call<|role_sep|>", "f<|tool_call_argument_begin|>", "<x:tool_call>", "]<]minimax[>[<tool_call>"),
     *("<", "[", "]", "call", " f", "to=", "İ", "K", "\n", " ", "a", "<|", "function"),
-]
+]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(SIGNS), max_size=8).map("".join), st.integers(0, 12))

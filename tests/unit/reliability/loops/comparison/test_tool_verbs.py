@@ -19,19 +19,8 @@ THINGS = (
     "browser_window", "shell_script", "command", "email_draft", "watch_list_item", "discount_code",
 )  # fmt: skip
 CREATING = (
-    "create",
-    "start",
-    "order",
-    "book",
-    "issue",
-    "place",
-    "print",
-    "spawn",
-    "add",
-    "delete",
-    "publish",
-    "cancel",
-)
+    "create", "start", "order", "book", "issue", "place", "print", "spawn", "add", "delete", "publish", "cancel",
+)  # fmt: skip
 SENDING = ("send", "email", "notify")
 LOOKING = ("get", "read", "fetch", "find", "list", "search", "show")
 #: What a look may be at: nouns that are deeds, too, and what is asked about them.
@@ -115,14 +104,8 @@ GENERIC = ("bash", "run_command", "execute_bash", "python_repl", "PythonREPL", "
            "execute_sql", "browser_navigate", "local_shell", "mcp__box__exec_command", "run", "computer")  # fmt: skip
 TOLD = {"create_terminal": "command", "kubectl_exec": "command", "run_js_file": "code", "browser_open": "url"}
 ERRONEOUS = (
-    "execute_trade",
-    "run_query",
-    "get_zip_code",
-    "run_report",
-    "place_trade",
-    "search_code",
-    "create_terminal",
-)
+    "execute_trade", "run_query", "get_zip_code", "run_report", "place_trade", "search_code", "create_terminal",
+)  # fmt: skip
 
 
 def test_a_shell_says_nothing_else_or_is_told_a_command() -> None:
