@@ -21,14 +21,7 @@ from fractions import Fraction
 from typing import Any
 
 from reliability.steps import Steps
-from reliability.tools.schema.complaint import (
-    ERRORS_MAX,
-    KEYS_MAX,
-    Complaint,
-    SchemaRun,
-    prefix_paths,
-    write_canonical,
-)
+from reliability.tools.schema.complaint import ERRORS_MAX, KEYS_MAX, Complaint, SchemaRun, prefix_paths, write_canonical
 from reliability.tools.schema.dialects import is_number
 from reliability.tools.schema.patterns import FORMATS, translate
 from reliability.tools.schema.references import anchors_of, resolve

@@ -6,18 +6,7 @@ from hypothesis import strategies as st
 
 from reliability.answer import gate as gates
 from reliability.answer.gate import TextKind, finish, open_gate, step
-from reliability.types import (
-    CallDelta,
-    Failed,
-    Fault,
-    Finish,
-    FinishReason,
-    Hold,
-    Reasoning,
-    Refusal,
-    Started,
-    Text,
-)
+from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Hold, Reasoning, Refusal, Started, Text
 from tests.support.gate_feeding import TOOLS, always_open, cut, decide, fed, live, never
 
 FRAGMENTS = (
@@ -41,11 +30,7 @@ CALLS = (
     "⏺ get_weather: Lima",
     "[get_weather(city='Lima'), search(q=\"a]\")]",
 )
-LINE_CALLS = (
-    "get_weather(city='Lima')",
-    'search(q="closing ) in a string")',
-    "```\nget_weather(city='Lima')\n```",
-)
+LINE_CALLS = ("get_weather(city='Lima')", 'search(q="closing ) in a string")', "```\nget_weather(city='Lima')\n```")
 
 
 @given(SOUP, st.integers(), st.sampled_from([decide, never, always_open]))
@@ -207,11 +192,7 @@ def test_a_native_call_settles_the_text_before_it(kind: object, leaves: bool) ->
 @pytest.mark.parametrize("hold", list(Hold))
 def test_the_frame_of_an_answer_passes(hold: Hold) -> None:
     """Started, Finish and Failed pass in every state and every mode."""
-    frame = (
-        Started(),
-        Finish(reason=FinishReason.STOP),
-        Failed(fault=Fault.CRASHED, message="gone"),
-    )
+    frame = (Started(), Finish(reason=FinishReason.STOP), Failed(fault=Fault.CRASHED, message="gone"))
     gate, _ = step(open_gate(TOOLS, decide, hold), CallDelta(index=0))
     for event in frame:
         gate, out = step(gate, event)
@@ -278,8 +259,7 @@ def test_what_waits_undecided_is_bounded(fragment: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "leaves"),
-    [('{"data": "', True), ('{"name": "get_weather", "x": "', False), ("<tool_call>{", False)],
+    ("begin", "leaves"), [('{"data": "', True), ('{"name": "get_weather", "x": "', False), ("<tool_call>{", False)]
 )
 def test_an_endless_candidate_is_decided(begin: str, leaves: bool) -> None:
     """At HOLD_CHARS a candidate that names no tool leaves; a tag, or one that does, stays held to the end."""
