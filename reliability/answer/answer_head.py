@@ -1,8 +1,5 @@
 """The head of an answer: texts that are looked for at one place (`Starts`), and marks of a turn, which are no answer if
 nothing else comes (`Head`).
-
-What opens the answer's turn is dropped by `thoughts.py`; where an answer goes on behind its own turn:
-`reliability.tools.turns`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Where, in the text of an answer, a tool call may begin.
 
-The table of call formats says what is held (`Format.starts`). At one place of a text nothing begins (None), something
-may begin but the text ends too early to tell (PARTIAL), or a *candidate* begins (`CallStart`); `gate.py` finds its end.
-Delimiters count anywhere but in quotes; words and names where a line begins, some behind the end of a sentence
-(`Place`). A fence or a tag right before a candidate belongs to it. Marks of reasoning are `Mark`s (`thoughts.py`).
+At one place nothing begins (None), something may begin but the text ends too early to tell (PARTIAL), or a *candidate*
+of the table of call formats begins (`CallStart`), with the fence or the tag before it; `gate.py` finds its end.
 
 Invariants: the answers are final, so it doesn't matter how a text is cut. No place is looked at further than the bounds
 of the table reach; every bound errs towards holding, except where a name and its bracket are further apart.
@@ -85,8 +83,7 @@ Found = CallStart | Mark | Partial | None
 
 @dataclass(frozen=True, slots=True)
 class DeclaredNames:
-    """The declared names, folded and to the letter, and what is looked for where they are declared. `firsts`: what they
-    and the words of the table begin with."""
+    """The declared names, and what is looked for. `firsts`: what they and the words of the table begin with."""
 
     names: tuple[str, ...]
     folded: Lookup
@@ -162,8 +159,7 @@ def _list_firsts(head: str) -> str:
 
 
 class _Table:
-    """What is looked for: by its first sign, by its first sign before a declared name, and at the places of words.
-    `firsts`: what these words begin with."""
+    """What is looked for: by its first sign, by that before a declared name, and at the places of words."""
 
     def __init__(self, starts: Sequence[Start], marks: Iterable[str]) -> None:
         anywhere = [start for start in starts if start.place is Place.ANYWHERE]
@@ -231,9 +227,8 @@ def find_call_start(
     fenced: bool = False,
     told: Sequence[Thought] = (),
 ) -> tuple[int, Place, Found]:
-    """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
-    `before` is what stands before `at`; `fenced`: that ends in a code block; `told`: openers of these rows were talked
-    about in it, and their closers haven't come."""
+    """Find the first place from `at` on where something begins or may begin, and which place of its line that is.
+    `before`: what stands before `at`; `fenced`: that ends in a code block; `told`: rows whose openers it tells of."""
     start = counted = at
     while at < len(text):
         if place is not Place.ANYWHERE:
@@ -320,7 +315,6 @@ def _find_at_spot(known: DeclaredNames, text: str, at: int, before: str) -> Foun
 
 
 def _pick_first(*found: Found) -> Found:
-    """Return a call start if there is one, else a doubt if there is one."""
     return next((f for f in found if isinstance(f, CallStart)), PARTIAL if PARTIAL in found else None)
 
 

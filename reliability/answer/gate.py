@@ -5,16 +5,13 @@
     BODY     a candidate has begun, and waits until `settle_text` says what it is
     HELD     a call has been seen, or everything is to be held (`Hold.ALL`): nothing leaves any more
 
-Tool-call parts, refusals and all text after them are held; `Reasoning` passes with hold mode `tool_calls`. Where
-reasoning begins in the text the gate stops (`Stopped`), and `thoughts.py` reads on.
-
-`settle_text` (pure and total) says of a candidate CALL, PROSE or OPEN. It is asked where the candidate's brackets
-close, then at the ends of lines, sentences, tags and brackets, each time only when the candidate has doubled: all
-questions together cost linear time. At `HOLD_CHARS` an undecided candidate of bare brackets that names no declared tool
-leaves; so bare JSON whose name comes later than that can leak its beginning.
+Where reasoning begins in the text the gate stops (`Stopped`), and `thoughts.py` reads on. `settle_text` (pure and
+total) is asked where a candidate's brackets close, then at the ends of lines, sentences, tags and brackets, each time
+only when the candidate has doubled: all questions together cost linear time. At `HOLD_CHARS` an undecided candidate of
+bare brackets that names no declared tool leaves; so bare JSON whose name comes later can leak its beginning.
 
 Law: what left as text plus what is held is what came in, in that order, and the cut between them doesn't depend on how
-the text was cut into chunks. Gates are values; the buffer behind `Pieces` is only ever appended to.
+the text was cut into chunks. Gates are values.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import groupby
 
 from reliability.answer.call_starts import (
     CallStart,
@@ -38,21 +36,7 @@ from reliability.answer.call_starts import (
 from reliability.tools.format_reasoning import Thought
 from reliability.tools.format_row import Place, Until
 from reliability.tools.formats import FRAME_FENCE
-from reliability.types import (
-    CallDelta,
-    Counted,
-    Event,
-    Failed,
-    Finish,
-    Hold,
-    Logprobs,
-    Passed,
-    Prefilled,
-    Reasoning,
-    Refusal,
-    Started,
-    Text,
-)
+from reliability.types import CallDelta, Event, Hold, Reasoning, Refusal, Text
 
 HOLD_CHARS = 65_536  # of one undecided candidate
 _AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
@@ -74,8 +58,6 @@ class TextKind(StrEnum):
 
 
 class _Mode(StrEnum):
-    """The state of a gate."""
-
     PASS = "pass"
     PARTIAL = "partial"
     BODY = "body"
@@ -87,8 +69,7 @@ _SettleText = Callable[[str, str], TextKind]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """A sequence that grows at its end without copying: a list shared with older versions, and a length. Whoever
-    appends to a version that somebody else has already gone on from gets a list of its own."""
+    """A sequence that grows at its end without copying: a list shared with older versions, and a length."""
 
     items: list[Event] = field(default_factory=list)
     count: int = 0
@@ -113,8 +94,6 @@ NOTHING = Pieces()  # shared by all gates, since what is added to it goes into a
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What doesn't change while an answer runs."""
-
     hold: Hold
     names: DeclaredNames
     settle_text: _SettleText
@@ -160,8 +139,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Gate):
-    """A gate that has stopped at a mark of so many `chars`: reasoning of this row begins there, or the answer anew.
-    `rest`: the text behind it."""
+    """A gate that has stopped at a mark of so many `chars`: reasoning of this row begins there, or the answer anew."""
 
     row: Thought | None = None
     chars: int = 0
@@ -189,20 +167,16 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
             before = (gate.before + text)[-_BEFORE_CHARS:]
             return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
         return _take_text(gate, text)
-    match event:
-        case Started() | Prefilled() | Counted() | Logprobs() | Passed() | Finish() | Failed():
-            return gate, (event,)
-        case Reasoning():
-            if gate.rules.hold is Hold.ALL:
-                return _hold_event(gate, event), ()
-            return gate, (event,)
-        case CallDelta() | Refusal():
-            if gate.mode is _Mode.HELD:
-                return _hold_event(gate, event), ()
-            if gate.mode is _Mode.PARTIAL and isinstance(event, CallDelta) and _FENCE_OPENED.fullmatch(gate.tail):
-                return Gate(gate.rules, _Mode.HELD, held=NOTHING.plus(Text(gate.tail)).plus(event)), ()
-            settled, out = _settle_open_text(gate)
-            return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
+    if isinstance(event, Reasoning) and gate.rules.hold is Hold.ALL:
+        return _hold_event(gate, event), ()
+    if not isinstance(event, CallDelta | Refusal):
+        return gate, (event,)
+    if gate.mode is _Mode.HELD:
+        return _hold_event(gate, event), ()
+    if gate.mode is _Mode.PARTIAL and isinstance(event, CallDelta) and _FENCE_OPENED.fullmatch(gate.tail):
+        return Gate(gate.rules, _Mode.HELD, held=NOTHING.plus(Text(gate.tail)).plus(event)), ()
+    settled, out = _settle_open_text(gate)
+    return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
 
 
 def _hold_event(gate: Gate, event: Event) -> Gate:
@@ -296,7 +270,6 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
 
 
 def _toggle(told: tuple[Thought, ...], row: Thought | None) -> tuple[Thought, ...]:
-    """Add the row of an opener, or take away that of a closer."""
     assert row is not None
     return tuple(one for one in told if one is not row) if row in told else (*told, row)
 
@@ -323,8 +296,7 @@ def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate
 
 
 def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
-    """Let a candidate pass that is prose. Where its end was not found by its brackets, another one may have begun in it
-    meanwhile; that one has been asked about as far as it goes."""
+    """Let a candidate pass that is prose. Another one may have begun in it, where its brackets didn't find its end."""
     end, place, found = len(waiting), place_behind(waiting[-1]), None
     if body.until is Until.ASKED:
         at = max(body.skip + 1, end - _AGAIN_CHARS)
@@ -381,19 +353,16 @@ def _find_char_before(text: str, start: int, at: int, before: str) -> str:
     return text[at - 1] if at > start else before
 
 
-def _text_of(held: Pieces) -> str:
+def _text_of(held: Iterable[Event]) -> str:
     return "".join(piece.text for piece in held if isinstance(piece, Text))
 
 
 def _join_texts(held: Pieces) -> tuple[Event, ...]:
     """Return the pieces in their order, with neighbouring texts in one."""
     joined: list[Event] = []
-    texts: list[str] = []
-    for piece in held:
-        if isinstance(piece, Text):
-            texts.append(piece.text)
-            continue
-        joined += [Text("".join(texts))] if texts else []
-        joined.append(piece)
-        texts = []
-    return (*joined, Text("".join(texts))) if texts else tuple(joined)
+    for kind, pieces in groupby(held, type):
+        if kind is Text:
+            joined.append(Text(_text_of(pieces)))
+        else:
+            joined.extend(pieces)
+    return tuple(joined)

@@ -1,8 +1,7 @@
 """The probabilities of an answer's tokens leave when its text leaves, no sooner.
 
 A token leaves with the text in which it begins. Tokens spell the text but for its beginning: a tokenizer takes a space
-off the first token, and white space behind reasoning is no part of the answer; how much is gone is known once something
-else than white space has come, and isn't counted.
+off the first token, and white space behind reasoning is no part of the answer.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ An answer that begins with a tool's result, and no call before it, gives a resul
     <tool_response>\\n21\\n</tool_response>            a call that can't be read: the model is asked again
     <system-reminder>\\nRead a.txt                   the same for what agents add to the user's turn
 
-In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of. The expressions are
-made as `Format.opens` is (`formats.py`), so that a cut text can be asked whether it ends in one.
+In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ _RESULT_NAMES = (
 
 
 class _Turns(NamedTuple):
-    """The marks of one family. `stops`: the marks of roles that end the turn before them, without an end mark; `own`:
-    how a template opens the turn of the answer."""
+    """The marks of one family. `stops`: roles that end the turn before them; `own`: what opens the answer's turn."""
 
     family: str
     ends: tuple[str, ...] = ()
@@ -53,8 +51,6 @@ def _pipes(*names: str) -> tuple[str, ...]:
 
 
 _DEEPSEEK_ASSISTANT = (r"<[|｜]Assistant[|｜]>",)
-_LLAMA_OWN = (r"<\|start_header_id\|>assistant<\|end_header_id\|>", *_pipes("begin_of_text"))
-_COMMAND_OWN = (r"<\|START_OF_TURN_TOKEN\|><\|CHATBOT_TOKEN\|>",)
 
 TURNS: tuple[_Turns, ...] = (
     _Turns(
@@ -64,7 +60,10 @@ TURNS: tuple[_Turns, ...] = (
         own=(r"<\|im_start\|>assistant", *_pipes("im_start")),
     ),
     _Turns(
-        "Llama 3", _pipes("eot_id", "eom_id", "end_of_text"), _pipes("start_header_id", "begin_of_text"), own=_LLAMA_OWN
+        "Llama 3",
+        _pipes("eot_id", "eom_id", "end_of_text"),
+        _pipes("start_header_id", "begin_of_text"),
+        own=(r"<\|start_header_id\|>assistant<\|end_header_id\|>", *_pipes("begin_of_text")),
     ),
     _Turns(
         "Llama 4", _pipes("eot", "eom"), _pipes("header_start"), own=(r"<\|header_start\|>assistant<\|header_end\|>",)
@@ -102,7 +101,7 @@ TURNS: tuple[_Turns, ...] = (
         _pipes("END_OF_TURN_TOKEN"),
         _pipes("START_OF_TURN_TOKEN"),
         results=_pipes("START_TOOL_RESULT"),
-        own=_COMMAND_OWN,
+        own=(r"<\|START_OF_TURN_TOKEN\|><\|CHATBOT_TOKEN\|>",),
     ),
     _Turns(
         "EXAONE",
@@ -177,8 +176,8 @@ _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 def ends_answer(
     text: str, start: int, end: int, *, begins: int = 0, behind_call: bool = False, opened: bool = False
 ) -> bool:
-    """Return whether the answer ends at a mark, from `start` to `end`. `begins`: where the answer does; `behind_call`:
-    a call stands before it; `opened`: another turn was opened in the answer, so that a template is explained."""
+    """Return whether the answer, which begins at `begins`, ends at a mark. `behind_call`: a call stands before it;
+    `opened`: another turn was opened in the answer, so that a template is explained."""
     if is_quoted(text, start, end) or stands_in_code(text, start):
         return False
     is_end = _END.match(text, start) is not None

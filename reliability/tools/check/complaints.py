@@ -1,7 +1,6 @@
 """A schema's complaints, phrased for a model, and the message of a re-ask that carries them.
 
-Each complaint is one sentence of at most `MESSAGE_CHARS_MAX`: the place, what is wanted, what came. The message is one
-bounded text for all violations, then the signatures of the tools that were meant, then the other tools.
+The message is one bounded text for all violations, then the signatures of the tools that were meant, then the others.
 """
 
 from __future__ import annotations

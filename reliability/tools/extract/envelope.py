@@ -1,7 +1,7 @@
 """What stands between an opener and its closer: one call or several, in any notation; and delimiters without a call.
 
-Inside an envelope every name is taken and everything must be read: what can't be is `Unreadable`, and so is the whole
-envelope. The closer, a fence, and prose before or behind the call may be missing or too much without loss.
+Inside an envelope every name is taken and everything must be read; else the whole envelope is `Unreadable`. The closer,
+a fence, and prose before or behind the call may be missing or too much without loss.
 
 A delimiter without a call is meant at the end of an answer or in a line of its own, with a declared name or arguments
 behind it, or with a closer where a sentence begins; else it is talked of. A closer is meant behind something that looks
@@ -112,7 +112,7 @@ class Nothing(Unreadable):
 
 def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: bool = False) -> Found:
     """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends. `inline`: other text
-    stands before it on its line, so that it may only be talked about; then prose before a call must be short."""
+    stands before it on its line; then prose before a call must be short."""
     at, fenced = _skip_openers(text, at)
     found, before = _read_first(text, at, setting, inline)
     calls, unended = list(found.calls), found.unended
@@ -167,7 +167,6 @@ def skip_closers(text: str, at: int) -> tuple[int, bool]:
 
 
 def _skip_openers(text: str, at: int) -> tuple[int, bool]:
-    """Return the place behind a row of openers and a fence, and whether a fence was there."""
     at, fenced = skip_space(text, at), False
     while (match := OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
         fenced = fenced or match[0].startswith("`")
@@ -249,8 +248,7 @@ def is_opener_meant(text: str, start: int, at: int, box: ToolBox, *, begins_line
 
 
 def is_closer_lost(text: str, begin: int, start: int, end: int) -> bool:
-    """Return whether a closer, from `start` to `end`, closes nothing and says nothing. `begin`: where the paragraph
-    begins that it ends."""
+    """Return whether a closer, from `start` to `end`, closes nothing. `begin`: where its paragraph begins."""
     ends = _ends_behind_delimiters(text, end) or _LINE_ENDS.match(text, end) is not None
     glued = start > begin and (text[start - 1].isalnum() or text[start - 1] in ")]>*_")
     return ends and (glued or begins_sentence(text, start) or not text[begin:start].strip())

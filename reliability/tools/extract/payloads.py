@@ -1,8 +1,5 @@
 """What stands inside an envelope, or on its own: JSON, a name and JSON, words and JSON, and Gemma's brace notation.
 
-    Action: name                         to=functions.name {json}          Action: ```json
-    Action Input: {json}                                                    [{json}]```
-
 Each reader looks at one place and answers `Found` (calls, and where they end), None (not this notation), or
 `Unreadable` (this notation, but not without loss). Readers never look back.
 """
@@ -29,7 +26,6 @@ from reliability.tools.extract.shapes import (
 )
 from reliability.tools.format_row import NAME, Reader
 from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
-from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
 _ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
@@ -69,9 +65,8 @@ _FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Calls, and the place after them. No calls: what stands here is data, up to that place; or it would be the calls
-    `waiting`, if nothing but calls stood behind it. `unended`: a list of calls lacks its end, as the text does. `said`:
-    the text beside them in a message."""
+    """Calls, and the place after them. No calls: data, up to that place, or calls if nothing but calls stood behind it
+    (`waiting`). `unended`: a list of calls lacks its end, as the text does. `said`: the text beside them."""
 
     calls: list[RawCall]
     end: int
@@ -237,8 +232,8 @@ class _Bare(str):
 
 
 def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool, at: int) -> Any:
-    """Read the values without quotes: literals; and texts, where every key of the call is a parameter (`may_be_text`),
-    so that none of them is a part of the text before it."""
+    """Read the values without quotes: literals; and texts, where all keys of the call are parameters
+    (`may_be_text`)."""
     if isinstance(value, list):
         return [_read_bare(one, tool, None, False, at) for one in value]
     if isinstance(value, dict):
@@ -247,7 +242,7 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
         return value
     kinds = None
     if key is not None and tool is not None:
-        kinds = find_allowed_types(property_schema(tool.parameters, tool.places, key), tool.places)
+        kinds = tool.places.find_types(tool.places.find_member(tool.parameters, key))
     literal = read(value).value if _PLAIN.fullmatch(value) else value
     if kinds is not None and "string" in kinds and may_be_text:
         return str(value) if not kinds & _TYPES_OF.get(type(literal), frozenset()) else literal

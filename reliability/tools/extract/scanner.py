@@ -1,9 +1,7 @@
 """From the text of an answer to the calls in it, in one walk from left to right.
 
-`delimiter_search.py` finds where a call may begin; the readers (`payloads`, `markup`, `sections`, `pythonic`) say what
-stands there; everything else is prose, to the letter. A call has a delimiter (`<tool_call>`), or the name of a declared
-tool (bare JSON, `name{json}`, `[f(a=1)]`, tags). One that can't be read without loss is `Malformed`. What is called in
-reasoning is no call; delimiters in quotes are talked about, not used.
+A call has a delimiter (`<tool_call>`), or the name of a declared tool (bare JSON, `name{json}`, `[f(a=1)]`, tags). One
+that can't be read without loss is `Malformed`. What is called in reasoning is no call.
 
 Invariant: time is linear. Readings in the open that fail are paid from `_FUEL_FACTOR` times the length of the text;
 when that is spent, a declared name in the rest is reported as malformed.
@@ -66,9 +64,9 @@ _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
 
 
 def extract_calls(text: str, box: ToolBox, sent: int = 0, *, told: str | None = None) -> Extraction:
-    """Extract all calls of a text, what looks like one and isn't readable, its reasoning, and the prose that is
-    left. Total, and linear in the text. `sent`: so much of the text has left already, and is not given back as prose.
-    `told`: reasoning has come before it, so that none was opened in the prompt, and before that this text."""
+    """Extract all calls of a text, what looks like one and isn't readable, its reasoning, and the prose that is left.
+    Total, and linear in the text. `sent`: so much of the text has left already. `told`: reasoning has come before it,
+    and before that this text."""
     walk = _walk(text, box, sent, told=told)
     return _build(walk, text, sent) if walk.ends is None else _read_turn(text, box, sent, *walk.ends, told=told)
 
@@ -98,8 +96,8 @@ def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, told
 
 
 def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) -> bool:
-    """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose; it is seen,
-    not read again. Where the text isn't `complete`, it is none while a call that waits for the next one may get it."""
+    """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose. Where it
+    isn't `complete`, it is none while a call that waits for the next one may get it."""
     walk = _walk(text, box, begin=begin, whole=False)
     return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
 
@@ -119,8 +117,7 @@ def _walk(
     whole: bool = True,
     told: str | None = None,
 ) -> _Walk:
-    """Walk over a text. `turns`: it may end at a mark of its turn. `whole`: its beginning is there, so that it is known
-    what stands in a code block. `told`: as above."""
+    """Walk over a text. `turns`: it may end at a mark of its turn; `whole`: its beginning is there."""
     walk = _Walk(text, box, sent)
     walk.may_end, walk.has_thought, walk.whole, walk.prose.told = turns, told is not None, whole, told or ""
     marked = _MARKED.search(text) is not None
@@ -135,8 +132,6 @@ def _walk(
 
 
 class _Walk(Findings):
-    """One walk over one text. It owns the fuel for readings that fail."""
-
     def __init__(self, text: str, box: ToolBox, sent: int) -> None:
         super().__init__(box, sent)
         self.fuel = _FUEL_FACTOR * len(text) + _FUEL_SPARE
@@ -273,17 +268,13 @@ class _Walk(Findings):
             self.messages_at, self.at = mark.start, len(self.text)
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
-        """Return whether a delimiter is only talked about."""
         if is_block_quoted(self.text, self.begins, delimiter.start, whole=self.whole):
             return True
         if delimiter.kind in _IN_CODE:
             return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
         return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
 
-    # --- by a delimiter -------------------------------------------------------------------------------------
-
     def _read_envelope(self, delimiter: Delimiter) -> None:
-        """Read everything from an opener to its closer as calls, or as malformed."""
         start, at = delimiter.start, delimiter.end
         setting = Setting(self.box, self.text[start:at].strip("<>[]|/").lower(), explicit=True)
         try:

@@ -103,7 +103,6 @@ def _unescape(attribute: str) -> str:
 
 
 def _skip_close(text: str, at: int, section: str) -> int:
-    """Return the place behind the end of a section, which must stand here."""
     closing = f"<|close|>{section}<|sep|>"
     if not text.startswith(closing, at):
         raise Unreadable(f"the end of the {section} is missing", at)

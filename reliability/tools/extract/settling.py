@@ -1,7 +1,6 @@
 """What a walk over a text has found so far, and how it settles what it finds.
 
-All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
-waits right before a call is a call like it (`shapes.py`). Reasoning is taken apart here.
+All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped.
 """
 
 from __future__ import annotations
@@ -123,8 +122,7 @@ class Findings:
         self.ends, self.at = (self.base + start, self.base + end), len(self.text)
 
     def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
-        """Return whether a call, from `start` to `end`, is only told of; then go on behind it. One that is `broken` is
-        paid for, since its end may have been far to find."""
+        """Return whether a call, from `start` to `end`, is only told of; then go on behind it. `broken`: unreadable."""
         if self.is_in_sample(start):
             self.at = max(self.at, end)
             return True
@@ -190,7 +188,6 @@ class Findings:
                 self.report_malformed(skip_space(self.text, line), end, _WRECK, "wreck")
 
     def _is_read(self, at: int) -> bool:
-        """Return whether this place stands in what was read and is no call."""
         place = bisect_right(self.read, (at, len(self.text)))
         return place > 0 and at < self.read[place - 1][1]
 
@@ -211,8 +208,7 @@ class Findings:
         self.at = self.kept = end
 
     def skip_reasoning(self, opener: Delimiter) -> None:
-        """Go on behind a section of reasoning; behind the text, where it isn't closed. It is taken apart where it is
-        used, and prose where it is talked about."""
+        """Go on behind a section of reasoning, which is prose where it is talked about."""
         if is_quoted(self.text, opener.start, opener.end):
             return
         row, meant = find_row(self.text, opener.start), self._is_meant(opener.start, opener.end)
@@ -243,7 +239,6 @@ class Findings:
         return next_one or opens_reasoning(self.text, start, end)
 
     def _opens_between(self, row: Thought, start: int, end: int) -> bool:
-        """Return whether reasoning of this family begins between two places."""
         if row.family not in self.openers:
             marks = compile_any(row.opens).finditer(self.text, start)
             self.openers[row.family] = [mark.start() for mark in marks if self._is_meant(*mark.span())]
@@ -259,8 +254,7 @@ class Findings:
         return self.closers[row.family]
 
     def end_reasoning(self, closer: Delimiter) -> None:
-        """Begin anew behind the end of reasoning. Where nothing has opened it the chat template has, in the prompt:
-        all that was found before was only thought."""
+        """Begin anew behind the end of reasoning: where nothing has opened it, all before it was only thought."""
         if not self.is_used(closer):
             return
         within = bool(self.malformed) and has_only_delimiters(self.text[self.kept : closer.start][:_LOOK_CHARS])
@@ -290,9 +284,8 @@ class Findings:
             self.keep_calls([record_repairs(call, list(value.repair_kinds))], raw)
 
     def report_stray(self, closer: Delimiter) -> None:
-        """Settle a closer that no call stands before: report what stands there and was meant to be one; else drop the
-        closer, and those of its parts, unless prose talks of it. Behind a call they show that it ended too early: its
-        value held a closer."""
+        """Settle a closer that no call stands before: report what was meant to be a call, or one that ended within a
+        value; else drop the closer and those of its parts, unless prose talks of it."""
         if SPEECH_END.fullmatch(self.text, closer.start, closer.end):
             return
         blank = self.text.rfind("\n\n", self.kept, closer.start)
@@ -305,8 +298,6 @@ class Findings:
                 self.report_malformed(self.kept, row, "the closing tags of a call that ended within a value", "closer")
             else:
                 self.drop(parts.start() if parts else closer.start, row)
-
-    # --- where a place stands ---------------------------------------------------------------------------------
 
     def is_used_as_closer(self, start: int, at: int) -> bool:
         """Return whether an opener was written for a closer: right behind a call, and the end of all."""

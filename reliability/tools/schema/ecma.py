@@ -12,8 +12,6 @@ The two agree on nearly everything; this module rewrites what they write or mean
 
 Python's own words that clients' generators write are taken as meant: \\A, \\Z, \\z, {,3}, (?i). What no linear engine
 has is `NotLinear`: back-references, look-arounds anywhere else, possessive repeats.
-
-`$` and `^` need no change: in RE2 too they are the ends of the whole text.
 """
 
 from __future__ import annotations
@@ -54,8 +52,7 @@ class NotLinear(ValueError):
 
 
 def to_re2(pattern: str) -> list[tuple[str, bool]]:
-    """Return patterns in RE2's dialect, all of which must be found (True) or not be found (False). Raises `NotLinear`:
-    it can't be written in RE2's dialect. (What is no pattern at all is for RE2 to refuse.)"""
+    """Return patterns in RE2's dialect, all of which must be found (True) or be absent (False). Raises `NotLinear`."""
     found: list[tuple[str, bool]] = []
     rest = pattern
     while (ahead := _split_look_ahead(rest)) is not None:
@@ -65,8 +62,7 @@ def to_re2(pattern: str) -> list[tuple[str, bool]]:
 
 
 def match_single_repeat(pattern: str) -> tuple[str, int, int | None] | None:
-    """Return `^x{1,2000}$` as (`^x*$`, 1, 2000), where x is one character of any kind; None for all
-    else. A high of None is no bound."""
+    """Return `^x{1,2000}$` as (`^x*$`, 1, 2000), where x is one character and None no bound; None for all else."""
     found = _SINGLE_REPEAT.fullmatch(pattern)
     if found is None or pattern[:1] != "^":
         return None
@@ -104,7 +100,6 @@ def _split_tokens(pattern: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
 
 
 def _find_group_end(pattern: str, at: int) -> int:
-    """Find where the group that opens at `at` has ended."""
     depth = 0
     for _, end, kind in _split_tokens(pattern, at):
         depth += (kind == "(") - (kind == ")")
@@ -177,7 +172,6 @@ def _rewrite_count(atom: str, piece: re.Match[str]) -> str:
 
 
 def _read_bounds(count: re.Match[str]) -> tuple[int, int | None]:
-    """Return how often a repeat's atom stands at least, and at most; None is no bound."""
     low = int(count["low"][:9] or 0)
     if not count["comma"]:
         return low, low
@@ -207,7 +201,6 @@ def _rewrite_escape(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _rewrite_character(pattern: str, at: int) -> tuple[str, int]:
-    """Rewrite an escape that means the same in a class and outside of one."""
     letter = pattern[at : at + 1]
     if letter in _SAME:
         return "\\" + letter, at + 1
@@ -255,7 +248,6 @@ def _rewrite_class(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _is_range(pattern: str, items: list[str], at: int) -> bool:
-    """Return whether the dash before `at` stands between two single characters."""
     follows = pattern[at : at + 1]
     if not items or follows in ("]", "") or items[-1] == "-":
         return False

@@ -6,8 +6,7 @@ pair is judged once (`SchemaRun.known`), and every visit is a step.
 
 A rule takes (validator, what stands behind the keyword, value, the node that it stands in, run) and gives back
 complaints; `_RULES` says for which types of values. Numbers are compared as they are written: 0.3 is a multiple of 0.1.
-Values are compared as JSON: 1 is 1.0 and not true. `unevaluated…` asks which members and items a node speaks of: those
-that its own keywords cover, and those that are covered by its parts which judge the same value and are satisfied by it.
+Values are compared as JSON: 1 is 1.0 and not true.
 
 Invariants: no verdict depends on how many steps were left, other than `OutOfSteps`; no key or pattern of the client
 reaches Python's `re`.
@@ -94,7 +93,6 @@ _IS: dict[str, Callable[[Any], bool]] = {
 
 
 def _prepare(key: str, wanted: Any) -> Any:
-    """Prepare what a rule wants to know of its keyword, worked out once."""
     if key == "type":
         return wanted, [_IS[kind] for kind in ([wanted] if isinstance(wanted, str) else wanted)]
     if key == "enum":
@@ -104,16 +102,12 @@ def _prepare(key: str, wanted: Any) -> Any:
     return wanted
 
 
-# --- values, texts and numbers --------------------------------------------------------------------------------
-
-
 def _check_type(_v: Validator, wanted: Any, value: Any, _node: _Node, _run: SchemaRun) -> _Wrong:
     stated, kinds = wanted
     return () if any(is_kind(value) for is_kind in kinds) else (Complaint("type", stated, value),)
 
 
 def _build_choice(key: str) -> _Rule:
-    """Build a rule that looks a value up among the words of its keyword."""
 
     def rule(_v: Validator, wanted: Any, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
         stated, words = wanted
@@ -150,9 +144,6 @@ def _is_no_multiple(value: Any, of: Any) -> bool:
     if isinstance(value, int) and isinstance(of, int):
         return bool(value % of)
     return bool(Fraction(repr(value)) % Fraction(repr(of)))
-
-
-# --- objects and arrays ---------------------------------------------------------------------------------------
 
 
 def _judge_parts(v: Validator, parts: Iterable[tuple[Any, Any, Any]], run: SchemaRun) -> list[Complaint]:
@@ -212,7 +203,6 @@ def _list_undeclared(node: _Node, keys: Iterable[str], run: SchemaRun) -> list[s
 
 
 def _judge_left(v: Validator, name: str, wanted: Any, value: Any, left: Sequence[Any], run: SchemaRun) -> _Wrong:
-    """Judge the members or the items that are left for this keyword."""
     if wanted is True or not left:
         return ()
     if wanted is False:
@@ -259,9 +249,6 @@ def _check_unique(_v: Validator, wanted: Any, value: Any, _node: _Node, run: Sch
     return (Complaint("uniqueItems", wanted, value),) if same else ()
 
 
-# --- schemas for the same value -------------------------------------------------------------------------------
-
-
 def _check_ref(v: Validator, wanted: str, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
     return v.judge(v.target(wanted), value, run)
 
@@ -299,9 +286,6 @@ def _check_if(v: Validator, wanted: Any, value: Any, node: _Node, run: SchemaRun
     return v.judge(node[branch], value, run) if branch in node else ()
 
 
-# --- what is evaluated ----------------------------------------------------------------------------------------
-
-
 def _build_unevaluated(key: str) -> _Rule:
     """Build a rule for the members or the items that nothing in the node speaks of, the rule's keyword aside."""
 
@@ -314,8 +298,7 @@ def _build_unevaluated(key: str) -> _Rule:
 
 
 def _list_unevaluated(v: Validator, node: Any, value: Any, left: list[Any], run: SchemaRun, *, own: bool) -> list[Any]:
-    """List the members or the items of those `left` that nothing in a node speaks of. `own`: it is the node whose
-    `unevaluated…` asks."""
+    """List those `left` that nothing in a node speaks of. `own`: it is the node whose `unevaluated…` asks."""
     run.steps.spend(1 + len(left) // 8)
     if not isinstance(node, Mapping) or not left:
         return left
@@ -330,7 +313,6 @@ def _list_unevaluated(v: Validator, node: Any, value: Any, left: list[Any], run:
 
 
 def _list_unreached(v: Validator, node: _Node, value: Any, left: list[int], run: SchemaRun) -> list[int]:
-    """List the items that neither `prefixItems` nor `contains` speaks of."""
     begin = len(node.get("prefixItems", ()))
     left = [i for i in left if i >= begin]
     return [i for i in left if v.judge(node["contains"], value[i], run)] if "contains" in node else left

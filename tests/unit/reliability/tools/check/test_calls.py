@@ -19,7 +19,7 @@ from reliability.tools import (
     ids_in,
     parse_choice,
 )
-from reliability.tools.check.calls import IDS_TRIED_MAX, VIOLATIONS_MAX, assign
+from reliability.tools.check.calls import VIOLATIONS_MAX
 from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
 from tests.support.checking import BOX, verdict, with_city
@@ -232,13 +232,6 @@ def test_ids_come_from_the_source_and_are_the_same_again():
     assert found == check_calls(calls, TOOLS, new_id=id_source("r1"), used_ids={"call_1"})
     assert found.calls[0].id == id_source("r1")(0) != id_source("r2")(0)
     assert [repair.path for repair in found.repairs] == ["/1/id"]
-
-
-def test_a_source_that_repeats_itself_still_gives_unique_ids():
-    """Even a constant source can't make two ids alike."""
-    ids = assign([None, None, "same"], {"same_0"}, lambda n: "same")
-    assert len(set(ids)) == 3
-    assert IDS_TRIED_MAX > 1
 
 
 def test_ids_of_a_conversation_are_found():

@@ -4,6 +4,7 @@ import pytest
 
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.text import Arguments, read_arguments, read_framed, type_text
+from reliability.tools.schema.references import Places
 from tests.support.extracting import BOX
 
 HARMLESS = [
@@ -110,4 +111,4 @@ def test_what_the_model_says_of_a_value_counts():
 def test_a_text_stands_for_what_its_schema_means(schema, text, value):
     """Law: a text is read as a value where no text is allowed, where a choice has null, and where the schema tells of
     an object or a list and the text is one; anything else stays the text that it is."""
-    assert type_text(text, schema, {})[0] == value
+    assert type_text(text, schema, Places({}))[0] == value
