@@ -14,17 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliability.answer.answer_head import DELIMITER_MAX, PARTIAL, Partial, Starts
-from reliability.tools.format_reasoning import (
-    ANSWER_MARKS,
-    REASONING,
-    REASONING_CLOSES,
-    Thought,
-    compile_ends,
-    ends_reasoning,
-    is_unsettled,
-    is_used,
-    opens_reasoning,
-)
+from reliability.tools import format_reasoning
+from reliability.tools.format_reasoning import REASONING, Thought
 from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.formats import (
     CALL_FORMATS,
@@ -51,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 _OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
 _THOUGHTS = Starts(opener for opener, _ in _OPENERS)
-_MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
+_MARKS = Starts((*format_reasoning.REASONING_CLOSES, *format_reasoning.ANSWER_MARKS))
 _SIGNS = "{[]<⏺✿"
 _FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
 _TAGS = Starts([rf"{FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
@@ -272,18 +263,18 @@ def _find_mark_of_reasoning(
         row = _OPENERS[(found.lastindex or 1) - 1][1] if isinstance(found, re.Match) else None
     if not isinstance(found, re.Match):
         return found
-    if is_unsettled(text, found.end()):
+    if format_reasoning.is_unsettled(text, found.end()):
         return PARTIAL
     lead = text[at - DELIMITER_MAX : at] if at - start >= DELIMITER_MAX else before + text[start:at]
     near, end = lead + text[at : found.end() + SAID_CHARS], len(lead) + found.end() - at
     if row is not None:
-        meant = place is not Place.ANYWHERE and opens_reasoning(near, len(lead), end)
+        meant = place is not Place.ANYWHERE and format_reasoning.opens_reasoning(near, len(lead), end)
         passes = not meant and (row in told or is_quoted(near, len(lead), end))
         return None if passes else Mark(found.end(), row, told=not meant)
-    closed = next((one for one in told if compile_ends(one).fullmatch(found[0])), None)
+    closed = next((one for one in told if format_reasoning.compile_ends(one).fullmatch(found[0])), None)
     if closed is not None:
-        return Mark(found.end(), closed, told=True) if ends_reasoning(near, len(lead), end) else None
-    return Mark(found.end(), None) if is_used(near, len(lead), end) else None
+        return Mark(found.end(), closed, told=True) if format_reasoning.ends_reasoning(near, len(lead), end) else None
+    return Mark(found.end(), None) if format_reasoning.is_used(near, len(lead), end) else None
 
 
 def count_fences(before: str, text: str) -> int:

@@ -22,17 +22,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby
 
-from reliability.answer.call_starts import (
-    CallStart,
-    DeclaredNames,
-    Mark,
-    count_fences,
-    find_call_start,
-    fold_text,
-    is_plain,
-    place_behind,
-    prepare_names,
-)
+from reliability.answer import call_starts
+from reliability.answer.call_starts import CallStart, DeclaredNames, Mark
 from reliability.tools.format_reasoning import Thought
 from reliability.tools.format_row import Place, Until
 from reliability.tools.formats import FRAME_FENCE
@@ -149,7 +140,7 @@ class Stopped(Gate):
 def open_gate(tools: Iterable[str], settle_text: _SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
     """Build the gate of a new attempt; `tools` are the declared names."""
     mode = _Mode.HELD if hold is Hold.ALL else _Mode.PASS
-    return Gate(_Rules(hold, prepare_names(tools), settle_text), mode)
+    return Gate(_Rules(hold, call_starts.prepare_names(tools), settle_text), mode)
 
 
 def reopen_gate(gate: Stopped) -> Gate:
@@ -163,7 +154,9 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         text = event.text
         if gate.mode is _Mode.HELD:
             return _hold_event(gate, event), ()
-        if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
+        if (
+            gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and call_starts.is_plain(text)
+        ):  # nearly always
             before = (gate.before + text)[-_BEFORE_CHARS:]
             return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
         return _take_text(gate, text)
@@ -205,7 +198,7 @@ def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
     """Decide what is still open, since no more text follows it: only prose leaves."""
     if gate.mode is _Mode.PARTIAL:
         waiting, skip = gate.tail, 0
-        at, place, found = find_call_start(
+        at, place, found = call_starts.find_call_start(
             gate.rules.names, f"{waiting}\n ", 0, gate.place, gate.before, fenced=gate.fenced, told=gate.told
         )
         if isinstance(found, Mark) and not found.told and at == 0 and (found.row is None or place is Place.LINE):
@@ -241,16 +234,18 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
 
 def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     rules = gate.rules
-    start, place, found = find_call_start(
+    start, place, found = call_starts.find_call_start(
         rules.names, text, at, gate.place, gate.before, fenced=gate.fenced, told=gate.told
     )
     passed = text[at:start]
     if isinstance(found, Mark) and not found.told:
         return Stopped(rules, row=found.row, chars=found.end - start, rest=text[found.end :]), len(text), passed
     if isinstance(found, Mark):
-        passed, start, place = text[at : found.end], found.end, place_behind(text[found.end - 1])
+        passed, start, place = text[at : found.end], found.end, call_starts.place_behind(text[found.end - 1])
         gate = replace(gate, told=_toggle(gate.told, found.row))
-    fenced = gate.fenced if "`" not in passed else gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
+    fenced = (
+        gate.fenced if "`" not in passed else gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
+    )
     gate = replace(gate, place=place, before=(gate.before + passed)[-_BEFORE_CHARS:], fenced=fenced)
     if isinstance(found, CallStart):
         body = _Body(
@@ -288,7 +283,7 @@ def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate
     if kind is TextKind.OPEN and body.chars < HOLD_CHARS:
         asked = replace(body, until=Until.ASKED, ask_at=2 * body.chars)
         return replace(gate, body=asked), stop, ""
-    named = body.strong or any(name in fold_text(waiting) for name in gate.rules.names.names)
+    named = body.strong or any(name in call_starts.fold_text(waiting) for name in gate.rules.names.names)
     if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):
         gate, passed = _let_go(gate, body, waiting)
         return gate, stop, passed
@@ -297,12 +292,14 @@ def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate
 
 def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
     """Let a candidate pass that is prose. Another one may have begun in it, where its brackets didn't find its end."""
-    end, place, found = len(waiting), place_behind(waiting[-1]), None
+    end, place, found = len(waiting), call_starts.place_behind(waiting[-1]), None
     if body.until is Until.ASKED:
         at = max(body.skip + 1, end - _AGAIN_CHARS)
-        end, place, found = find_call_start(gate.rules.names, waiting, at, place_behind(waiting[at - 1]), waiting[:at])
+        end, place, found = call_starts.find_call_start(
+            gate.rules.names, waiting, at, call_starts.place_behind(waiting[at - 1]), waiting[:at]
+        )
     passed, rest = waiting[:end], waiting[end:]
-    fenced = gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
+    fenced = gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-_BEFORE_CHARS:]
     gate = replace(gate, place=place, before=before, body=None, held=NOTHING, fenced=fenced)
     if not isinstance(found, CallStart):

@@ -13,16 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reliability.answer.answer_calls import (
-    collapse_calls,
-    drop_equal,
-    drop_told,
-    keep_few_counted,
-    pass_unchecked,
-    read_native_calls,
-    read_stopped,
-    write_native_calls,
-)
+from reliability.answer import answer_calls
 from reliability.answer.answer_head import read_held
 from reliability.answer.gate import TextKind
 from reliability.answer.leeway import give_leeway
@@ -231,11 +222,13 @@ def judge(
     held, text = read_held(held, begun=bool(told + sent))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     cut = stopped is None and finish.reason is FinishReason.LENGTH
-    found, dropped = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
+    found, dropped = answer_calls.read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
     found = found.refuse_list() if found.unended and cut else found
-    found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
+    found, native = answer_calls.drop_told(
+        found, answer_calls.read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before
+    )
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
-    found, native, counted = keep_few_counted(found, native, expected.toolbox, cut=cut)
+    found, native, counted = answer_calls.keep_few_counted(found, native, expected.toolbox, cut=cut)
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
@@ -262,7 +255,7 @@ def judge(
         dropped_calls=copies + dropped + counted,
         native_calls=len(native),
         raw_text=told + sent + text,
-        written=told + sent + text + write_native_calls(held),
+        written=told + sent + text + answer_calls.write_native_calls(held),
     )
     return give_leeway(judged, found, expected.toolbox, sent + text, len(sent), before)
 
@@ -272,11 +265,11 @@ def _check_distinct(
 ) -> tuple[Sequence[RawCall], int, Checked]:
     """Check the calls, of equal ones the first, and the first alone where the client takes one at a time. Return those,
     how many others there were, and the findings."""
-    raw, copies = collapse_calls(calls, expected.toolbox, expected.order)
+    raw, copies = answer_calls.collapse_calls(calls, expected.toolbox, expected.order)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
     checked = _check(expected, raw, found, attempt, steps)
-    distinct = drop_equal(raw, checked.calls, expected.order)
+    distinct = answer_calls.drop_equal(raw, checked.calls, expected.order)
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
@@ -286,7 +279,7 @@ def _check_distinct(
 def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:
     new_id = id_source(f"{expected.id_seed}/{attempt}")
     if expected.checks is None:
-        return pass_unchecked(raw, expected.used_ids, new_id)
+        return answer_calls.pass_unchecked(raw, expected.used_ids, new_id)
     return check_calls(
         raw,
         expected.declared,

@@ -14,25 +14,9 @@ import re
 from collections.abc import Callable
 
 from reliability.tool_calls import RepairKind
+from reliability.tools.extract import markup, payloads
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.markup import (
-    may_have_children,
-    read_attributes,
-    read_children,
-    read_elements,
-    read_name_and_arguments,
-    read_pairs,
-)
-from reliability.tools.extract.payloads import (
-    Found,
-    read_announced,
-    read_braces,
-    read_fenced,
-    read_json,
-    read_named,
-    record_repairs,
-    skip_space,
-)
+from reliability.tools.extract.payloads import Found
 from reliability.tools.extract.pythonic import read_python
 from reliability.tools.extract.sections import read_flowers, read_sections
 from reliability.tools.extract.shapes import Setting
@@ -58,14 +42,14 @@ _NotationReader = Callable[[str, int, Setting], Found | None]
 
 _READERS: tuple[_NotationReader, ...] = (
     read_python,
-    read_elements,
+    markup.read_elements,
     read_sections,
-    read_name_and_arguments,
-    read_children,
-    read_pairs,
-    read_braces,
-    read_named,
-    read_json,
+    markup.read_name_and_arguments,
+    markup.read_children,
+    markup.read_pairs,
+    payloads.read_braces,
+    payloads.read_named,
+    payloads.read_json,
 )
 
 FENCE_LINE = re.compile(r"`{3,}[\w-]{0,32}\s*")
@@ -90,19 +74,19 @@ _TAG = re.compile(
     rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)|<(?:\w{{1,32}}:|{DSML})?(?:function|invoke)(?:=|\s{{0,8}}name)(?P<rest>[^<>\n]{{1,160}})>"
 )
 OPEN_READERS = {
-    Reader.ELEMENTS: read_elements,
-    Reader.CHILDREN: read_children,
+    Reader.ELEMENTS: markup.read_elements,
+    Reader.CHILDREN: markup.read_children,
     Reader.SECTIONS: read_sections,
     Reader.FLOWERS: read_flowers,
-    Reader.ATTRIBUTES: read_attributes,
-    Reader.PAIRS: read_pairs,
-    Reader.NAMED: read_named,
-    Reader.BRACES: read_braces,
+    Reader.ATTRIBUTES: markup.read_attributes,
+    Reader.PAIRS: markup.read_pairs,
+    Reader.NAMED: payloads.read_named,
+    Reader.BRACES: payloads.read_braces,
     Reader.PYTHON: read_python,
-    Reader.JSON: read_json,
-    Reader.REACT: read_announced,
-    Reader.CHANNEL: read_announced,
-    Reader.ANNOUNCED: read_fenced,
+    Reader.JSON: payloads.read_json,
+    Reader.REACT: payloads.read_announced,
+    Reader.CHANNEL: payloads.read_announced,
+    Reader.ANNOUNCED: payloads.read_fenced,
 }
 
 
@@ -128,7 +112,7 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
         end, closed, behind = _find_end(text, end)
     missing = not closed and ENDLESS.match(text, start) is None
     kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
-    return Found([record_repairs(call, kinds) for call in calls], end, unended=unended)
+    return Found([payloads.record_repairs(call, kinds) for call in calls], end, unended=unended)
 
 
 def find_region_end(text: str, at: int) -> int:
@@ -162,15 +146,15 @@ def skip_closers(text: str, at: int) -> tuple[int, bool]:
         return at, False
     while closer is not None:
         at = closer.end()
-        closer = CLOSER.match(text, skip_space(text, at))
+        closer = CLOSER.match(text, payloads.skip_space(text, at))
     return at, True
 
 
 def _skip_openers(text: str, at: int) -> tuple[int, bool]:
-    at, fenced = skip_space(text, at), False
+    at, fenced = payloads.skip_space(text, at), False
     while (match := OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
         fenced = fenced or match[0].startswith("`")
-        at = skip_space(text, match.end())
+        at = payloads.skip_space(text, match.end())
     return at, fenced
 
 
@@ -186,7 +170,7 @@ def may_open(text: str) -> bool:
     """Return whether a text that begins with a start marker in a line of prose may still become a call."""
     parts = INNER_CLOSERS.match(text)  # behind them the closer of the call may follow
     closing = parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
-    if closing or may_have_children(text):
+    if closing or markup.may_have_children(text):
         return True
     name = _NAME_FIRST.match(text)
     delimiter = START_MARKER.match(text, name.end() if name else 0)

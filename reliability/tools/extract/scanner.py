@@ -13,18 +13,8 @@ import re
 from dataclasses import replace
 
 from reliability.tool_calls import Extraction
-from reliability.tools.extract import harmony
+from reliability.tools.extract import envelope, harmony
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
-from reliability.tools.extract.envelope import (
-    OPEN_READERS,
-    Nothing,
-    find_empty_end,
-    find_region_end,
-    is_opener_meant,
-    is_tag_meant,
-    read_envelope,
-    skip_closers,
-)
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import goes_on_behind, skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
@@ -278,7 +268,7 @@ class _Walk(Findings):
         start, at = delimiter.start, delimiter.end
         setting = Setting(self.box, self.text[start:at].strip("<>[]|/").lower(), explicit=True)
         try:
-            found = read_envelope(self.text, start, at, setting, inline=not self.begins_line(start))
+            found = envelope.read_envelope(self.text, start, at, setting, inline=not self.begins_line(start))
         except Unreadable as bad:
             self._settle_unread(delimiter, bad, setting.format)
         else:
@@ -287,16 +277,16 @@ class _Walk(Findings):
     def _settle_unread(self, delimiter: Delimiter, bad: Unreadable, format: str) -> None:
         """Settle an opener behind which no call can be read. An envelope that holds nothing is dropped."""
         start, at = delimiter.start, delimiter.end
-        empty, nothing = find_empty_end(self.text, at), isinstance(bad, Nothing)
+        empty, nothing = envelope.find_empty_end(self.text, at), isinstance(bad, envelope.Nothing)
         begins_line = self.begins_line(start)
         if nothing and self.is_used_as_closer(start, at):
             self.kept = len(self.text)
-        elif nothing and not is_opener_meant(self.text, start, at, self.box, begins_line=begins_line):
+        elif nothing and not envelope.is_opener_meant(self.text, start, at, self.box, begins_line=begins_line):
             self.at = max(self.at, bad.at)  # a row of openers is looked at once
         elif empty is not None:
             self.drop(delimiter.held, empty)
         else:
-            self.report_malformed(start, find_region_end(self.text, at), bad.reason, format)
+            self.report_malformed(start, envelope.find_region_end(self.text, at), bad.reason, format)
 
     def _read_in_the_open(self, delimiter: Delimiter) -> None:
         start = skip_space(self.text, delimiter.start)
@@ -317,7 +307,7 @@ class _Walk(Findings):
         alone, at = (False, delimiter.end) if kind in _ANNOUNCED else (self.leads(start), start)
         setting = Setting(self.box, kind.value, explicit=explicit, alone=alone, last=last)
         try:
-            found = OPEN_READERS[kind](self.text, at, setting)
+            found = envelope.OPEN_READERS[kind](self.text, at, setting)
         except Unreadable as bad:
             self._give_up(kind, start, at, bad)
             return
@@ -326,22 +316,22 @@ class _Walk(Findings):
         if found is not None and found.calls and goes_on_behind(self.text, found.end):
             self._give_up(kind, start, at, HalfCall("an object that was closed before its last key", found.end))
         elif found is not None and found.calls:
-            self.take(delimiter.held, skip_closers(self.text, found.end)[0], found, delimiter.start)
+            self.take(delimiter.held, envelope.skip_closers(self.text, found.end)[0], found, delimiter.start)
         elif found is not None:
             if found.waiting:
                 self.row.add(self.text, start, found.end, found.waiting)
             if kind is Reader.JSON:
                 self.at = found.end  # data, and no place to look for calls in
                 self.drop_closers(found.end)
-        elif kind is Reader.ELEMENTS and is_tag_meant(self.text, start, self.box):
-            self.report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
+        elif kind is Reader.ELEMENTS and envelope.is_tag_meant(self.text, start, self.box):
+            self.report_malformed(start, envelope.find_region_end(self.text, start), "a tag without an end", kind.value)
 
     def _give_up(self, kind: Reader, start: int, at: int, bad: Unreadable) -> None:
         """Settle a notation that can't be read to its end: a call that is broken, or no call."""
         self.fuel -= max(bad.at - start, _ATTEMPT_CHARS)
         sure = kind not in (Reader.JSON, Reader.ANNOUNCED) or isinstance(bad, HalfCall)
         if sure or (kind is Reader.JSON and looks_like_a_call(self.text, start, self.box)):
-            self.report_malformed(start, find_region_end(self.text, at), bad.reason, kind.value)
+            self.report_malformed(start, envelope.find_region_end(self.text, at), bad.reason, kind.value)
         elif kind is Reader.JSON:
             self.at = start + 1
 

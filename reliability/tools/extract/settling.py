@@ -9,16 +9,8 @@ import re
 from bisect import bisect_left, bisect_right
 
 from reliability.tool_calls import Malformed, RawCall
+from reliability.tools.extract import envelope
 from reliability.tools.extract.delimiter_search import Delimiter
-from reliability.tools.extract.envelope import (
-    FENCE_LINE,
-    NEAR_CHARS,
-    find_region_end,
-    is_closer_lost,
-    is_closer_next,
-    looks_like_calling,
-    skip_closers,
-)
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
 from reliability.tools.extract.quoting import find_form, find_telling, is_block_quoted, is_in_sample
@@ -112,7 +104,7 @@ class Findings:
     def rests_on_given(self, start: int) -> bool:
         """End the answer before a result that it gives itself, where a call begins behind that."""
         given, self.given = self.given, None
-        if given is None or not FENCE_LINE.sub("", self.text[given.end() : start]).strip():
+        if given is None or not envelope.FENCE_LINE.sub("", self.text[given.end() : start]).strip():
             return False
         self.end_answer(given.start(), given.start())
         return True
@@ -156,7 +148,7 @@ class Findings:
         """Drop the closers of a call that stand behind data."""
         closer = skip_space(self.text, at)
         if CLOSER.match(self.text, closer) and not SPEECH_END.match(self.text, closer):
-            self.drop(at, skip_closers(self.text, closer)[0])
+            self.drop(at, envelope.skip_closers(self.text, closer)[0])
 
     def keep_calls(self, calls: list[RawCall], raw: str) -> None:
         """Keep calls, as many as an answer may have."""
@@ -184,7 +176,7 @@ class Findings:
             if known or is_block_quoted(self.text, self.begins, at, whole=self.whole):
                 continue
             if is_wreck(self.text, line, at, name, self.box):
-                end = min(find_region_end(self.text, at), until)
+                end = min(envelope.find_region_end(self.text, at), until)
                 self.report_malformed(skip_space(self.text, line), end, _WRECK, "wreck")
 
     def _is_read(self, at: int) -> bool:
@@ -258,7 +250,7 @@ class Findings:
         if not self.is_used(closer):
             return
         within = bool(self.malformed) and has_only_delimiters(self.text[self.kept : closer.start][:_LOOK_CHARS])
-        if within and is_closer_next(self.text, closer.end):
+        if within and envelope.is_closer_next(self.text, closer.end):
             return  # a word in a call that can't be read
         if self.has_thought:
             self.take_apart(closer.start, closer.end)
@@ -290,9 +282,13 @@ class Findings:
             return
         blank = self.text.rfind("\n\n", self.kept, closer.start)
         start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
-        if looks_like_calling(self.text[max(start, closer.start - NEAR_CHARS) : closer.start], self.box):
+        if envelope.looks_like_calling(
+            self.text[max(start, closer.start - envelope.NEAR_CHARS) : closer.start], self.box
+        ):
             self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
-        elif is_closer_lost(self.text, start, closer.start, row := skip_closers(self.text, closer.start)[0]):
+        elif envelope.is_closer_lost(
+            self.text, start, closer.start, row := envelope.skip_closers(self.text, closer.start)[0]
+        ):
             parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - _LOOK_CHARS), closer.start)
             if parts and self.calls and self.text[self.kept : parts.start()].strip():
                 self.report_malformed(self.kept, row, "the closing tags of a call that ended within a value", "closer")
@@ -340,4 +336,4 @@ class Findings:
     def leads(self, start: int) -> bool:
         """Return whether nothing but reasoning and a fence stands before this place."""
         near = start - self.begins <= FENCE_CHARS_MAX
-        return near and not FENCE_LINE.sub("", self.text[self.begins : start]).strip()
+        return near and not envelope.FENCE_LINE.sub("", self.text[self.begins : start]).strip()
