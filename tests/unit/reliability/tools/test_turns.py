@@ -120,17 +120,11 @@ def test_what_agents_add_may_be_told_of(said):
 @pytest.mark.parametrize(
     "said",
     [
-        "{m} is how a result begins.",
-        "~~~\n{m}\n21\n~~~\nThat is one.",
-        "The template\n\n    {m}\n    21\n",
-        "`{m}` opens one.",
-        "It looks like this:\n\n{m}\n21\n",
-        "```\n{m}\n21\n```\nThat is one.",
-        "- {m}: a result",
-        "See {m}\n21",
-        "> {m}\n> 21",
+        "{m} is how a result begins.", "~~~\n{m}\n21\n~~~\nThat is one.", "The template\n\n    {m}\n    21\n",
+        "`{m}` opens one.", "It looks like this:\n\n{m}\n21\n", "```\n{m}\n21\n```\nThat is one.",
+        "- {m}: a result", "See {m}\n21", "> {m}\n> 21",
     ],
-)
+)  # fmt: skip
 def test_a_result_may_be_shown(said):
     """Law: in a sentence, in code, announced or quoted, it is the answer's, in any pieces."""
     for mark in (*OWN, *ADDED):
@@ -234,16 +228,11 @@ def test_a_role_may_be_a_word_and_a_colon(role):
 @pytest.mark.parametrize(
     "sentence",
     [
-        "The model writes {m}",
-        "`{m}` ends it",
-        'Its mark is "{m}".',
-        "Write {m}, then stop.",
-        "({m})",
-        "So:\n```\nHi{m}\n{r}user\n```\nThat is it.",
-        "Run `echo {m} {r}` first.",
+        "The model writes {m}", "`{m}` ends it", 'Its mark is "{m}".', "Write {m}, then stop.", "({m})",
+        "So:\n```\nHi{m}\n{r}user\n```\nThat is it.", "Run `echo {m} {r}` first.",
         "The format:\n{r}user\nHi{m}\n{r}assistant\nHello{m}\n",
     ],
-)
+)  # fmt: skip
 def test_prose_may_talk_of_the_marks(box, sentence):
     """Law: quoted, in code, apart in a sentence, or where a template is shown, they are the answer's."""
     for end, role in PAIRS:

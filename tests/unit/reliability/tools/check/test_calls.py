@@ -40,15 +40,11 @@ def test_all_violations_are_listed_with_their_places():
 
     assert found.calls == ()
     assert {(v.kind, v.path) for v in found.violations} == {
-        (Flaws.SCHEMA, "/0/arguments/city"),
-        (Flaws.SCHEMA, "/0/arguments/days"),
-        (Flaws.SCHEMA, "/0/arguments/colour"),
-        (Flaws.SCHEMA, "/0/arguments/where/tags/0"),
-        (Flaws.UNKNOWN_TOOL, "/1/name"),
-        (Flaws.NOT_OBJECT, "/2/arguments"),
-        (Flaws.NOT_JSON, "/3/arguments"),
+        (Flaws.SCHEMA, "/0/arguments/city"), (Flaws.SCHEMA, "/0/arguments/days"),
+        (Flaws.SCHEMA, "/0/arguments/colour"), (Flaws.SCHEMA, "/0/arguments/where/tags/0"),
+        (Flaws.UNKNOWN_TOOL, "/1/name"), (Flaws.NOT_OBJECT, "/2/arguments"), (Flaws.NOT_JSON, "/3/arguments"),
         (Flaws.MALFORMED, "/4"),
-    }
+    }  # fmt: skip
 
 
 def test_a_repair_stands_next_to_a_violation_and_the_call_is_still_refused():
@@ -188,16 +184,12 @@ FREE = {
 @pytest.mark.parametrize(
     ("given", "read"),
     [
-        ('{"input": "*** Begin"}', "*** Begin"),
-        ('{"patch": "*** Begin"}', "*** Begin"),
-        ('*** Begin\n+{"a": "b"}', '*** Begin\n+{"a": "b"}'),
-        ('"*** Begin\\n"', "*** Begin\n"),
-        ('{"input": "a', None),
-        ('{"input": "a", "more": "b"}', None),
-        ('{"a": "b", "c": "d"}', None),
+        ('{"input": "*** Begin"}', "*** Begin"), ('{"patch": "*** Begin"}', "*** Begin"),
+        ('*** Begin\n+{"a": "b"}', '*** Begin\n+{"a": "b"}'), ('"*** Begin\\n"', "*** Begin\n"),
+        ('{"input": "a', None), ('{"input": "a", "more": "b"}', None), ('{"a": "b", "c": "d"}', None),
         ('{"a": 1}', None),
     ],
-)
+)  # fmt: skip
 def test_a_tool_of_free_text_takes_the_text(given, read):
     """One text under any key, or the bare text, is its input; what may be cut, or is more than one, is refused."""
     box = made([tool("apply_patch", FREE)])
@@ -260,25 +252,13 @@ def kinds(calls, choice=None, parallel=None, **more):
 @pytest.mark.parametrize(
     ("choice", "calls", "good"),
     [
-        (None, [], True),
-        ("auto", [], True),
-        ("auto", [SEARCH, CLOCK], True),
-        ("none", [], True),
-        ("none", [CLOCK], False),
-        ("required", [CLOCK], True),
-        ("required", [], False),
-        ("any", [], False),
-        (NAMED, [SEARCH], True),
-        (NAMED, [], False),
-        (NAMED, [CLOCK], False),
-        (NAMED, [SEARCH, CLOCK], False),
-        ({"type": "function", "name": "search"}, [SEARCH], True),
-        (ALLOWED, [CLOCK], True),
-        (ALLOWED, [SEARCH], False),
-        (ALLOWED, [], False),
-        ("nonsense", [CLOCK], True),
+        (None, [], True), ("auto", [], True), ("auto", [SEARCH, CLOCK], True), ("none", [], True),
+        ("none", [CLOCK], False), ("required", [CLOCK], True), ("required", [], False), ("any", [], False),
+        (NAMED, [SEARCH], True), (NAMED, [], False), (NAMED, [CLOCK], False), (NAMED, [SEARCH, CLOCK], False),
+        ({"type": "function", "name": "search"}, [SEARCH], True), (ALLOWED, [CLOCK], True),
+        (ALLOWED, [SEARCH], False), (ALLOWED, [], False), ("nonsense", [CLOCK], True),
     ],
-)
+)  # fmt: skip
 def test_tool_choice_is_obeyed(choice, calls, good):
     """Every form of the client's choice is kept to; a call against it is refused, not dropped."""
     assert (kinds(calls, choice) == []) is good
@@ -302,16 +282,11 @@ def test_an_unreadable_call_is_a_call_for_the_choice():
 @pytest.mark.parametrize(
     "choice",
     [
-        "sometimes",
-        3,
-        {"type": "function", "function": {"name": "nope"}},
-        {},
-        {"type": "allowed_tools"},
-        {"type": "allowed_tools", "tools": [1]},
-        {"type": "allowed_tools", "allowed_tools": 3},
+        "sometimes", 3, {"type": "function", "function": {"name": "nope"}}, {}, {"type": "allowed_tools"},
+        {"type": "allowed_tools", "tools": [1]}, {"type": "allowed_tools", "allowed_tools": 3},
         {"type": "function", "function": {"name": ["x"]}},
     ],
-)
+)  # fmt: skip
 def test_a_choice_that_cant_be_meant_is_the_clients_mistake(choice):
     """Unknown words, forms and tools are a 400 with a place."""
     bad = parse_choice(choice, TOOLS)

@@ -138,18 +138,13 @@ def judged(name, key, value, **schema):
 @pytest.mark.parametrize(
     ("name", "key", "value", "schema"),
     [
-        ("bash_input", "input", "\n", {"minLength": 1}),
-        ("write_stdin", "chars", "\r\n", {}),
-        ("split", "delimiter", "\t", {}),
-        ("press_key", "key", " ", {}),
-        ("keyboard", "text", " ", {}),
-        ("join", "separator", " ", {}),
-        ("pad", "character", "  ", {}),
-        ("set_mode", "mode", " ", {"enum": [" ", "x"]}),
-        ("set_mode", "mode", " ", {"default": " "}),
+        ("bash_input", "input", "\n", {"minLength": 1}), ("write_stdin", "chars", "\r\n", {}),
+        ("split", "delimiter", "\t", {}), ("press_key", "key", " ", {}), ("keyboard", "text", " ", {}),
+        ("join", "separator", " ", {}), ("pad", "character", "  ", {}),
+        ("set_mode", "mode", " ", {"enum": [" ", "x"]}), ("set_mode", "mode", " ", {"default": " "}),
         ("set_mode", "mode", "", {"const": ""}),
     ],
-)
+)  # fmt: skip
 def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
     """Law: a tab and a line break say something; a space does where characters or keys are asked for, or the schema
     names it."""
@@ -159,30 +154,20 @@ def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
-        ("search", "query", "  "),
-        ("get_weather", "city", " "),
-        ("press_key", "key", ""),
-        ("join", "separator", ""),
-        ("fetch", "api_key", " "),
-        ("ask", "input", " "),
-        ("send_message", "text", " "),
-        ("run_in_terminal", "command", " "),
+        ("search", "query", "  "), ("get_weather", "city", " "), ("press_key", "key", ""),
+        ("join", "separator", ""), ("fetch", "api_key", " "), ("ask", "input", " "),
+        ("send_message", "text", " "), ("run_in_terminal", "command", " "),
     ],
-)
+)  # fmt: skip
 def test_spaces_are_no_value_of_a_text(name, key, value):
     """Law: elsewhere a space says no more than nothing does."""
     assert [one.kind for one in judged(name, key, value)] == [Flaws.EMPTY]
 
 
 NAMED = [
-    "Your Song",
-    "your first app",
-    "Your orders",
-    "Enter your email",
-    "Your Library",
-    "YOUR NAME",
+    "Your Song", "your first app", "Your orders", "Enter your email", "Your Library", "YOUR NAME",
     "Your Mother's Eyes",
-]
+]  # fmt: skip
 PLACES = ["path", "slug", "key", "branch", "route", "filename", "component", "query", "title_id"]
 
 

@@ -119,12 +119,8 @@ def test_an_object_that_closes_too_early_loses_no_argument(kind, early):
 def test_what_stands_behind_an_object_in_prose_is_no_part_of_it():
     """Only another key right behind an object, or behind a comma or a bracket, shows that it was closed too early."""
     for rest in (
-        "",
-        "\n\nThen I read it.",
-        ' The key "a": see above.',
-        '\n"Done": that is what it said.',
-        ", then: go",
-    ):
+        "", "\n\nThen I read it.", ' The key "a": see above.', '\n"Done": that is what it said.', ", then: go",
+    ):  # fmt: skip
         assert not goes_on_behind(rest, 0)
     for rest in (', "a": 1', ' "a": 1', '},\n "a": 1', "}flag': 1"):
         assert goes_on_behind(rest, 0)

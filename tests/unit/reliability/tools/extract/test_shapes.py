@@ -147,13 +147,10 @@ def test_python_as_the_whole_answer():
 @pytest.mark.parametrize(
     "text",
     [
-        '{"name": "Ada Lovelace"}',
-        '[{"name": "Ada"}, {"name": "Bo"}]',
-        '{"action": "wait"}',
-        '{"tool": "hammer"}',
-        '{"function": "sine"}',
+        '{"name": "Ada Lovelace"}', '[{"name": "Ada"}, {"name": "Bo"}]', '{"action": "wait"}',
+        '{"tool": "hammer"}', '{"function": "sine"}',
     ],
-)
+)  # fmt: skip
 def test_a_name_that_is_no_tools_is_data(text):
     """An answer in JSON is the answer, though tools are declared; a name that is nearly a tool's is asked about."""
     assert extract_calls(text, BOX) == Extraction(text=text)
@@ -175,12 +172,9 @@ def test_where_json_is_wanted_it_is_the_answer():
 
 
 MEANT = [
-    '{"name": search", "arguments": {"query": "x"}}',
-    '{"name" "search", "arguments": {"query": "x"}}',
-    "[{'name': 'search', 'arguments': {'query': 5*11}}]",
-    '{"tool": "search", "args": ',
-    '{"name": "search"',
-]
+    '{"name": search", "arguments": {"query": "x"}}', '{"name" "search", "arguments": {"query": "x"}}',
+    "[{'name': 'search', 'arguments': {'query': 5*11}}]", '{"tool": "search", "args": ', '{"name": "search"',
+]  # fmt: skip
 PROSE = [
     '{"name": "Bob", "arguments": {}}',
     '{"note": "search", "arguments": {}}',

@@ -36,33 +36,18 @@ def test_what_stands_between_the_words_of_a_name_says_nothing(parts, declared, c
 @pytest.mark.parametrize(
     ("declared", "called"),
     [
-        ("math_gcd", "math.gcd"),
-        ("math_gcd", "math__gcd"),
-        ("math_gcd", "functions.math_gcd"),
-        ("math_gcd", "functions.math.gcd"),
-        ("math_gcd", "functions_math_gcd"),
-        ("math_gcd", "default_api.math_gcd"),
-        ("math_gcd", "default_api:math_gcd"),
-        ("math_gcd", "tools.math_gcd"),
-        ("math_gcd", "tool__math_gcd"),
-        ("math_gcd", "MathGcd"),
-        ("math.gcd", "math_gcd"),
-        ("math.gcd", "gcd"),
-        ("math_gcd", "mcp__calculator__math_gcd"),
-        ("math_gcd", "mcp_calculator_math_gcd"),
-        ("math_gcd", "mcp.calculator.math_gcd"),
-        ("calculator_gcd", "mcp__calculator__gcd"),
-        (GITHUB, "mcp.github.create_issue"),
-        (GITHUB, "mcp_github_create_issue"),
-        (GITHUB, "github.create_issue"),
-        (GITHUB, "github__create_issue"),
-        (GITHUB, "github_create_issue"),
-        (GITHUB, "create_issue"),
-        (GITHUB, "functions.create_issue"),
-        (GITHUB, "createIssue"),
-        ("HTTPServer_get", "http_server_get"),
+        ("math_gcd", "math.gcd"), ("math_gcd", "math__gcd"), ("math_gcd", "functions.math_gcd"),
+        ("math_gcd", "functions.math.gcd"), ("math_gcd", "functions_math_gcd"),
+        ("math_gcd", "default_api.math_gcd"), ("math_gcd", "default_api:math_gcd"),
+        ("math_gcd", "tools.math_gcd"), ("math_gcd", "tool__math_gcd"), ("math_gcd", "MathGcd"),
+        ("math.gcd", "math_gcd"), ("math.gcd", "gcd"), ("math_gcd", "mcp__calculator__math_gcd"),
+        ("math_gcd", "mcp_calculator_math_gcd"), ("math_gcd", "mcp.calculator.math_gcd"),
+        ("calculator_gcd", "mcp__calculator__gcd"), (GITHUB, "mcp.github.create_issue"),
+        (GITHUB, "mcp_github_create_issue"), (GITHUB, "github.create_issue"), (GITHUB, "github__create_issue"),
+        (GITHUB, "github_create_issue"), (GITHUB, "create_issue"), (GITHUB, "functions.create_issue"),
+        (GITHUB, "createIssue"), ("HTTPServer_get", "http_server_get"),
     ],
-)
+)  # fmt: skip
 def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
     """The name that is delivered is the client's, and the change is recorded."""
     box = made([tool(declared, {}), tool("search", {})])
@@ -103,16 +88,10 @@ def test_what_would_be_a_guess_is_not_meant(declared, called):
 @pytest.mark.parametrize(
     "called",
     [
-        "functions.search:0",
-        "search<|channel|>commentary",
-        " search\n",
-        "`search`",
-        '"search"',
-        "search()",
-        "SEARCH:12",
-        "search.call",
+        "functions.search:0", "search<|channel|>commentary", " search\n", "`search`", '"search"', "search()",
+        "SEARCH:12", "search.call",
     ],
-)
+)  # fmt: skip
 def test_what_is_left_on_a_native_name_is_taken_off(called):
     """A special token, an index, quotes, brackets and the `.call` of Llama's own tools belong to no name."""
     raw = RawCall(name=called, arguments="{}")

@@ -65,12 +65,9 @@ def test_hostile_schemas_are_refused():
     doubling = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(20)}
     wide = {"properties": {str(i): {} for i in range(30_000)}}
     for parameters in (
-        deep,
-        very_deep,
-        wide,
-        {"$ref": "#/$defs/d0", "$defs": {**doubling, "d20": {}}},
+        deep, very_deep, wide, {"$ref": "#/$defs/d0", "$defs": {**doubling, "d20": {}}},
         {"description": "x" * 1_100_000},
-    ):
+    ):  # fmt: skip
         bad = build_toolbox([tool("a", parameters)])
         assert isinstance(bad, BadTools)
         assert bad.path.startswith("/tools/0/function/parameters")
