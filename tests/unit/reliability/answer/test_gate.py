@@ -34,18 +34,12 @@ LINE_CALLS = ("get_weather(city='Lima')", 'search(q="closing ) in a string")', "
 
 
 @given(SOUP, st.integers(), st.sampled_from([decide, never, always_open]))
-def test_nothing_is_lost(text: str, seed: int, kind: object) -> None:
-    """What left plus what is held is what came in, however it was cut."""
-    out, held = fed(open_gate(TOOLS, kind), cut(text, seed))  # type: ignore[arg-type]
-    assert out + held == text
-
-
-@given(SOUP, st.integers(), st.sampled_from([decide, never, always_open]))
 @example("[functions.functions.", 0, decide)
-def test_cuts_do_not_matter(text: str, seed: int, kind: object) -> None:
-    """Where the line between left and held runs doesn't depend on the cuts."""
+def test_nothing_is_lost_and_cuts_do_not_matter(text: str, seed: int, kind: object) -> None:
+    """What left plus what is held is what came in, and where the line between them runs doesn't depend on the cuts."""
     gate = open_gate(TOOLS, kind)  # type: ignore[arg-type]
     whole = fed(gate, [text])
+    assert "".join(whole) == text
     assert fed(gate, list(text)) == whole
     assert fed(gate, cut(text, seed)) == whole
 
@@ -126,14 +120,8 @@ def test_the_line_behind_a_candidate_may_begin_a_call() -> None:
 
 def test_unescaped_quotes_do_not_hide_the_end() -> None:
     """A string with unescaped quotes inside still ends where its object ends."""
-    text = '{"text": "He said "hi" to me"}'
-    asked: list[str] = []
-
-    def ask(candidate: str, before: str) -> TextKind:
-        asked.append(candidate)
-        return TextKind.PROSE
-
-    assert live([text, " x"], kind=ask) == [text, " x"]
+    text, asked = '{"text": "He said "hi" to me"}', []
+    assert live([text, " x"], kind=lambda candidate, _: asked.append(candidate) or TextKind.PROSE) == [text, " x"]
     assert asked == [text]
 
 
@@ -141,14 +129,9 @@ def test_unescaped_quotes_do_not_hide_the_end() -> None:
 def test_a_backslash_at_a_cut_still_escapes(at: int) -> None:
     """An escaped quote is no end of a string, wherever the chunks are cut."""
     text = 'x {"a": "b\\"}c"} y'
-    split = text.index("b") + at
-    asked: list[str] = []
-
-    def ask(candidate: str, before: str) -> TextKind:
-        asked.append(candidate)
-        return TextKind.PROSE
-
-    assert "".join(live([text[:split], text[split:]], kind=ask)) == text
+    split, asked = text.index("b") + at, []
+    left = live([text[:split], text[split:]], kind=lambda candidate, _: asked.append(candidate) or TextKind.PROSE)
+    assert "".join(left) == text
     assert asked == [text[2:-2]]
 
 

@@ -138,11 +138,9 @@ LINES = [
     *(f"```{name}\n21\n```" for name in ("tool_output", "tool_response", "function_results", "observation")),
 ]  # fmt: skip
 BARE = [
-    'search(query="x")',
-    '```python\nsearch(query="x")\n```',
-    '{"search": {"query": "x"}}',
+    'search(query="x")', '```python\nsearch(query="x")\n```', '{"search": {"query": "x"}}',
     '[search]{"query": "x"}',
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", [ONE, CALL, *BARE])

@@ -93,16 +93,6 @@ def test_arguments_that_are_no_json_object_are_refused(value):
     assert bad.violations[0].path == "/0/arguments"
 
 
-def test_names_that_differ_in_spelling_only_are_mended():
-    """Case, - and _, and the prefix go, on record; a near name is only suggested."""
-    found = verdict({"city": "Lima"}, "functions.Get-Weather")
-    near = verdict({"city": "Lima"}, "get_whether")
-    assert found.calls[0].name == "get_weather"
-    assert found.repairs == (Repair(RepairKind.NAME, "/0/name"),)
-    assert "did you mean 'get_weather'" in near.violations[0].message
-    assert "did you mean" not in verdict({}, "zzz").violations[0].message
-
-
 def test_each_check_can_be_switched_off():
     """The three keys switch off their check and nothing else."""
     off = CheckConfig(validate_tool_names=False)

@@ -71,13 +71,11 @@ SEARCH = {
 @pytest.mark.parametrize(
     ("given", "filled"),
     [
-        ({"query": "x"}, {"max_results": 5, "deep": False}),
-        ({"query": "x", "deep": True}, {"max_results": 5}),
-        ({"query": "x", "deep": "true"}, {"max_results": 5, "deep": True}),
-        ({"max_results": 3}, None),
+        ({"query": "x"}, {"max_results": 5, "deep": False}), ({"query": "x", "deep": True}, {"max_results": 5}),
+        ({"query": "x", "deep": "true"}, {"max_results": 5, "deep": True}), ({"max_results": 3}, None),
         ({}, None),
     ],
-)
+)  # fmt: skip
 def test_a_required_argument_has_its_default(given, filled):
     """Law: what the schema has a default for is filled in where a model leaves it out; what it has none for is asked
     for, and then nothing is filled in."""

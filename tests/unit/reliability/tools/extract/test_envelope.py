@@ -59,21 +59,12 @@ MARKS = [
     ),
 ]  # fmt: skip
 SENTENCES = [
-    "You write a call between {m} and a closing tag. Then it goes on.",
-    "The model writes {m}",
-    "Use {m}, then stop.",
-    "It is {m}.",
-    "A call begins with {m} and the name find_part follows.",
-    "`{m}` opens a call.",
-    "The mark is `{m}`",
-    "{m} is the mark that opens a call.",
-    "- {m} opens it\n- `{m}` too\n",
-    "I use {m} to call.\nThen more prose.\n\nAnd a paragraph.",
-    "({m})",
-    "Models wrote {m}\nfor a call.",
-    "```\n{m}\n```\nis how it begins.",
-    "An unclosed `{m}` and {m} here",
-]
+    "You write a call between {m} and a closing tag. Then it goes on.", "The model writes {m}",
+    "Use {m}, then stop.", "It is {m}.", "A call begins with {m} and the name find_part follows.",
+    "`{m}` opens a call.", "The mark is `{m}`", "{m} is the mark that opens a call.",
+    "- {m} opens it\n- `{m}` too\n", "I use {m} to call.\nThen more prose.\n\nAnd a paragraph.", "({m})",
+    "Models wrote {m}\nfor a call.", "```\n{m}\n```\nis how it begins.", "An unclosed `{m}` and {m} here",
+]  # fmt: skip
 MEANT = [
     "<tool_call>", "I look it up. <tool_call>", "I look it up.\n<tool_call>\n", "<tool_call>find_part of K-7",
     "<tool_call>\nI look it up\n</tool_call>", "I look it up: <tool_call>the part</tool_call>",

@@ -150,14 +150,11 @@ def test_line_breaks_are_noted_where_the_template_writes_inline(value, line_brea
     content, noted = content.format(f"{line_break}{value}{line_break}"), {RepairKind.LAYOUT}
     apart, inline = path.format("\na\n"), path.format("a")
     for head, inner, kind in (
-        ("<seed:tool_call>", content, noted),
-        ("<seed:tool_call>", inline + content, noted),
-        (opener, inline + content, noted),
-        (opener, content + inline, noted),
+        ("<seed:tool_call>", content, noted), ("<seed:tool_call>", inline + content, noted),
+        (opener, inline + content, noted), (opener, content + inline, noted),
         (opener, apart + content, noted if line_break == "\r\n" else set()),
-        ("<seed:tool_call>", inline, set()),
-        ("<seed:tool_call>", path.format("\ra"), set()),
-    ):
+        ("<seed:tool_call>", inline, set()), ("<seed:tool_call>", path.format("\ra"), set()),
+    ):  # fmt: skip
         text = f"{head}\n<function=save>\n{inner}\n</function>\n{head.replace('<', '</')}"
         assert calls(text)[0][1].get("mixed", value) == value
         assert kinds(text) == kind

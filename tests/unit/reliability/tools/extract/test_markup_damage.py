@@ -13,7 +13,7 @@ from reliability.tools.extract.text import is_damaged_key
 from tests.support import extracting
 from tests.support.call_values import IDS, made
 from tests.support.extracting import calls
-from tests.support.renderings import ALL, JSON, PYTHON, fits, tool
+from tests.support.renderings import ALL, JSON, fits, tool
 
 BOX = made(
     [
@@ -70,6 +70,7 @@ def found(text):
 def test_a_damaged_frame_changes_no_value(kind):
     """Of a call with one sign too few, too many or another, each argument arrives as it was meant, or the call is
     refused: no part of its frame gets into a value or a key, and no argument is lost."""
+    assert fits(kind, CALLS[0][1])
     random = Random(kind)
     for meant in (CALLS[:1], CALLS[:2], CALLS[1:]):
         text = "\n".join(ALL[kind](*call) for call in meant)
@@ -133,11 +134,6 @@ def test_a_key_with_signs_of_its_tag_is_refused(key):
     assert not is_damaged_key(f"a{key}b") or '"' in key
     for text in (f"<function=search><parameter={key}>x</parameter></function>",):
         assert calls(text) in ([], [("search", {"path": "x"})], [("search", {"n": "x"})])
-
-
-def test_the_notations_of_python_have_damages_too():
-    """The law above reads every notation that can say the calls."""
-    assert all(fits(kind, CALLS[0][1]) for kind in (*PYTHON, *ALL))
 
 
 HEADS = [

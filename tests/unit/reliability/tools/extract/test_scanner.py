@@ -14,13 +14,11 @@ from tests.support.streaming import cut_at, play, whole
 @pytest.mark.parametrize(
     "text",
     [
-        f"<tool_call>{CALL}</tool_call>",
         f"<tool_call>{CALL}<tool_call>",
         f"<|tool_call|>[{CALL}]<|/tool_call|>",
-        f"<tools_call>{CALL}</tools_call>".replace("tools_call", "tool_calls"),
+        f"<tool_calls>{CALL}</tool_calls>",
         f"<TOOLCALL>[{CALL}]</TOOLCALL>",
         f"<scratch>{CALL}</scratch>",
-        f"<|action_start|><|plugin|>{CALL}<|action_end|>",
         f"<tool_call>Here it is: {CALL}</tool_call>",
         f"<tool_call>{CALL}}}}}</tool_call>",
         f"<think>maybe <tool_call>{CALL}</tool_call></think>{CALL}",
@@ -29,28 +27,18 @@ from tests.support.streaming import cut_at, play, whole
         "{'name': 'search', 'arguments': {'query': 'x',},}",
         '{"function": {"name": "search", "arguments": {"query": "x"}}}',
         '{"tool_calls": [{"type": "function", "function": ' + CALL + "}]}",
-        '{"tool_uses": [{"recipient_name": "functions.search", "parameters": {"query": "x"}}]}'.replace(
-            "functions.", ""
-        ),
+        '{"tool_uses": [{"recipient_name": "search", "parameters": {"query": "x"}}]}',
         '{"role": "assistant", "content": null, "tool_calls": [' + CALL + "]}",
         '<tool_call>{"search": {"query": "x"}}</tool_call>',
         '<tool_call>{"name": "search", "arguments": {"query": "x"}</tool_call>',
         '<tool_call>search{"query": "x"}</tool_call>',
-        '[search]\n{"query": "x"}',
-        'search[ARGS]{"query": "x"}',
-        '[TOOL_CALLS]search[CALL_ID]abc123def[ARGS]{"query": "x"}',
-        '<function=search>{"query": "x"}</function>',
         "<function=search><parameter=query>x</parameter></tool_call>",
         '<function name="search"><param name="query"><![CDATA[x]]></param></function>',
-        '<tool name="search" query="x" />',
         '<tool name="search" query="x"></tool>',
         "search <arg_key>query</arg_key> <arg_value>x</arg_value>",
-        "call:search{query:<escape>x<escape>}",
         'call:search{<|"|>query<|"|>:<|"|>x<|"|>}',
-        'Action: search\nAction Input: {"query": "x"}\n',
         '<|channel|>commentary to=search<|message|>{"query": "x"}<|call|>',
         "{name: 'search', arguments: {query: 'x'}}",
-        '[search(query="x")]',
         "<tool_call>search(query='''x''')</tool_call>",
     ],
 )
@@ -248,14 +236,11 @@ def test_python_with_comments_is_shown(fence, comment):
 @pytest.mark.parametrize(
     "text",
     [
-        r"[save(pa\_th='x\_y')]",
-        r"save(pa\_th='x\_y')",
-        r"[get\_time(a='b\_c')]",
-        r"[get\_time(a='b\_c'), get\_time(a='d')]",
-        r"get\_time(a='b\_c')",
+        r"[save(pa\_th='x\_y')]", r"save(pa\_th='x\_y')", r"[get\_time(a='b\_c')]",
+        r"[get\_time(a='b\_c'), get\_time(a='d')]", r"get\_time(a='b\_c')",
         r"<|tool_call_start|>[save(pa\_th='x\_y')]<|tool_call_end|>",
     ],
-)
+)  # fmt: skip
 def test_an_underscore_that_markdown_may_have_escaped_is_refused(text):
     """Where the underscores of a name or a key are escaped, one in a string may be Markdown's too: no call, and no
     text either."""

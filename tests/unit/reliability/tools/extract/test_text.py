@@ -2,10 +2,8 @@
 
 import pytest
 
-from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.text import Arguments, read_arguments, read_framed, type_text
+from reliability.tools.extract.text import read_arguments, type_text
 from reliability.tools.schema.references import Places
-from tests.support.extracting import BOX
 
 HARMLESS = [
     'Here is the JSON: {"a": 1}', 'Sure, here you go:\n{"a": 1}', '{"a": 1} I hope this helps!', '{"a": 1}}',
@@ -35,30 +33,6 @@ def test_harmless_text_is_taken_off(text):
 def test_text_that_may_be_data_is_not_taken_off(text):
     """Where something would be lost, nothing is read."""
     assert isinstance(read_arguments(text), str)
-
-
-@pytest.mark.parametrize(
-    ("text", "stripped"),
-    [
-        ("\na\n", "a"), ("\r\na\r\n", "a"), ("a\n", "a\n"), ("def f():\n    pass\n", "def f():\n    pass\n"),
-        ("\na", "a"), ("\n", ""), ("\n\na", "\na"), ("\na\n    ", "a"), ("\n  a\n    ", "  a"), ("\n    ", ""),
-        ("a\n    ", "a\n    "), ("<![CDATA[a\n]]>", "a\n"),
-    ],
-)  # fmt: skip
-def test_only_a_framed_text_loses_its_line_breaks(text, stripped):
-    """A line break behind the opening tag is layout, and then the closing tag's own line is; a value that begins on the
-    line of its opening tag keeps its line breaks."""
-    assert read_framed(text, 0, len(text), on_lines=True)[0] == stripped
-
-
-def test_what_the_model_says_of_a_value_counts():
-    """A value that is said to be no string is a literal, also where a string is allowed."""
-    found = Arguments(BOX.find("search"))
-    found.add("query", "5", 0, is_string=True)
-    found.add("more", "[1]", 0, is_string=False)
-    assert found.found == {"query": "5", "more": [1]}
-    with pytest.raises(Unreadable):
-        found.add("query", "6", 0)
 
 
 @pytest.mark.parametrize(

@@ -9,27 +9,16 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"
 VALUE = {"name": "Anna", "age": 3}
 DOCUMENT = '{"name": "Anna", "age": 3}'
 BEFORE = [
-    'Here is the JSON for "Anna":\n\n',
-    "Here is the `p` object (age=3):\n\n",
-    "Here is the output [JSON], see [the page](http://a/b):\n",
-    "Step 1: read it.\nStep 2: write it.\n\n",
-    'I extracted: name "Anna", age = 3.\n\n',
-    "The JSON {object} is: ",
-    "Sure: ",
-    "**Answer:** ",
-    "Output:\n",
-    "data = ",
-    "Anna's age is 3.\n\nJSON: ",
-    "",
-]
+    'Here is the JSON for "Anna":\n\n', "Here is the `p` object (age=3):\n\n",
+    "Here is the output [JSON], see [the page](http://a/b):\n", "Step 1: read it.\nStep 2: write it.\n\n",
+    'I extracted: name "Anna", age = 3.\n\n', "The JSON {object} is: ", "Sure: ", "**Answer:** ", "Output:\n",
+    "data = ", "Anna's age is 3.\n\nJSON: ", "",
+]  # fmt: skip
 BEHIND = [
-    "",
-    '\n\nI set "age" to 3.',
-    "\n\nNote: `age` is a number.",
-    '\n\nExplanation:\n- `name`: the name\n- "age": the age\n',
-    "\n\n1. name: the name",
+    "", '\n\nI set "age" to 3.', "\n\nNote: `age` is a number.",
+    '\n\nExplanation:\n- `name`: the name\n- "age": the age\n', "\n\n1. name: the name",
     '\n\n"name" is a string [sic], a = b.',
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("behind", BEHIND)
