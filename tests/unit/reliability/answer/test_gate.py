@@ -18,21 +18,6 @@ FRAGMENTS = (
 SOUP = st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join)
 
 
-CALLS = (
-    '{"name": "get_weather", "arguments": {"city": "Lima"}}',
-    '{\n  "arguments": {"q": "a } in \\" a string"},\n  "name": "search"\n}',
-    '[{"name": "search", "arguments": {}}]',
-    '```json\n{"name": "get_weather", "arguments": {"city": "Lima"}}\n```',
-    '``` \n{"name": "search", "arguments": {}}```',
-    '<tool_call>{"name": "search", "arguments": {}}</tool_call>',
-    '[TOOL_REQUEST]{"name": "search", "arguments": {}}[END_TOOL_REQUEST]',
-    '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"q": "a"}<|call|>',
-    "⏺ get_weather: Lima",
-    "[get_weather(city='Lima'), search(q=\"a]\")]",
-)
-LINE_CALLS = ("get_weather(city='Lima')", 'search(q="closing ) in a string")', "```\nget_weather(city='Lima')\n```")
-
-
 @given(SOUP, st.integers(), st.sampled_from([decide, never, always_open]))
 @example("[functions.functions.", 0, decide)
 def test_nothing_is_lost_and_cuts_do_not_matter(text: str, seed: int, kind: object) -> None:
@@ -42,21 +27,6 @@ def test_nothing_is_lost_and_cuts_do_not_matter(text: str, seed: int, kind: obje
     assert "".join(whole) == text
     assert fed(gate, list(text)) == whole
     assert fed(gate, cut(text, seed)) == whole
-
-
-@given(
-    st.sampled_from(["", "I'll look it up. ", "Line one.\n", "See `x` and {a, b} and [1]: "]),
-    st.sampled_from([*CALLS, *LINE_CALLS]),
-    st.sampled_from(["", "\nThat was it.", " and {more} <b>text</b>"]),
-    st.integers(),
-)
-def test_no_part_of_a_call_leaves(before: str, call: str, after: str, seed: int) -> None:
-    """Whatever the format, nothing from the beginning of a call on leaves, and all before it does."""
-    if call in LINE_CALLS and before and not before.endswith("\n") and "`" not in call:
-        before += "\n"
-    out, held = fed(open_gate(TOOLS, decide), cut(before + call + after, seed, 5))
-    assert held == call + after
-    assert out == before
 
 
 @given(st.text(alphabet="xyz .,;!?\n\t()}*#_é", max_size=300), st.integers())
@@ -257,13 +227,6 @@ def test_gates_are_values(start: str, one: str, other: str) -> None:
     assert left != right
     assert hash(left.held) == hash(left.held)
     assert finish(left)[2] != finish(right)[2]
-
-
-@pytest.mark.parametrize("name", ["Get-Weather", "functions.get_weather", "WRITE_FILE"])
-def test_names_are_found_in_other_clothes(name: str) -> None:
-    """A declared name at the start of a line is seen whatever its case, dashes or prefix."""
-    outs = live(["Now.\n" + name, "(city='Lima')\n"], kind=lambda *_: TextKind.CALL)
-    assert "".join(outs) == "Now.\n"
 
 
 @pytest.mark.parametrize("text", ["I call search(q=1) now", "research(q=1)", "search_all(q=1)", "search now"])

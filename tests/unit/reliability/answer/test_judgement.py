@@ -16,19 +16,9 @@ from tests.support.judgements import BOX, GOOD, lapped, native, ruled
 from tests.support.value_paths import judge_events
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>',
-        f'```json\n{{"name": "search", "arguments": {GOOD}}}\n```',
-        f'{{"name": "search", "arguments": {GOOD}}}',
-        f'[TOOL_REQUEST]{{"name": "search", "arguments": {GOOD}}}[END_TOOL_REQUEST]',
-        "[search(q='cats')]",
-    ],
-)
-def test_a_call_written_as_text_leaves_as_a_call(text):
-    """Whatever dress the call is in, the client gets one whole call, a finish reason that says so, and no markup."""
-    judged = ruled([Text(text)])
+def test_a_call_written_as_text_leaves_as_a_call():
+    """The client gets one whole call, a finish reason that says so, and no markup."""
+    judged = ruled([Text(f'```json\n{{"name": "search", "arguments": {GOOD}}}\n```')])
     assert judged.flaw is None
     assert judged.finish.reason is FinishReason.TOOL_CALLS
     (delta,) = judged.events

@@ -111,18 +111,16 @@ def test_a_later_thought_is_apart_too(marks, box):
 
 
 LETTERS = [
-    "A `<think>` tag begins it, `</think>` ends it.",
-    "In prose a <think> is only a word, and </think> too.",
+    "A `<think>` tag begins it, `</think>` ends it.", "In prose a <think> is only a word, and </think> too.",
     'The "<think>" of Qwen; the \'[THINK]\' of Mistral, and "[/THINK]".',
     "The format: <think> the reasoning </think> and then the answer.",
     "Write:\n```xml\n<think>\nso\n</think>\nanswer\n```\nThat is all.",
     "Write:\n\n```\n[THINK]so[/THINK]<|END_RESPONSE|>\n```\n",
     'Its JSON is {"text": "<b>x</b><think>so</think> it is", "end": "no.</think>"}.',
     '{\n  "a": "<think>",\n  "b": "see: <think>x</think>y"\n}',
-    "Run `sed s/<think>.*<.think>// file </think> x` there.",
-    "I <think> so, and < /think> not.",
+    "Run `sed s/<think>.*<.think>// file </think> x` there.", "I <think> so, and < /think> not.",
     "a <b> c </b> [x] [/x] <|im| <c",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)

@@ -106,15 +106,6 @@ def test_a_mention_is_no_thought(text):
         assert play(list(full), BOX) == whole(full, BOX)
 
 
-def test_a_mark_in_an_argument_is_data():
-    """A call that writes a closing tag into a file is a call."""
-    text = '<tool_call>{"name": "find_part", "arguments": {"code": "a</think>b\\n</think>\\n"}}</tool_call>'
-    for full in (text, f"<think>So.</think>{text}", text.replace("tool_call", "TOOL_REQUEST").join(["", ""])):
-        told = whole(full, BOX)
-        assert told.calls == [("find_part", {"code": "a</think>b\n</think>\n"})] or "REQUEST" in full
-        assert play(list(full), BOX) == told
-
-
 pieces_of_text = st.sampled_from(
     [*PROSE, CALL, *(mark for marks in MARKS[:9] for mark in marks), *(case["text"] for case in INSIDE)]
 )

@@ -101,14 +101,11 @@ def test_an_answer_that_goes_on_as_the_agent_is_no_answer(mark):
     "said",
     [
         "Claude Code adds hidden text. It looks like this.\n\n{m}\nBe brief.\n\nIt is added at each turn.",
-        "## What the agent sees\n\n{m}\nfoo\n",
-        "1. The reminder\n{m}\nfoo\n2. The rest",
-        "{m} – a tag that Claude Code adds.",
-        "{m} Tags are added by Claude Code.",
-        "So sieht das aus.\n{m}\nfoo\n",
-        "~~~\n{m}\nfoo\n~~~\nThat is one.",
+        "## What the agent sees\n\n{m}\nfoo\n", "1. The reminder\n{m}\nfoo\n2. The rest",
+        "{m} – a tag that Claude Code adds.", "{m} Tags are added by Claude Code.",
+        "So sieht das aus.\n{m}\nfoo\n", "~~~\n{m}\nfoo\n~~~\nThat is one.",
     ],
-)
+)  # fmt: skip
 def test_what_agents_add_may_be_told_of(said):
     """Law: anywhere else it is the answer's, in any pieces."""
     for mark in ADDED:

@@ -12,24 +12,14 @@ from tests.support.call_values import made
 from tests.support.checking import verdict
 from tests.support.renderings import tool
 
+TEXT = {"type": "string"}
+KIND, HOST = {**TEXT, "enum": ["string", "TODO"]}, {**TEXT, "description": "such as example.com"}
+QUERY = {"query": TEXT, "kind": KIND, "options": {"type": "object"}, "host": HOST}
 SEARCH = made(
     [
-        tool(
-            "search",
-            {
-                "properties": {
-                    "query": {"type": "string"},
-                    "kind": {"type": "string", "enum": ["string", "TODO"]},
-                    "options": {"type": "object"},
-                    "host": {"type": "string", "description": "such as example.com"},
-                },
-                "required": ["query"],
-            },
-        ),
-        tool(
-            "edit", {"properties": {"old": {"type": "string"}, "new": {"type": "string"}}, "required": ["old", "new"]}
-        ),
-        tool("note", {"properties": {"text": {"type": "string", "description": "may be empty"}}, "required": ["text"]}),
+        tool("search", {"properties": QUERY, "required": ["query"]}),
+        tool("edit", {"properties": {"old": TEXT, "new": TEXT}, "required": ["old", "new"]}),
+        tool("note", {"properties": {"text": {**TEXT, "description": "may be empty"}}, "required": ["text"]}),
     ]
 )
 
@@ -130,9 +120,10 @@ def test_only_a_call_that_says_nothing_is_empty():
     assert searched({"text": ""}, name="note").ok
 
 
-def judged(name, key, value, **schema):
+def judged(name, key, value, said=None, **schema):
     parameters = {"properties": {key: {"type": "string", **schema}}, "required": [key]}
-    return verdict({key: value}, name, made([tool(name, parameters)]), CheckConfig()).violations
+    conversation = None if said is None else [said]
+    return verdict({key: value}, name, made([tool(name, parameters)]), conversation=conversation).violations
 
 
 @pytest.mark.parametrize(
@@ -185,18 +176,14 @@ def test_a_name_is_said_however_it_is_spelled(title, key):
     is only suspected. What asks for the argument itself or stands in brackets is plain, and with both certain."""
     for value in spell(title):
         for said in (title, f"Write the page for '{title.upper()}', please.", f"It is\n# {title}\nby name."):
-            assert not judged_of(key, value, said), (value, said)
-        assert all(one.doubt is Uncertainty.SUSPECTED for one in judged_of(key, value, "Write it.")), value
+            assert not judged("make_thing", key, value, said), (value, said)
+        assert all(one.doubt is Uncertainty.SUSPECTED for one in judged("make_thing", key, value, "Write it.")), value
     for value in (f"your_{key}", f"YOUR_{key}".upper(), f"<your {key}>", "[your thing]", f"<{key}>"):
-        assert not any(one.doubt is Uncertainty.SUSPECTED for one in judged_of(key, value, "Write your page.")), value
+        assert not any(
+            one.doubt is Uncertainty.SUSPECTED for one in judged("make_thing", key, value, "Write your page.")
+        ), value
     for value, doubt in ((f"<your {key}>", None), ("[your thing]", Uncertainty.PLAIN)):
-        assert [one.doubt for one in judged_of(key, value, "Write your page.")] == [doubt]
-
-
-def judged_of(key, value, said):
-    parameters = {"properties": {key: {"type": "string"}}, "required": [key]}
-    box = made([tool("make_thing", parameters)])
-    return verdict({key: value}, "make_thing", box, CheckConfig(), conversation=[said]).violations
+        assert [one.doubt for one in judged("make_thing", key, value, "Write your page.")] == [doubt]
 
 
 @pytest.mark.parametrize(

@@ -13,43 +13,16 @@ from tests.support.renderings import tool
 
 def test_bare_values_take_the_type_that_the_schema_gives_them():
     """Text is text where a string is allowed; elsewhere it is a literal, or stays for the check to refuse."""
-    text = (
-        "<function=save>"
-        + "".join(
-            f"<parameter={key}>{value}</parameter>"
-            for key, value in {
-                "path": "007",
-                "data": "{'a': True}",
-                "tags": '[1, "x"]',
-                "on": "yes",
-                "mixed": "5",
-                "size": "null",
-                "new": "1",
-            }.items()
-        )
-        + "</function>"
-    )
-
-    assert calls(text) == [
-        (
-            "save",
-            {"path": "007", "data": {"a": True}, "tags": [1, "x"], "on": "yes", "mixed": "5", "size": None, "new": "1"},
-        )
-    ]
+    written = {"path": "007", "data": "{'a': True}", "tags": '[1, "x"]', "on": "yes", "mixed": "5", "size": "null"}
+    inner = "".join(f"<parameter={key}>{value}</parameter>" for key, value in {**written, "new": "1"}.items())
+    meant = {"path": "007", "data": {"a": True}, "tags": [1, "x"], "on": "yes", "mixed": "5", "size": None, "new": "1"}
+    assert calls(f"<function=save>{inner}</function>") == [("save", meant)]
     assert calls("<function=save><parameter=size>1.5 m</parameter></function>") == [("save", {"size": "1.5 m"})]
     assert calls("<function=nope><parameter=a>1</parameter></function>") == [("nope", {"a": "1"})]
 
 
-def test_a_parameter_keeps_its_own_line_breaks():
-    """One line break at each end is framing; every other one, and one at one end only, belongs to the value."""
-    assert calls("<function=save>\n<parameter=path>\n\na\n\n</parameter>\n</function>") == [("save", {"path": "\na\n"})]
-
-
-def test_line_ends_of_windows_frame_a_parameter():
-    """The line break that stands before and behind a parameter's text is no part of it, whichever it is."""
-    for line_break in ("\n", "\r\n"):
-        inner = line_break.join(["<parameter=query>", f"a{line_break}b", "</parameter>"])
-        assert calls(f"<function=search>{inner}</function>") == [("search", {"query": f"a{line_break}b"})]
+def test_a_frame_ends_as_it_begins():
+    """Behind a plain line break at the opening tag a carriage return before the closing tag is the text's."""
     assert calls("<function=search><parameter=query>\na\r\n</parameter></function>") == [("search", {"query": "a\r"})]
 
 
@@ -172,17 +145,10 @@ def test_a_pair_s_value_that_holds_the_end_of_its_call_is_refused(value):
     assert calls(pair.format("a") + pair.format("b")) == [("save", {"path": "a"}), ("save", {"path": "b"})]
 
 
-NOTE = {
-    "type": "object",
-    "properties": {
-        "title": {"type": "string"},
-        "count": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "integer"}},
-        "box": {"type": "object", "properties": {"w": {"type": "integer"}}},
-    },
-    "required": ["title"],
-}
-BOX = build_toolbox([tool("note", NOTE), tool("rooms", {})])
+COUNT = {"type": "integer"}
+TAGS_OF, BOX_OF = {"type": "array", "items": COUNT}, {"type": "object", "properties": {"w": COUNT}}
+NOTE = {"title": {"type": "string"}, "count": COUNT, "tags": TAGS_OF, "box": BOX_OF}
+BOX = build_toolbox([tool("note", {"type": "object", "properties": NOTE, "required": ["title"]}), tool("rooms", {})])
 M3 = "]<]minimax[>["
 
 

@@ -15,23 +15,10 @@ from tests.support.call_values import IDS, made
 from tests.support.extracting import calls
 from tests.support.renderings import ALL, JSON, fits, tool
 
-BOX = made(
-    [
-        tool(
-            "write_file",
-            {
-                "properties": {
-                    "path": {"type": "string"},
-                    "content": {"type": "string"},
-                    "n": {"type": "integer"},
-                    "flag": {"type": "boolean"},
-                },
-                "required": ["path"],
-            },
-        ),
-        tool("Bash", {"properties": {"command": {"type": "string"}}, "required": ["command"]}),
-    ]
-)
+TEXT = {"type": "string"}
+FILE = {"path": TEXT, "content": TEXT, "n": {"type": "integer"}, "flag": {"type": "boolean"}}
+BASH = tool("Bash", {"properties": {"command": TEXT}, "required": ["command"]})
+BOX = made([tool("write_file", {"properties": FILE, "required": ["path"]}), BASH])
 CALLS = (
     ("write_file", {"path": "alpha", "content": "gamma one", "n": 7, "flag": True}),
     ("Bash", {"command": "ls"}),

@@ -56,31 +56,20 @@ def test_one_call_in_many_disguises(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "I would search for it, then call get_time().",
-        'The record is {"name": "Bob", "age": 3}.',
+        "I would search for it, then call get_time().", 'The record is {"name": "Bob", "age": 3}.',
         'It says {"name": "search", "description": "finds things"}.',
         '{"type": "function", "name": "search", "parameters": {"type": "object", "properties": {}}}',
         '{"data": {"name": "search", "arguments": {"query": "x"}}}',
         '{"name": "unknown_tool", "arguments": {}} is how a call looks.',
-        'Use the `<tool_call>` tag, or "<tool_call>".',
-        "Write `<function=search>` first.",
-        "In prose a <tool_call> is only a word.",
-        "See [search](https://x/y) and [1].",
-        "search\nis what I do { not }",
-        "Action: think about it\nAction Input: none",
-        "function search() { return { name: 1 } }",
-        "{'a', 'b'} and {1: 2} and [x for x in y]",
-        "[other(a=1)]",
-        "get_time() is a function",
-        "an empty text",
-        '<invoke name="other"></invoke>',
-        "call:other{a:1}",
-        '[search]\n{"query": "x"} is a link and an object',
-        "[note]\n{see below}",
-        'The header to=functions.other {"a": 1}',
-        "Hello <|im_end|>",
+        'Use the `<tool_call>` tag, or "<tool_call>".', "Write `<function=search>` first.",
+        "In prose a <tool_call> is only a word.", "See [search](https://x/y) and [1].",
+        "search\nis what I do { not }", "Action: think about it\nAction Input: none",
+        "function search() { return { name: 1 } }", "{'a', 'b'} and {1: 2} and [x for x in y]", "[other(a=1)]",
+        "get_time() is a function", "an empty text", '<invoke name="other"></invoke>', "call:other{a:1}",
+        '[search]\n{"query": "x"} is a link and an object', "[note]\n{see below}",
+        'The header to=functions.other {"a": 1}', "Hello <|im_end|>",
     ],
-)
+)  # fmt: skip
 def test_prose_and_data_are_left_alone(text):
     """No mark and no declared name with a call's keys: nothing is found, and the text is as it came."""
     found = extract_calls(text, BOX)

@@ -12,7 +12,15 @@ from tests.support.streaming import cut_at, inked, play
 
 GITHUB = "mcp__github__create_issue"
 WORDS = ["get", "weather", "math", "gcd", "issue", "v2", "http", "list"]
-CALLED = ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search"]
+CALLED = [
+    "web.search",
+    "web__search",
+    "functions.web_search",
+    "webSearch",
+    "tools.web.search",
+    "Web-Search",
+    "WEB_SEARCH",
+]
 SEPARATORS = ["_", "__", ".", "-", ":", "/", "::"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
@@ -60,7 +68,8 @@ def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
     ("declared", "called"),
     [
         (["a.search", "b.search"], "search"), (["a__search", "b__search"], "functions.search"),
-        (["math.gcd", "math__gcd"], "math_gcd"), (["getItem", "get_item"], "get.item"), (["Read-File", "read_file"], "READ_FILE"),
+        (["math.gcd", "math__gcd"], "math_gcd"), (["getItem", "get_item"], "get.item"),
+        (["Read-File", "read_file"], "READ_FILE"),
         (["mcp__github__search", "mcp__jira__search"], "mcp__gitlab__search"), (["math_gcd"], "gcd"),
         (["gcd"], "math.gcd"), (["math_gcd"], "mathgcd"), (["math_gcd"], "math_gcd_v2"),
         (["math_gcd"], "do_math_gcd"), (["math_gcd"], "math_lcm"), (["remove"], "os.remove"),
