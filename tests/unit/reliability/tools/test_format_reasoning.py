@@ -40,18 +40,6 @@ def test_each_family_is_here():
 
 
 @pytest.mark.parametrize(("opener", "closer"), MARKS)
-def test_a_thought_of_a_call_is_none(opener, closer):
-    """Closed or not, whole and in any pieces: there is no call, and nothing of it in the text."""
-    for text, said in (
-        (f"{opener}I could do {CALL} but no.{closer}Hello.", "Hello."),
-        (f"{opener}\n{CALL}", ""),
-        (f"Well.\n{opener}{CALL}", "Well."),
-    ):
-        for size in (1, 2, 3, 7, 1000):
-            assert play(cut_at(text, [size]), BOX) == whole(text, BOX) == ([], False, said)
-
-
-@pytest.mark.parametrize(("opener", "closer"), MARKS)
 def test_what_stands_behind_a_thought_is_read(opener, closer):
     """The call behind the reasoning is one, also where the prompt has opened it, and so is the text. In a stream what
     the prompt has opened has left as text, up to the first call in it."""

@@ -97,34 +97,26 @@ def test_an_answer_that_goes_on_as_the_agent_is_no_answer(mark):
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Claude Code adds hidden text. It looks like this.\n\n{m}\nBe brief.\n\nIt is added at each turn.",
-        "## What the agent sees\n\n{m}\nfoo\n", "1. The reminder\n{m}\nfoo\n2. The rest",
-        "{m} – a tag that Claude Code adds.", "{m} Tags are added by Claude Code.",
-        "So sieht das aus.\n{m}\nfoo\n", "~~~\n{m}\nfoo\n~~~\nThat is one.",
-    ],
-)  # fmt: skip
-def test_what_agents_add_may_be_told_of(said):
-    """Law: anywhere else it is the answer's, in any pieces."""
-    for mark in ADDED:
-        text = said.format(m=mark)
-        assert whole(text, BOX) == ([], False, inked(text)), text
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+AGENTS = [
+    "Claude Code adds hidden text. It looks like this.\n\n{m}\nBe brief.\n\nIt is added at each turn.",
+    "## What the agent sees\n\n{m}\nfoo\n", "1. The reminder\n{m}\nfoo\n2. The rest",
+    "{m} – a tag that Claude Code adds.", "{m} Tags are added by Claude Code.",
+    "So sieht das aus.\n{m}\nfoo\n", "~~~\n{m}\nfoo\n~~~\nThat is one.",
+]  # fmt: skip
+SHOWN = [
+    "{m} is how a result begins.", "~~~\n{m}\n21\n~~~\nThat is one.", "The template\n\n    {m}\n    21\n",
+    "`{m}` opens one.", "It looks like this:\n\n{m}\n21\n", "```\n{m}\n21\n```\nThat is one.",
+    "- {m}: a result", "See {m}\n21", "> {m}\n> 21",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        "{m} is how a result begins.", "~~~\n{m}\n21\n~~~\nThat is one.", "The template\n\n    {m}\n    21\n",
-        "`{m}` opens one.", "It looks like this:\n\n{m}\n21\n", "```\n{m}\n21\n```\nThat is one.",
-        "- {m}: a result", "See {m}\n21", "> {m}\n> 21",
-    ],
-)  # fmt: skip
-def test_a_result_may_be_shown(said):
-    """Law: in a sentence, in code, announced or quoted, it is the answer's, in any pieces."""
-    for mark in (*OWN, *ADDED):
+    ("said", "marks"), [*((said, ADDED) for said in AGENTS), *((said, (*OWN, *ADDED)) for said in SHOWN)]
+)
+def test_a_result_may_be_shown(said, marks):
+    """Law: in a sentence, in code, announced or quoted, and what agents add anywhere but at the head, it is the
+    answer's, in any pieces."""
+    for mark in marks:
         text = said.format(m=mark)
         assert whole(text, BOX) == ([], False, inked(text)), text
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text

@@ -256,14 +256,11 @@ def test_tool_choice_is_obeyed(choice, calls, good):
 
 
 def test_parallel_calls_are_refused_where_one_was_wanted():
-    """Two calls where one was allowed are a violation: none of them is dropped to make it fit."""
+    """Two calls where one was allowed are a violation: none of them is dropped to make it fit. A malformed call is one,
+    and answers `required`."""
     assert kinds([SEARCH, CLOCK], parallel=False) == [Flaws.PARALLEL]
     assert kinds([SEARCH], parallel=False) == []
     assert kinds([SEARCH, CLOCK], parallel=True) == []
-
-
-def test_an_unreadable_call_is_a_call_for_the_choice():
-    """A malformed call answers `required`, and counts against a single one."""
     bad = [Malformed(raw="x", reason="y", format="z")]
     assert kinds([], "required", malformed=bad) == [Flaws.MALFORMED]
     assert kinds([SEARCH], None, False, malformed=bad) == [Flaws.MALFORMED, Flaws.PARALLEL]
