@@ -1,6 +1,6 @@
 """Repetition in native tool calls, while they decode.
 
-    CYCLE        arguments that repeat themselves (see `is_runaway_argument`), or open more than `DEPTH_MAX` brackets
+    CYCLE        arguments that repeat themselves, or open more than `DEPTH_MAX` brackets
     WHITESPACE   `WHITE_CHARS` of nothing but white space between the values
     ANSWER_CALLS the same call, to the letter, the third time, or once more than the user orders; not where calls come
                  in turns

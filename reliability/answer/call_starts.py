@@ -14,18 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliability.answer.answer_head import DELIMITER_MAX, PARTIAL, Partial, Starts
-from reliability.tools import format_reasoning
+from reliability.tools import format_reasoning, formats
 from reliability.tools.format_reasoning import REASONING, Thought
 from reliability.tools.format_row import Place, Reader, Start, Until
-from reliability.tools.formats import (
-    CALL_FORMATS,
-    FRAME_FENCE,
-    FRAME_TAG,
-    INNER_CLOSES,
-    QUOTES,
-    SENTENCE_ENDS,
-    is_quoted,
-)
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, GIVEN_RESULTS, list_fences
 
@@ -33,7 +24,7 @@ SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of i
 _SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
-_SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
+_SPOT = re.compile(rf"[{{\[<`⏺✿◁{formats.SENTENCE_ENDS}]|\](?=<|\Z)")
 _MARK_SPOT = re.compile(r"<(?:[/|｜cu]|\Z)|\[(?:[/BE]|\Z)|◁")  # how a mark may begin that opens no reasoning
 _THOUGHT_SPOT = re.compile(r"<|\[(?:T|\Z)|◁")
 _BRACKET = re.compile(r"[{\[(]")
@@ -44,8 +35,8 @@ _OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
 _THOUGHTS = Starts(opener for opener, _ in _OPENERS)
 _MARKS = Starts((*format_reasoning.REASONING_CLOSES, *format_reasoning.ANSWER_MARKS))
 _SIGNS = "{[]<⏺✿"
-_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
-_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
+_FENCES = (Starts([rf"{formats.FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
+_TAGS = Starts([rf"{formats.FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +166,18 @@ def _group_by_sign(starts: Iterable[Start]) -> dict[str, list[Start]]:
 
 
 _CALLS = _Table(
-    [start for row in CALL_FORMATS for start in row.starts],
+    [start for row in formats.CALL_FORMATS for start in row.starts],
     (
-        *(closer for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes),
-        *INNER_CLOSES,
+        *(closer for row in formats.CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes),
+        *formats.INNER_CLOSES,
         *dict.fromkeys(ENDS),
         *GIVEN_RESULTS,
     ),
 )
 # Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
 _MESSAGES = _Table(
-    [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts], dict.fromkeys(ENDS)
+    [start for row in formats.CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts],
+    dict.fromkeys(ENDS),
 )
 
 
@@ -233,7 +225,7 @@ def find_call_start(
             return len(text), Place.ANYWHERE, None
         place = place if spot.start() == at else Place.ANYWHERE
         at = spot.start()
-        if text[at] in SENTENCE_ENDS:
+        if text[at] in formats.SENTENCE_ENDS:
             at, place = at + 1, place_behind(text[at])
             continue
         found = _find_mark_of_reasoning(text, at, place, start, before, told)
@@ -269,7 +261,7 @@ def _find_mark_of_reasoning(
     near, end = lead + text[at : found.end() + SAID_CHARS], len(lead) + found.end() - at
     if row is not None:
         meant = place is not Place.ANYWHERE and format_reasoning.opens_reasoning(near, len(lead), end)
-        passes = not meant and (row in told or is_quoted(near, len(lead), end))
+        passes = not meant and (row in told or formats.is_quoted(near, len(lead), end))
         return None if passes else Mark(found.end(), row, told=not meant)
     closed = next((one for one in told if format_reasoning.compile_ends(one).fullmatch(found[0])), None)
     if closed is not None:
@@ -284,7 +276,7 @@ def count_fences(before: str, text: str) -> int:
 
 def place_behind(char: str) -> Place:
     """Say what kind of place stands behind a character."""
-    if char not in SENTENCE_ENDS:
+    if char not in formats.SENTENCE_ENDS:
         return Place.ANYWHERE
     return Place.LINE if char == "\n" else Place.SENTENCE
 
@@ -310,7 +302,6 @@ def _pick_first(*found: Found) -> Found:
 
 
 def _find_at_delimiter(known: DeclaredNames, text: str, at: int, before: str) -> Found:
-    """Find what begins a call wherever it stands; not where it is only talked about."""
     sign, table = text[at], known.table
     if sign not in table.at_sign:
         return None
@@ -321,7 +312,7 @@ def _find_at_delimiter(known: DeclaredNames, text: str, at: int, before: str) ->
     until = table.untils[sign][(match.lastindex or 1) - 1]
     if until is not Until.ASKED:
         return _build_call_start(at, match, until, strong=False)
-    if before and before in QUOTES:
+    if before and before in formats.QUOTES:
         if match.end() == len(text):
             return PARTIAL
         if text[match.end()] == before:
@@ -364,7 +355,6 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
 
 
 def _may_become(names: Lookup, text: str) -> bool:
-    """Return whether this may be the beginning of a name; signs alone only where a declared name begins with them."""
     if any(map(str.isalnum, text)):
         return names.may_become(text)
     return any(known.startswith(text) for known in names.known)

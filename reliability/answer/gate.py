@@ -195,7 +195,6 @@ def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
 
 
 def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
-    """Decide what is still open, since no more text follows it: only prose leaves."""
     if gate.mode is _Mode.PARTIAL:
         waiting, skip = gate.tail, 0
         at, place, found = call_starts.find_call_start(
@@ -248,13 +247,8 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     )
     gate = replace(gate, place=place, before=(gate.before + passed)[-_BEFORE_CHARS:], fenced=fenced)
     if isinstance(found, CallStart):
-        body = _Body(
-            until=found.until,
-            strong=found.strong,
-            skip=found.call - start,
-            chars=found.scan - found.call,
-            round=text[found.scan : found.scan + 1] == "(",
-        )
+        is_round = text[found.scan : found.scan + 1] == "("
+        body = _Body(found.until, found.strong, found.call - start, found.scan - found.call, round=is_round)
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
         return replace(gate, mode=_Mode.BODY, body=body, held=held), found.scan, passed
     if found is None:
@@ -270,7 +264,6 @@ def _toggle(told: tuple[Thought, ...], row: Thought | None) -> tuple[Thought, ..
 
 
 def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate, int, str]:
-    """Go on in a candidate up to where it may be decided, and decide it there."""
     limit = min(len(text), at + HOLD_CHARS - body.chars)
     scan = _read_to_settle_spot if body.until is Until.ASKED else _read_to_bracket
     body, end = scan(body, text, at, limit)
@@ -355,7 +348,6 @@ def _text_of(held: Iterable[Event]) -> str:
 
 
 def _join_texts(held: Pieces) -> tuple[Event, ...]:
-    """Return the pieces in their order, with neighbouring texts in one."""
     joined: list[Event] = []
     for kind, pieces in groupby(held, type):
         if kind is Text:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.answer import answer_calls
-from reliability.answer.answer_head import read_held
+from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
 from reliability.answer.leeway import give_leeway
 from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
@@ -219,7 +219,8 @@ def judge(
 ) -> Judged:
     """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
     anew; `text_committed`: an earlier attempt's has; `stopped`: its loop. Raises `OutOfSteps` (more than `steps`)."""
-    held, text = read_held(held, begun=bool(told + sent))
+    held = held if told + sent else drop_marks(held)
+    text = "".join(event.text for event in held if isinstance(event, Text))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     cut = stopped is None and finish.reason is FinishReason.LENGTH
     found, dropped = answer_calls.read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)

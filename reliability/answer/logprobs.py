@@ -96,7 +96,6 @@ class WaitingLogprobs:
         return [Logprobs(out)] if out else []
 
     def _trim(self) -> None:
-        """Count out the white space that the tokens begin with and the text doesn't: it was taken off it."""
         surplus = max(0, self._tokens_head.size - self._text_head.size - self._trimmed_bytes)
         self._trimmed_bytes += surplus
         self._left_bytes -= surplus  # below zero: before the text

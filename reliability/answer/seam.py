@@ -239,7 +239,6 @@ class Seam:
         )
 
     def _find_overlap(self, head: str) -> int:
-        """Find how much of the head is the end of what stands: the most that is."""
         start = next(_list_ends(self._end, head, max(0, len(self._end) - len(head))), len(self._end))
         return len(self._end) - start
 

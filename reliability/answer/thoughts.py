@@ -42,7 +42,6 @@ _BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
 
 @cache
 def _compile_head(own: Thought | None) -> tuple[Starts, list[Thought]]:
-    """Compile what an answer may begin with, and the rows of the openers in it, which stand behind the other marks."""
     opens = [(opener, row) for row in ((own,) if own else ()) + _ROWS for opener in row.opens]
     starts = Starts((*_CLOSES, *(opener for opener, _ in opens)))
     return starts, [row for _, row in opens]

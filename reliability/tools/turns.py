@@ -7,10 +7,7 @@ A model that isn't stopped at the end of its turn writes the conversation on. Th
     {call}<tool_response>21</tool_response>{call}     behind a call: a result, or another role
     {call}\\n**Output:** 21\\n{call}                    between two calls: a line that gives a result
 
-An answer that begins with a tool's result, and no call before it, gives a result that no tool has given:
-
-    <tool_response>\\n21\\n</tool_response>            a call that can't be read: the model is asked again
-    <system-reminder>\\nRead a.txt                   the same for what agents add to the user's turn
+An answer that begins with a tool's result, or with what agents add to the user's turn, is asked for again.
 
 In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of.
 """

@@ -336,7 +336,6 @@ def _list_allowed(choice: Choice) -> list[str]:
 
 
 def _find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
-    """Find what the calls (of tools `names`, and `unread` ones) do against the client's choice."""
     found: list[Violation] = []
     if choice.must and not names and not unread:
         wanted = f"call {' or '.join(_list_allowed(choice))}" if choice.may else "call a tool"

@@ -88,7 +88,6 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
 
 
 def _find_shell(box: ToolBox) -> str | None:
-    """Return the tool that runs a command, whatever it is: one that takes a choice of commands is none."""
     for tool in box.tools:
         properties = tool.parameters.get("properties") or {}
         schema = next((properties[key] for key in _COMMANDS if key in properties), None)
@@ -208,7 +207,6 @@ def _join_parts(parts: Sequence[str], separator: str, chars: int) -> str:
 
 
 def _write_signature(tool: Tool) -> str:
-    """Write `search(query: string, limit?: integer)`."""
     properties, required = tool.parameters.get("properties", {}), dict.fromkeys(tool.required)
     parts: list[str] = []
     chars = 0

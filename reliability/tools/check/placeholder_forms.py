@@ -19,35 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 PLACEHOLDERS: tuple[str, ...] = (
-    "<your *>",
-    "<insert *>",
-    "<enter *>",
-    "<replace *>",
-    "<provide *>",
-    "<specify *>",
-    "<fill *>",
-    "<put *>",
-    "<paste *>",
-    "<placeholder*>",
-    "<* here>",
-    "<{name}>",
-    "<{type}>",
-    "<{description}>",
-    "{name}",
-    "{type}",
-    "{description}",
-    "your_*",
-    "insert_*_here",
-    "enter_*_here",
-    "put_*_here",
-    "add_*_here",
-    "insert_your_*",
-    "enter_your_*",
-    "replace_with_*",
-    "replace_me",
-    "path/to/*",
-    "...",
-)
+    "<your *>", "<insert *>", "<enter *>", "<replace *>", "<provide *>", "<specify *>", "<fill *>", "<put *>",
+    "<paste *>", "<placeholder*>", "<* here>", "<{name}>", "<{type}>", "<{description}>", "{name}", "{type}",
+    "{description}", "your_*", "insert_*_here", "enter_*_here", "put_*_here", "add_*_here", "insert_your_*",
+    "enter_your_*", "replace_with_*", "replace_me", "path/to/*", "...",
+)  # fmt: skip
 
 _CHARS_COMPARED = 12  # of a text and a description, before more is done
 _OWN_CHARS_MAX = 24  # that a text may have beside its argument's own name
@@ -94,8 +70,6 @@ class Standin:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text as it is held against the patterns: what stands in its brackets, or all of it."""
-
     inner: str
     words: tuple[str, ...]
     plain: str

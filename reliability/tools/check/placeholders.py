@@ -139,12 +139,10 @@ def find_implausible(
 
 
 def _spend(wanted: int, steps: Steps) -> None:
-    """Spend steps; of final ones at most what is left."""
     steps.spend(min(wanted, max(0, steps.left)) if steps.final else wanted)
 
 
 def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Argument, Any]:
-    """Find what kind of placeholder a text is, if it is one, and what its place is by the schema."""
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
     likely = matcher.may_match(text, name)
     if not likely and " " not in text:

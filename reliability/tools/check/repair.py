@@ -34,8 +34,6 @@ _CHOICES = ("type", "enum", "const", "anyOf", "oneOf", "required")
 
 @dataclass(frozen=True, slots=True)
 class _Repaired:
-    """The arguments after all repairs, what was changed where, and what is still wrong."""
-
     value: Any
     repairs: tuple[tuple[RepairKind, Path], ...]
     errors: tuple[Complaint, ...]
@@ -136,7 +134,6 @@ _DROP = object()  # instead of a new value: leave the member out
 
 
 def _list_edits(error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:
-    """List what may be done about a complaint: what may stand at its place instead."""
     if error.got is None:
         return [(_DROP, (RepairKind.NULL_DROPPED,))]
     if error.keyword == "required":
@@ -159,7 +156,6 @@ def _list_defaults(error: Complaint, tool: Tool) -> list[tuple[Any, tuple[Repair
 
 
 def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:
-    """List what a rejected string may stand for: nothing, or one thing per kind of repair."""
     found: list[tuple[Any, tuple[RepairKind, ...]]] = []
     words = {word for word in _list_words(error, steps) if _fold(word) == _fold(text)}
     if len(words) == 1:

@@ -147,7 +147,6 @@ def split(text: str) -> list[Message]:
 
 
 def _is_cut(header: str) -> bool:
-    """Return whether the mark between a call's header and its body is missing, or can't be read."""
     recipient = _RECIPIENT.search(header)
     return recipient is not None and "{" in header[recipient.end() :]
 

@@ -1,13 +1,5 @@
 """Calls written as tags.
 
-    <function=name><parameter=key>value</parameter></function>             <function=name>{json}</function>
-    <function=name{json}</function>                                        also with `=` or `,` before the JSON
-    <invoke name="name"><parameter name="key">value</parameter></invoke>   (any namespace, also `｜DSML｜`)
-    ]<]minimax[>[<invoke name="name">]<]minimax[>[<key>value]<]minimax[>[</key>]<]minimax[>[</invoke>
-    name<arg_key>key</arg_key><arg_value>value</arg_value>                 <tool name="name" key="value" />
-    <name><key>value</key></name>                                          declared names only: prose has tags too
-    <name>search</name><arguments>{json}</arguments>                       inside an envelope
-
 Bare text gets its type from the tool's schema (`text.py`). A tag of a declared name is a call where every child is one
 of its parameters and none that it requires is missing.
 """

@@ -243,7 +243,6 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
 
 
 def _read_quoted(text: str, at: int, kinds: list[RepairKind]) -> tuple[Any, int]:
-    """Read a key or a text in the quotes of JSON or Python, which this notation doesn't have."""
     value = read(text, at)
     kinds += (RepairKind.LITERAL, *value.repair_kinds)
     return value.value, value.end

@@ -3,8 +3,8 @@
 Only what framed a call goes: the fence or the tag around it, the white space behind it that stands before it as well,
 and the commas or semicolons between two calls. What has left for the client already is not given back.
 
-Law: what has left, and what is left then, is the text of a complete answer. So what stands before the first call keeps
-all its white space, which may have left before the call came.
+Law: what has left, and what is left then, is the text of a complete answer. So the prose before the first call keeps
+all its white space.
 """
 
 from __future__ import annotations

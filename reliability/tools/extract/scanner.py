@@ -13,6 +13,7 @@ import re
 from dataclasses import replace
 
 from reliability.tool_calls import Extraction
+from reliability.tools import turns
 from reliability.tools.extract import envelope, harmony
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
 from reliability.tools.extract.literal import Unreadable
@@ -27,22 +28,12 @@ from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, R
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
 from reliability.tools.schema.toolbox import ToolBox
-from reliability.tools.turns import (
-    GIVEN_LINE,
-    MARKS,
-    RESULT_LINE,
-    ends_answer,
-    is_in_code_block,
-    list_fences,
-    opens_turn,
-    skip_ends,
-)
 
 _FUEL_FACTOR = 4
 _FUEL_SPARE = 100_000
 _ATTEMPT_CHARS = 256
 
-_MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
+_MARKED = compile_any((*turns.MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _ANNOUNCED = frozenset({Reader.REACT, Reader.CHANNEL, Reader.ANNOUNCED})  # read behind their words
@@ -78,11 +69,11 @@ def _build(walk: _Walk, text: str, sent: int) -> Extraction:
 
 def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, told: str | None) -> Extraction:
     """Read an answer that ends at a mark, from `start` to `end`; count the calls behind it, which nobody asked for."""
-    found = _build(_walk(text[:start], box, sent, turns=False, told=told), text[:start], sent)
+    found = _build(_walk(text[:start], box, sent, may_end=False, told=told), text[:start], sent)
     if found.malformed and SPEECH_END.match(text, start):  # the mark closes a call as well
-        closed = _build(_walk(text[:end], box, sent, turns=False, told=told), text[:end], sent)
+        closed = _build(_walk(text[:end], box, sent, may_end=False, told=told), text[:end], sent)
         found = closed if closed.calls and len(closed.malformed) < len(found.malformed) else found
-    return replace(found, behind=len(_walk(text[end:], box, 0, turns=False).calls))
+    return replace(found, behind=len(_walk(text[end:], box, 0, may_end=False).calls))
 
 
 def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) -> bool:
@@ -103,15 +94,15 @@ def _walk(
     sent: int = 0,
     begin: int = 0,
     *,
-    turns: bool = True,
+    may_end: bool = True,
     whole: bool = True,
     told: str | None = None,
 ) -> _Walk:
-    """Walk over a text. `turns`: it may end at a mark of its turn; `whole`: its beginning is there."""
+    """Walk over a text. `may_end`: at a mark of its turn; `whole`: its beginning is there."""
     walk = _Walk(text, box, sent)
-    walk.may_end, walk.has_thought, walk.whole, walk.prose.told = turns, told is not None, whole, told or ""
+    walk.may_end, walk.has_thought, walk.whole, walk.prose.told = may_end, told is not None, whole, told or ""
     marked = _MARKED.search(text) is not None
-    walk.fences = list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
+    walk.fences = turns.list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
     if harmony.is_harmony(text, walk.fences):
         walk.run_messages(text)
     elif text and (box.tools or marked):
@@ -150,7 +141,7 @@ class _Walk(Findings):
         body, rest = message.body if message.complete else "", ""
         if message.complete and isinstance(read_arguments(body), str):
             end = find_object_end(body)
-            more = _walk(body[end:], self.box, turns=False) if end else None
+            more = _walk(body[end:], self.box, may_end=False) if end else None
             if more is not None and more.calls and not more.malformed:
                 body, rest, at = body[:end], body[end:], at + end
         self.read_body(name, body, message.raw, "harmony")
@@ -180,7 +171,7 @@ class _Walk(Findings):
     def _look_at_line(self) -> None:
         if not self.box.tools:
             return
-        given = RESULT_LINE.match(self.text, self.at) if self.may_end else None
+        given = turns.RESULT_LINE.match(self.text, self.at) if self.may_end else None
         if given and given["role"] and skip_space(self.text, self.kept) < self.at:
             given = None
         if given and (self.calls or (not given["sure"] and self.row.reaches(self.text, self.at))):
@@ -197,8 +188,7 @@ class _Walk(Findings):
             self._read_in_the_open(delimiter)
 
     def _note_given(self) -> None:
-        """Note a line behind a call that gives a result, if another call follows."""
-        line = GIVEN_LINE.match(self.text, self.at)
+        line = turns.GIVEN_LINE.match(self.text, self.at)
         if line is None or (line["tag"] and self.box.find(line["tag"].strip("<>")) is not None):
             return
         if line["tool"] or skip_space(self.text, self.kept) >= self.at:
@@ -228,20 +218,19 @@ class _Walk(Findings):
             self._read_in_the_open(delimiter)
 
     def _look_at_turn(self, mark: Delimiter) -> None:
-        """End the answer at a mark of its turn, or of the next one; report a result that no tool has given."""
         if harmony.is_header(self.text, mark.start):
             self._look_at_header(mark)
             return
         behind = bool(self.calls or self.malformed or self.row.reaches(self.text, mark.start))
-        if self.may_end and not is_in_code_block(self.fences, self.base + mark.start):
-            if ends_answer(
+        if self.may_end and not turns.is_in_code_block(self.fences, self.base + mark.start):
+            if turns.ends_answer(
                 self.text, mark.start, mark.end, begins=self.begins, behind_call=behind, opened=self.turn_opened
             ):
                 self.end_answer(mark.start, mark.end)
                 return
             self.report_own_result(mark.start)
-        self.turn_opened = self.turn_opened or opens_turn(self.text[mark.start : mark.end])
-        self.at = skip_ends(self.text, self.at)
+        self.turn_opened = self.turn_opened or turns.opens_turn(self.text[mark.start : mark.end])
+        self.at = turns.skip_ends(self.text, self.at)
 
     def _look_at_header(self, mark: Delimiter) -> None:
         """Read on in messages where a header stands behind other text, and drop a mark of one that stands alone."""
@@ -295,8 +284,11 @@ class _Walk(Findings):
                 return
             case Reader.LINES:
                 self._read_python_lines(start)
-            case Reader.JSON if self.fuel < 0:
-                self._report_rest(start)
+            case Reader.JSON if self.fuel < 0:  # bare JSON is no longer read
+                if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
+                    reason = "too much of the text before it can't be read"
+                    self.report_malformed(start, len(self.text), reason, "bare")
+                self.rest_is_prose = True
             case _:
                 self._read_notation(delimiter, start)
 
@@ -368,9 +360,3 @@ class _Walk(Findings):
                 self.row.add(self.text, start, found.end, found.calls)
             if self.text[start] != "[" and is_paragraph(self.text, self.begins, start, found.end, rest):
                 self.apart.append(start)
-
-    def _report_rest(self, start: int) -> None:
-        """Report the rest, in which bare JSON is no longer read, if it names a tool where a call would."""
-        if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
-            self.report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
-        self.rest_is_prose = True

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 
 from reliability.tool_calls import Malformed, RawCall
+from reliability.tools import formats
 from reliability.tools.extract import envelope
 from reliability.tools.extract.delimiter_search import Delimiter
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
@@ -18,15 +19,6 @@ from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.extract.wrecks import is_wreck
 from reliability.tools.format_reasoning import Thought, compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
-from reliability.tools.formats import (
-    CLOSER,
-    INNER_CLOSERS,
-    SPEECH_END,
-    begins_sentence,
-    compile_any,
-    has_only_delimiters,
-    is_quoted,
-)
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import GIVEN_RESULT, HARNESS_TAGS, is_in_code_block
 
@@ -43,7 +35,7 @@ _SHOWN_BEFORE = re.compile(
 _OWN_RESULT = "a tool's result that no tool has given: call the tool, and wait for what it gives"
 _OTHERS_WORDS = "words of the user's side: answer the user, or call a tool"
 _WRECK = "a declared tool and its arguments, in a form that is no call"
-_LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
+_LOST_PARTS = re.compile(rf"{formats.INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 
 
 class Findings:
@@ -147,7 +139,7 @@ class Findings:
     def drop_closers(self, at: int) -> None:
         """Drop the closers of a call that stand behind data."""
         closer = skip_space(self.text, at)
-        if CLOSER.match(self.text, closer) and not SPEECH_END.match(self.text, closer):
+        if formats.CLOSER.match(self.text, closer) and not formats.SPEECH_END.match(self.text, closer):
             self.drop(at, envelope.skip_closers(self.text, closer)[0])
 
     def keep_calls(self, calls: list[RawCall], raw: str) -> None:
@@ -201,7 +193,7 @@ class Findings:
 
     def skip_reasoning(self, opener: Delimiter) -> None:
         """Go on behind a section of reasoning, which is prose where it is talked about."""
-        if is_quoted(self.text, opener.start, opener.end):
+        if formats.is_quoted(self.text, opener.start, opener.end):
             return
         row, meant = find_row(self.text, opener.start), self._is_meant(opener.start, opener.end)
         closer = None if row is None else self._find_reasoning_end(row, opener.end)
@@ -212,7 +204,7 @@ class Findings:
             and self._opens_between(row, opener.end, closer.start())
         ):
             return
-        if closer is None and not begins_sentence(self.text, opener.start):
+        if closer is None and not formats.begins_sentence(self.text, opener.start):
             return
         start, end = closer.span() if closer else (len(self.text), len(self.text))
         if meant:
@@ -232,7 +224,7 @@ class Findings:
 
     def _opens_between(self, row: Thought, start: int, end: int) -> bool:
         if row.family not in self.openers:
-            marks = compile_any(row.opens).finditer(self.text, start)
+            marks = formats.compile_any(row.opens).finditer(self.text, start)
             self.openers[row.family] = [mark.start() for mark in marks if self._is_meant(*mark.span())]
         places = self.openers[row.family]
         place = bisect_left(places, start)
@@ -249,7 +241,7 @@ class Findings:
         """Begin anew behind the end of reasoning: where nothing has opened it, all before it was only thought."""
         if not self.is_used(closer):
             return
-        within = bool(self.malformed) and has_only_delimiters(self.text[self.kept : closer.start][:_LOOK_CHARS])
+        within = bool(self.malformed) and formats.has_only_delimiters(self.text[self.kept : closer.start][:_LOOK_CHARS])
         if within and envelope.is_closer_next(self.text, closer.end):
             return  # a word in a call that can't be read
         if self.has_thought:
@@ -278,13 +270,12 @@ class Findings:
     def report_stray(self, closer: Delimiter) -> None:
         """Settle a closer that no call stands before: report what was meant to be a call, or one that ended within a
         value; else drop the closer and those of its parts, unless prose talks of it."""
-        if SPEECH_END.fullmatch(self.text, closer.start, closer.end):
+        if formats.SPEECH_END.fullmatch(self.text, closer.start, closer.end):
             return
         blank = self.text.rfind("\n\n", self.kept, closer.start)
         start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
-        if envelope.looks_like_calling(
-            self.text[max(start, closer.start - envelope.NEAR_CHARS) : closer.start], self.box
-        ):
+        near = self.text[max(start, closer.start - envelope.NEAR_CHARS) : closer.start]
+        if envelope.looks_like_calling(near, self.box):
             self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
         elif envelope.is_closer_lost(
             self.text, start, closer.start, row := envelope.skip_closers(self.text, closer.start)[0]

@@ -32,16 +32,8 @@ NEARLY = 80  # percent of two names that must be alike for one to be meant by th
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
-    "arguments",
-    "parameters",
-    "args",
-    "params",
-    "action_input",
-    "tool_input",
-    "input",
-    "kwargs",
-    "tool_args",
-)
+    "arguments", "parameters", "args", "params", "action_input", "tool_input", "input", "kwargs", "tool_args",
+)  # fmt: skip
 WRAPPERS = ("tool_calls", "tool_call", "function_call", "function_calls", "function", "tool_uses", "calls", "actions")
 _IDS = ("id", "call_id", "tool_call_id")
 # What a message holds beside its calls: nothing, where it is to be a call.
@@ -134,7 +126,6 @@ def means_call(value: Any, box: ToolBox) -> bool:
 
 
 def _walk(value: Any, setting: Setting) -> Iterable[RawCall | None]:
-    """Yield each item that should be a call: as a call, or None where it isn't one."""
     if isinstance(value, list):
         for item in value[: CALLS_MAX + 1]:
             yield from _walk(item, setting) if isinstance(item, dict) else [None]
@@ -158,7 +149,6 @@ def _has_only_known_keys(value: Mapping[str, Any], keys: Iterable[str]) -> bool:
 
 
 def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return what a wrapper holds, or None where the value is no wrapper."""
     keys = [key for key in WRAPPERS if isinstance(value.get(key), (dict, list))]
     if len(keys) != 1 or not _has_only_known_keys(value, keys):
         return None
@@ -285,7 +275,6 @@ def names_a_tool(text: str, start: int, box: ToolBox) -> bool:
 
 
 def _cut_window(text: str, start: int) -> str:
-    """Return the text behind a bracket: up to where it seems to close, or another call is opened, and not far."""
     window = text[start : start + _WINDOW_CHARS_MAX]
     opener = OPENER.search(window)
     window = window[: opener.start()] if opener else window
@@ -372,7 +361,6 @@ def goes_on(text: str, at: int, box: ToolBox) -> bool:
 
 
 def _find_end(text: str, at: int) -> int | None:
-    """Find the place behind the bracket that closes the one here; None where the text ends before."""
     depth = 0
     for sign in _SIGN.finditer(text, at):
         depth += 1 if sign[0] in "([{" else -1 if sign[0] in ")]}" else 0

@@ -1,7 +1,5 @@
 """A client's schema, compiled: normalised, checked, and ready to judge with.
 
-    schema ─▶ its text ─▶ kept? ─▶ walk (`dialects.py`) ─▶ references ─▶ Compiled
-
 Compiling costs a thousand times what a validation costs, so what was compiled is kept by its text, for its API key
 alone.
 """

@@ -76,7 +76,6 @@ def match_single_repeat(pattern: str) -> tuple[str, int, int | None] | None:
 
 
 def _split_look_ahead(pattern: str) -> tuple[str, bool, str] | None:
-    """Return what the first look-ahead behind `^` holds, whether it is wanted, and the pattern without it."""
     if pattern[:4] not in ("^(?=", "^(?!") or _has_alternatives(pattern):
         return None
     end = _find_group_end(pattern, 1)
@@ -127,13 +126,14 @@ def _rewrite(pattern: str) -> str:
         piece = _PIECE.match(pattern, at)
         assert piece is not None  # the last alternative takes any character
         at = piece.end()
-        if piece["count"] and (piece["low"] or piece["high"]):
+        counted = piece["count"] and (piece["low"] or piece["high"])
+        if counted:
             out[last:] = [_rewrite_count("".join(out[last:]), piece)]
-            _refuse_possessive(pattern, at)
-            continue
-        if piece["repeat"]:
+        elif piece["repeat"]:
             out.append(piece["repeat"])
-            _refuse_possessive(pattern, at)
+        if counted or piece["repeat"]:
+            if pattern[at : at + 1] == "+":
+                raise NotLinear("uses a possessive repeat")
             continue
         if piece["other"] == ")":
             last = opened.pop() if opened else len(out)
@@ -155,11 +155,6 @@ def _rewrite(pattern: str) -> str:
                 rewritten = re.escape(piece[0])
         out.append(rewritten)
     return "".join(out)
-
-
-def _refuse_possessive(pattern: str, at: int) -> None:
-    if pattern[at : at + 1] == "+":
-        raise NotLinear("uses a possessive repeat")
 
 
 def _rewrite_count(atom: str, piece: re.Match[str]) -> str:
@@ -191,7 +186,6 @@ def _rewrite_group(text: str) -> str:
 
 
 def _rewrite_escape(pattern: str, at: int) -> tuple[str, int]:
-    """Rewrite an escape outside of a class, and return where it ends. `at` is behind the backslash."""
     letter = pattern[at : at + 1]
     if letter in _OUTSIDE:
         return _OUTSIDE[letter], at + 1
@@ -226,7 +220,6 @@ def _rewrite_code(found: re.Match[str]) -> str:
 
 
 def _rewrite_class(pattern: str, at: int) -> tuple[str, int]:
-    """Rewrite a class, and return where it ends. `at` is behind its bracket."""
     negated = pattern[at : at + 1] == "^"
     at += negated
     items: list[str] = []

@@ -72,7 +72,6 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """Yield every object of a document with its place, data left out, without recursion."""
     stack: list[tuple[Any, Path]] = [(root, ())]
     while stack:
         node, path = stack.pop()

@@ -130,7 +130,6 @@ def _check_format(_v: Validator, wanted: str, value: Any, _node: _Node, run: Sch
 
 
 def _build_limit(key: str, wrong: Callable[[Any, Any], bool]) -> _Rule:
-    """Build a rule that holds a number, or the length of anything else, against a limit."""
 
     def rule(_v: Validator, wanted: Any, value: Any, _node: _Node, _run: SchemaRun) -> _Wrong:
         if isinstance(value, bool) or not wrong(value if isinstance(value, (int, float)) else len(value), wanted):
@@ -178,7 +177,6 @@ def _check_pattern_properties(v: Validator, wanted: Any, value: Any, _node: _Nod
 
 
 def _list_matching(wanted: Any, value: dict[str, Any], run: SchemaRun) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each member whose name a pattern takes, with the pattern's schema."""
     for source, schema in wanted.items() if value else ():
         pattern = translate(source, run.steps.owner)
         for key, member in value.items():
@@ -192,7 +190,6 @@ def _check_additional(v: Validator, wanted: Any, value: Any, node: _Node, run: S
 
 
 def _list_undeclared(node: _Node, keys: Iterable[str], run: SchemaRun) -> list[str]:
-    """List the keys of which neither `properties` nor `patternProperties` speaks."""
     declared = node.get("properties", {})
     left = [key for key in keys if key not in declared]
     for source in node.get("patternProperties", {}) if left else ():
@@ -319,7 +316,6 @@ def _list_unreached(v: Validator, node: _Node, value: Any, left: list[int], run:
 
 
 def _list_satisfied(v: Validator, node: _Node, value: Any, run: SchemaRun) -> Iterator[Any]:
-    """Yield the parts that judge the same value, where it satisfies them."""
     parts = [part for key in ("allOf", "anyOf", "oneOf") for part in node.get(key, ())]
     parts += [v.target(node[key]) for key in ("$ref", "$dynamicRef") if key in node]
     if isinstance(value, dict):
