@@ -1,11 +1,9 @@
 """The calls of one answer: native ones put together, and equal ones collapsed.
 
-Native calls come in pieces, apart from the text. An upstream that takes the calls out of the text may leave their tags
-or the whole text there: that is no call of its own; another call there is quoted, and stays prose. Two calls are equal
-when they mean the same tool and the same arguments; the first stands for all. Calls that are meant stay: as many as the
-user orders ("Press Tab 3 times", "Buy 4 tickets"), and a pair of native ones, since a tool that draws or counts is
-called twice on purpose. An answer that was stopped for its repetition is read up to the end of a complete copy,
-wherever the text was cut into pieces.
+An upstream that takes calls out of the text may leave their tags or all of it there: that is no call of its own;
+another call there is quoted, and stays prose. Calls are equal when they mean the same tool and arguments; the first
+stands for all. Calls that are meant stay: as many as the user orders ("Press Tab 3 times"), and a pair of native ones,
+since a tool that draws or counts is called twice on purpose.
 """
 
 from __future__ import annotations
@@ -78,8 +76,7 @@ def write_native_calls(held: Sequence[Event]) -> str:
 
 
 def _identify_call(raw: RawCall, box: ToolBox | None = None) -> tuple[str, str]:
-    """Return what a call means, however its tool's name and its arguments are written: these as canonical JSON where
-    they are JSON at all."""
+    """Return a call's tool and its arguments as canonical JSON, however both are written."""
     tool = None if box is None else box.find(raw.name)
     value = raw.arguments
     try:
@@ -92,8 +89,7 @@ def _identify_call(raw: RawCall, box: ToolBox | None = None) -> tuple[str, str]:
 def collapse_calls(
     calls: Sequence[RawCall], box: ToolBox, order: PersonsOrder = NO_ORDER
 ) -> tuple[tuple[RawCall, ...], int]:
-    """Collapse equal calls into the first of them, but for as many as the user orders; return the calls, and how many
-    were dropped."""
+    """Collapse equal calls, but for as many as the user orders; return the calls, and how many were dropped."""
     distinct = _keep_first([(_identify_call(call, box), call) for call in calls], order)
     return distinct, len(calls) - len(distinct)
 
@@ -102,8 +98,7 @@ def keep_few_counted(
     found: Extraction, native: Sequence[RawCall], box: ToolBox, *, cut: bool
 ) -> tuple[Extraction, Sequence[RawCall], int]:
     """Keep `COUNTED_MAX` of the calls that differ in figures alone, where an answer was `cut` off as it wrote them, and
-    count the others. A model that counts on until its tokens are spent (`part_00`, `part_01` …) means none of them; one
-    that was asked for many goes on when it has the results."""
+    count the others: a model that counts on until its tokens are spent means none of them."""
     calls = native or found.calls
     if not cut or len(calls) <= COUNTED_MAX:
         return found, native, 0
@@ -120,8 +115,7 @@ def keep_few_counted(
 
 
 def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], order: PersonsOrder) -> tuple[RawCall, ...]:
-    """Keep the first of equal calls, and as many as are ordered; and of native ones both of a pair, which may be
-    meant."""
+    """Keep the first of equal calls, and as many as are ordered; and both of a pair of native ones."""
     groups: dict[tuple[str, str], list[RawCall]] = {}
     for key, call in calls:
         groups.setdefault(key, []).append(call)
@@ -136,8 +130,7 @@ def _keep_first(calls: Sequence[tuple[tuple[str, str], RawCall]], order: Persons
 def drop_equal(
     calls: Sequence[RawCall], delivered: Sequence[ToolCall], order: PersonsOrder = NO_ORDER
 ) -> tuple[RawCall, ...]:
-    """Drop the calls that a repair has made equal to one before them. `delivered`: what
-    becomes of the calls, in order; nothing where they are refused."""
+    """Drop the calls that a repair has made equal to one before them. `delivered`: what becomes of the calls."""
     if len(delivered) != len(calls):
         return tuple(calls)
     plain = [_identify_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
@@ -179,8 +172,7 @@ def _read_copies(text: str, read: Callable[[str], Extraction], box: ToolBox, loo
 
 
 def _list_cuts(text: str, loop: Loop) -> list[int]:
-    """List the places where a text that goes round in a cycle may be cut: one unit of it has all that there are, since
-    a cycle is found where its letters begin to repeat, which may be in the middle of a call."""
+    """List the places where a cycle may be cut: one unit of it has all that there are."""
     if loop.kind is not Kind.CYCLE or loop.keep is None:
         return []
     places = {match.end() for match in _BOUNDARY.finditer(text, loop.keep, loop.keep + loop.period + 1)}

@@ -1,12 +1,12 @@
 """Repetition in native tool calls, while they decode.
 
-    CYCLE        arguments that repeat themselves (see `is_runaway_argument`), or open more than `DEPTH_MAX` brackets
+    CYCLE        arguments that repeat themselves, or open more than `DEPTH_MAX` brackets
     WHITESPACE   `WHITE_CHARS` of nothing but white space between the values
     ANSWER_CALLS the same call, to the letter, the third time, or once more than the user orders; not where calls come
                  in turns
 
-Invariants: arguments are looked at in strides, at the same places however they were cut. A loop stands once it is
-found. At most `OPEN_MAX` open calls, `TAIL_CHARS` of each, and the digests of `COUNTED_MAX` are kept.
+Invariants: arguments are looked at in strides, at the same places however they were cut. At most `OPEN_MAX` open calls,
+`TAIL_CHARS` of each, and the digests of `COUNTED_MAX` are kept.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class _Shape(NamedTuple):
 
 
 class _OpenCall(NamedTuple):
-    """One call so far: its name, a digest of its arguments up to the last stride, how far they were looked at, and the
-    repetition in which they may be."""
+    """One call so far; `read`: a digest of its arguments up to the last stride; `fill`: what stands behind that."""
 
     name: str = ""
     read: str = ""
@@ -60,9 +59,8 @@ class _OpenCall(NamedTuple):
 
 
 class CallScan(NamedTuple):
-    """The state of one answer's calls: those that may go on, by their index, and how often each was written. `newest`
-    is the index of the last piece; `mixed`: calls came in turns; `patience`: the bytes for which the arguments of a
-    call may repeat themselves (see `in_answer`); `copies`: how many equal calls are a loop."""
+    """The state of one answer's calls. `newest`: the index of the last piece; `mixed`: calls came in turns; `patience`:
+    the bytes for which arguments may repeat themselves (see `in_answer`); `copies`: how many equal calls are a loop."""
 
     calls: tuple[tuple[int, _OpenCall], ...] = ()
     counts: tuple[tuple[str, int], ...] = ()

@@ -1,9 +1,7 @@
 """Where, in the text of an answer, a tool call may begin.
 
-The table of call formats says what is held (`Format.starts`). At one place of a text nothing begins (None), something
-may begin but the text ends too early to tell (PARTIAL), or a *candidate* begins (`CallStart`); `gate.py` finds its end.
-Delimiters count anywhere but in quotes; words and names where a line begins, some behind the end of a sentence
-(`Place`). A fence or a tag right before a candidate belongs to it. Marks of reasoning are `Mark`s (`thoughts.py`).
+At one place nothing begins (None), something may begin but the text ends too early to tell (PARTIAL), or a *candidate*
+of the table of call formats begins (`CallStart`), with the fence or the tag before it; `gate.py` finds its end.
 
 Invariants: the answers are final, so it doesn't matter how a text is cut. No place is looked at further than the bounds
 of the table reach; every bound errs towards holding, except where a name and its bracket are further apart.
@@ -16,27 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reliability.answer.answer_head import DELIMITER_MAX, PARTIAL, Partial, Starts
-from reliability.tools.format_reasoning import (
-    ANSWER_MARKS,
-    REASONING,
-    REASONING_CLOSES,
-    Thought,
-    compile_ends,
-    ends_reasoning,
-    is_unsettled,
-    is_used,
-    opens_reasoning,
-)
+from reliability.tools import format_reasoning, formats
+from reliability.tools.format_reasoning import REASONING, Thought
 from reliability.tools.format_row import Place, Reader, Start, Until
-from reliability.tools.formats import (
-    CALL_FORMATS,
-    FRAME_FENCE,
-    FRAME_TAG,
-    INNER_CLOSES,
-    QUOTES,
-    SENTENCE_ENDS,
-    is_quoted,
-)
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, GIVEN_RESULTS, list_fences
 
@@ -44,7 +24,7 @@ SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of i
 _SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
-_SPOT = re.compile(rf"[{{\[<`⏺✿◁{SENTENCE_ENDS}]|\](?=<|\Z)")
+_SPOT = re.compile(rf"[{{\[<`⏺✿◁{formats.SENTENCE_ENDS}]|\](?=<|\Z)")
 _MARK_SPOT = re.compile(r"<(?:[/|｜cu]|\Z)|\[(?:[/BE]|\Z)|◁")  # how a mark may begin that opens no reasoning
 _THOUGHT_SPOT = re.compile(r"<|\[(?:T|\Z)|◁")
 _BRACKET = re.compile(r"[{\[(]")
@@ -53,10 +33,10 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/\\-]{1,128}")
 _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 _OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
 _THOUGHTS = Starts(opener for opener, _ in _OPENERS)
-_MARKS = Starts((*REASONING_CLOSES, *ANSWER_MARKS))
+_MARKS = Starts((*format_reasoning.REASONING_CLOSES, *format_reasoning.ANSWER_MARKS))
 _SIGNS = "{[]<⏺✿"
-_FENCES = (Starts([rf"{FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
-_TAGS = Starts([rf"{FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
+_FENCES = (Starts([rf"{formats.FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
+_TAGS = Starts([rf"{formats.FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +65,7 @@ Found = CallStart | Mark | Partial | None
 
 @dataclass(frozen=True, slots=True)
 class DeclaredNames:
-    """The declared names, folded and to the letter, and what is looked for where they are declared. `firsts`: what they
-    and the words of the table begin with."""
+    """The declared names, and what is looked for. `firsts`: what they and the words of the table begin with."""
 
     names: tuple[str, ...]
     folded: Lookup
@@ -162,8 +141,7 @@ def _list_firsts(head: str) -> str:
 
 
 class _Table:
-    """What is looked for: by its first sign, by its first sign before a declared name, and at the places of words.
-    `firsts`: what these words begin with."""
+    """What is looked for: by its first sign, by that before a declared name, and at the places of words."""
 
     def __init__(self, starts: Sequence[Start], marks: Iterable[str]) -> None:
         anywhere = [start for start in starts if start.place is Place.ANYWHERE]
@@ -188,17 +166,18 @@ def _group_by_sign(starts: Iterable[Start]) -> dict[str, list[Start]]:
 
 
 _CALLS = _Table(
-    [start for row in CALL_FORMATS for start in row.starts],
+    [start for row in formats.CALL_FORMATS for start in row.starts],
     (
-        *(closer for row in CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes),
-        *INNER_CLOSES,
+        *(closer for row in formats.CALL_FORMATS if row.reader is Reader.ENVELOPE for closer in row.closes),
+        *formats.INNER_CLOSES,
         *dict.fromkeys(ENDS),
         *GIVEN_RESULTS,
     ),
 )
 # Where no tools are declared nothing is a call; only the marks of messages and of turns are no part of the answer.
 _MESSAGES = _Table(
-    [start for row in CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts], dict.fromkeys(ENDS)
+    [start for row in formats.CALL_FORMATS if row.reader is Reader.MESSAGES for start in row.starts],
+    dict.fromkeys(ENDS),
 )
 
 
@@ -231,9 +210,8 @@ def find_call_start(
     fenced: bool = False,
     told: Sequence[Thought] = (),
 ) -> tuple[int, Place, Found]:
-    """Find the first place from `at` on where something begins or may begin, and say which place of its line that is.
-    `before` is what stands before `at`; `fenced`: that ends in a code block; `told`: openers of these rows were talked
-    about in it, and their closers haven't come."""
+    """Find the first place from `at` on where something begins or may begin, and which place of its line that is.
+    `before`: what stands before `at`; `fenced`: that ends in a code block; `told`: rows whose openers it tells of."""
     start = counted = at
     while at < len(text):
         if place is not Place.ANYWHERE:
@@ -247,7 +225,7 @@ def find_call_start(
             return len(text), Place.ANYWHERE, None
         place = place if spot.start() == at else Place.ANYWHERE
         at = spot.start()
-        if text[at] in SENTENCE_ENDS:
+        if text[at] in formats.SENTENCE_ENDS:
             at, place = at + 1, place_behind(text[at])
             continue
         found = _find_mark_of_reasoning(text, at, place, start, before, told)
@@ -277,18 +255,18 @@ def _find_mark_of_reasoning(
         row = _OPENERS[(found.lastindex or 1) - 1][1] if isinstance(found, re.Match) else None
     if not isinstance(found, re.Match):
         return found
-    if is_unsettled(text, found.end()):
+    if format_reasoning.is_unsettled(text, found.end()):
         return PARTIAL
     lead = text[at - DELIMITER_MAX : at] if at - start >= DELIMITER_MAX else before + text[start:at]
     near, end = lead + text[at : found.end() + SAID_CHARS], len(lead) + found.end() - at
     if row is not None:
-        meant = place is not Place.ANYWHERE and opens_reasoning(near, len(lead), end)
-        passes = not meant and (row in told or is_quoted(near, len(lead), end))
+        meant = place is not Place.ANYWHERE and format_reasoning.opens_reasoning(near, len(lead), end)
+        passes = not meant and (row in told or formats.is_quoted(near, len(lead), end))
         return None if passes else Mark(found.end(), row, told=not meant)
-    closed = next((one for one in told if compile_ends(one).fullmatch(found[0])), None)
+    closed = next((one for one in told if format_reasoning.compile_ends(one).fullmatch(found[0])), None)
     if closed is not None:
-        return Mark(found.end(), closed, told=True) if ends_reasoning(near, len(lead), end) else None
-    return Mark(found.end(), None) if is_used(near, len(lead), end) else None
+        return Mark(found.end(), closed, told=True) if format_reasoning.ends_reasoning(near, len(lead), end) else None
+    return Mark(found.end(), None) if format_reasoning.is_used(near, len(lead), end) else None
 
 
 def count_fences(before: str, text: str) -> int:
@@ -298,7 +276,7 @@ def count_fences(before: str, text: str) -> int:
 
 def place_behind(char: str) -> Place:
     """Say what kind of place stands behind a character."""
-    if char not in SENTENCE_ENDS:
+    if char not in formats.SENTENCE_ENDS:
         return Place.ANYWHERE
     return Place.LINE if char == "\n" else Place.SENTENCE
 
@@ -320,12 +298,10 @@ def _find_at_spot(known: DeclaredNames, text: str, at: int, before: str) -> Foun
 
 
 def _pick_first(*found: Found) -> Found:
-    """Return a call start if there is one, else a doubt if there is one."""
     return next((f for f in found if isinstance(f, CallStart)), PARTIAL if PARTIAL in found else None)
 
 
 def _find_at_delimiter(known: DeclaredNames, text: str, at: int, before: str) -> Found:
-    """Find what begins a call wherever it stands; not where it is only talked about."""
     sign, table = text[at], known.table
     if sign not in table.at_sign:
         return None
@@ -336,7 +312,7 @@ def _find_at_delimiter(known: DeclaredNames, text: str, at: int, before: str) ->
     until = table.untils[sign][(match.lastindex or 1) - 1]
     if until is not Until.ASKED:
         return _build_call_start(at, match, until, strong=False)
-    if before and before in QUOTES:
+    if before and before in formats.QUOTES:
         if match.end() == len(text):
             return PARTIAL
         if text[match.end()] == before:
@@ -379,7 +355,6 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
 
 
 def _may_become(names: Lookup, text: str) -> bool:
-    """Return whether this may be the beginning of a name; signs alone only where a declared name begins with them."""
     if any(map(str.isalnum, text)):
         return names.may_become(text)
     return any(known.startswith(text) for known in names.known)

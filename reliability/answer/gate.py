@@ -5,16 +5,13 @@
     BODY     a candidate has begun, and waits until `settle_text` says what it is
     HELD     a call has been seen, or everything is to be held (`Hold.ALL`): nothing leaves any more
 
-Tool-call parts, refusals and all text after them are held; `Reasoning` passes with hold mode `tool_calls`. Where
-reasoning begins in the text the gate stops (`Stopped`), and `thoughts.py` reads on.
-
-`settle_text` (pure and total) says of a candidate CALL, PROSE or OPEN. It is asked where the candidate's brackets
-close, then at the ends of lines, sentences, tags and brackets, each time only when the candidate has doubled: all
-questions together cost linear time. At `HOLD_CHARS` an undecided candidate of bare brackets that names no declared tool
-leaves; so bare JSON whose name comes later than that can leak its beginning.
+Where reasoning begins in the text the gate stops (`Stopped`), and `thoughts.py` reads on. `settle_text` (pure and
+total) is asked where a candidate's brackets close, then at the ends of lines, sentences, tags and brackets, each time
+only when the candidate has doubled: all questions together cost linear time. At `HOLD_CHARS` an undecided candidate of
+bare brackets that names no declared tool leaves; so bare JSON whose name comes later can leak its beginning.
 
 Law: what left as text plus what is held is what came in, in that order, and the cut between them doesn't depend on how
-the text was cut into chunks. Gates are values; the buffer behind `Pieces` is only ever appended to.
+the text was cut into chunks. Gates are values.
 """
 
 from __future__ import annotations
@@ -23,36 +20,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import groupby
 
-from reliability.answer.call_starts import (
-    CallStart,
-    DeclaredNames,
-    Mark,
-    count_fences,
-    find_call_start,
-    fold_text,
-    is_plain,
-    place_behind,
-    prepare_names,
-)
+from reliability.answer import call_starts
+from reliability.answer.call_starts import CallStart, DeclaredNames, Mark
 from reliability.tools.format_reasoning import Thought
 from reliability.tools.format_row import Place, Until
 from reliability.tools.formats import FRAME_FENCE
-from reliability.types import (
-    CallDelta,
-    Counted,
-    Event,
-    Failed,
-    Finish,
-    Hold,
-    Logprobs,
-    Passed,
-    Prefilled,
-    Reasoning,
-    Refusal,
-    Started,
-    Text,
-)
+from reliability.types import CallDelta, Event, Hold, Reasoning, Refusal, Text
 
 HOLD_CHARS = 65_536  # of one undecided candidate
 _AGAIN_CHARS = 256  # at the end of a candidate that was prose, which are looked through for another one
@@ -74,8 +49,6 @@ class TextKind(StrEnum):
 
 
 class _Mode(StrEnum):
-    """The state of a gate."""
-
     PASS = "pass"
     PARTIAL = "partial"
     BODY = "body"
@@ -87,8 +60,7 @@ _SettleText = Callable[[str, str], TextKind]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """A sequence that grows at its end without copying: a list shared with older versions, and a length. Whoever
-    appends to a version that somebody else has already gone on from gets a list of its own."""
+    """A sequence that grows at its end without copying: a list shared with older versions, and a length."""
 
     items: list[Event] = field(default_factory=list)
     count: int = 0
@@ -113,8 +85,6 @@ NOTHING = Pieces()  # shared by all gates, since what is added to it goes into a
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What doesn't change while an answer runs."""
-
     hold: Hold
     names: DeclaredNames
     settle_text: _SettleText
@@ -160,8 +130,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Gate):
-    """A gate that has stopped at a mark of so many `chars`: reasoning of this row begins there, or the answer anew.
-    `rest`: the text behind it."""
+    """A gate that has stopped at a mark of so many `chars`: reasoning of this row begins there, or the answer anew."""
 
     row: Thought | None = None
     chars: int = 0
@@ -171,7 +140,7 @@ class Stopped(Gate):
 def open_gate(tools: Iterable[str], settle_text: _SettleText, hold: Hold = Hold.TOOL_CALLS) -> Gate:
     """Build the gate of a new attempt; `tools` are the declared names."""
     mode = _Mode.HELD if hold is Hold.ALL else _Mode.PASS
-    return Gate(_Rules(hold, prepare_names(tools), settle_text), mode)
+    return Gate(_Rules(hold, call_starts.prepare_names(tools), settle_text), mode)
 
 
 def reopen_gate(gate: Stopped) -> Gate:
@@ -185,24 +154,22 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         text = event.text
         if gate.mode is _Mode.HELD:
             return _hold_event(gate, event), ()
-        if gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and is_plain(text):  # nearly always
+        if (
+            gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and call_starts.is_plain(text)
+        ):  # nearly always
             before = (gate.before + text)[-_BEFORE_CHARS:]
             return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
         return _take_text(gate, text)
-    match event:
-        case Started() | Prefilled() | Counted() | Logprobs() | Passed() | Finish() | Failed():
-            return gate, (event,)
-        case Reasoning():
-            if gate.rules.hold is Hold.ALL:
-                return _hold_event(gate, event), ()
-            return gate, (event,)
-        case CallDelta() | Refusal():
-            if gate.mode is _Mode.HELD:
-                return _hold_event(gate, event), ()
-            if gate.mode is _Mode.PARTIAL and isinstance(event, CallDelta) and _FENCE_OPENED.fullmatch(gate.tail):
-                return Gate(gate.rules, _Mode.HELD, held=NOTHING.plus(Text(gate.tail)).plus(event)), ()
-            settled, out = _settle_open_text(gate)
-            return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
+    if isinstance(event, Reasoning) and gate.rules.hold is Hold.ALL:
+        return _hold_event(gate, event), ()
+    if not isinstance(event, CallDelta | Refusal):
+        return gate, (event,)
+    if gate.mode is _Mode.HELD:
+        return _hold_event(gate, event), ()
+    if gate.mode is _Mode.PARTIAL and isinstance(event, CallDelta) and _FENCE_OPENED.fullmatch(gate.tail):
+        return Gate(gate.rules, _Mode.HELD, held=NOTHING.plus(Text(gate.tail)).plus(event)), ()
+    settled, out = _settle_open_text(gate)
+    return replace(settled, mode=_Mode.HELD, held=settled.held.plus(event)), out
 
 
 def _hold_event(gate: Gate, event: Event) -> Gate:
@@ -228,10 +195,9 @@ def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
 
 
 def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
-    """Decide what is still open, since no more text follows it: only prose leaves."""
     if gate.mode is _Mode.PARTIAL:
         waiting, skip = gate.tail, 0
-        at, place, found = find_call_start(
+        at, place, found = call_starts.find_call_start(
             gate.rules.names, f"{waiting}\n ", 0, gate.place, gate.before, fenced=gate.fenced, told=gate.told
         )
         if isinstance(found, Mark) and not found.told and at == 0 and (found.row is None or place is Place.LINE):
@@ -267,25 +233,22 @@ def _take_text(gate: Gate, text: str) -> tuple[Gate, tuple[Event, ...]]:
 
 def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     rules = gate.rules
-    start, place, found = find_call_start(
+    start, place, found = call_starts.find_call_start(
         rules.names, text, at, gate.place, gate.before, fenced=gate.fenced, told=gate.told
     )
     passed = text[at:start]
     if isinstance(found, Mark) and not found.told:
         return Stopped(rules, row=found.row, chars=found.end - start, rest=text[found.end :]), len(text), passed
     if isinstance(found, Mark):
-        passed, start, place = text[at : found.end], found.end, place_behind(text[found.end - 1])
+        passed, start, place = text[at : found.end], found.end, call_starts.place_behind(text[found.end - 1])
         gate = replace(gate, told=_toggle(gate.told, found.row))
-    fenced = gate.fenced if "`" not in passed else gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
+    fenced = (
+        gate.fenced if "`" not in passed else gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
+    )
     gate = replace(gate, place=place, before=(gate.before + passed)[-_BEFORE_CHARS:], fenced=fenced)
     if isinstance(found, CallStart):
-        body = _Body(
-            until=found.until,
-            strong=found.strong,
-            skip=found.call - start,
-            chars=found.scan - found.call,
-            round=text[found.scan : found.scan + 1] == "(",
-        )
+        is_round = text[found.scan : found.scan + 1] == "("
+        body = _Body(found.until, found.strong, found.call - start, found.scan - found.call, round=is_round)
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
         return replace(gate, mode=_Mode.BODY, body=body, held=held), found.scan, passed
     if found is None:
@@ -296,13 +259,11 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
 
 
 def _toggle(told: tuple[Thought, ...], row: Thought | None) -> tuple[Thought, ...]:
-    """Add the row of an opener, or take away that of a closer."""
     assert row is not None
     return tuple(one for one in told if one is not row) if row in told else (*told, row)
 
 
 def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate, int, str]:
-    """Go on in a candidate up to where it may be decided, and decide it there."""
     limit = min(len(text), at + HOLD_CHARS - body.chars)
     scan = _read_to_settle_spot if body.until is Until.ASKED else _read_to_bracket
     body, end = scan(body, text, at, limit)
@@ -315,7 +276,7 @@ def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate
     if kind is TextKind.OPEN and body.chars < HOLD_CHARS:
         asked = replace(body, until=Until.ASKED, ask_at=2 * body.chars)
         return replace(gate, body=asked), stop, ""
-    named = body.strong or any(name in fold_text(waiting) for name in gate.rules.names.names)
+    named = body.strong or any(name in call_starts.fold_text(waiting) for name in gate.rules.names.names)
     if kind is TextKind.PROSE or (kind is TextKind.OPEN and not named):
         gate, passed = _let_go(gate, body, waiting)
         return gate, stop, passed
@@ -323,14 +284,15 @@ def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate
 
 
 def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
-    """Let a candidate pass that is prose. Where its end was not found by its brackets, another one may have begun in it
-    meanwhile; that one has been asked about as far as it goes."""
-    end, place, found = len(waiting), place_behind(waiting[-1]), None
+    """Let a candidate pass that is prose. Another one may have begun in it, where its brackets didn't find its end."""
+    end, place, found = len(waiting), call_starts.place_behind(waiting[-1]), None
     if body.until is Until.ASKED:
         at = max(body.skip + 1, end - _AGAIN_CHARS)
-        end, place, found = find_call_start(gate.rules.names, waiting, at, place_behind(waiting[at - 1]), waiting[:at])
+        end, place, found = call_starts.find_call_start(
+            gate.rules.names, waiting, at, call_starts.place_behind(waiting[at - 1]), waiting[:at]
+        )
     passed, rest = waiting[:end], waiting[end:]
-    fenced = gate.fenced ^ (count_fences(gate.before, passed) % 2 == 1)
+    fenced = gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-_BEFORE_CHARS:]
     gate = replace(gate, place=place, before=before, body=None, held=NOTHING, fenced=fenced)
     if not isinstance(found, CallStart):
@@ -381,19 +343,15 @@ def _find_char_before(text: str, start: int, at: int, before: str) -> str:
     return text[at - 1] if at > start else before
 
 
-def _text_of(held: Pieces) -> str:
+def _text_of(held: Iterable[Event]) -> str:
     return "".join(piece.text for piece in held if isinstance(piece, Text))
 
 
 def _join_texts(held: Pieces) -> tuple[Event, ...]:
-    """Return the pieces in their order, with neighbouring texts in one."""
     joined: list[Event] = []
-    texts: list[str] = []
-    for piece in held:
-        if isinstance(piece, Text):
-            texts.append(piece.text)
-            continue
-        joined += [Text("".join(texts))] if texts else []
-        joined.append(piece)
-        texts = []
-    return (*joined, Text("".join(texts))) if texts else tuple(joined)
+    for kind, pieces in groupby(held, type):
+        if kind is Text:
+            joined.append(Text(_text_of(pieces)))
+        else:
+            joined.extend(pieces)
+    return tuple(joined)

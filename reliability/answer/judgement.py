@@ -3,8 +3,7 @@
     held events of the gate  ->  calls (native, and out of the text)  ->  valid?  ->  a loop?  ->  what may be delivered
 
 The first check that fails is the flaw; a flawed answer still carries what could be delivered, since a loop that a
-second tier repeats is delivered, marked. Calls in the text and native ones are judged together and delivered all or
-none. Text that an earlier attempt has sent stands. A refusal without calls is a complete answer.
+second tier repeats is delivered, marked. All calls are delivered or none. A refusal without calls is complete.
 """
 
 from __future__ import annotations
@@ -14,17 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reliability.answer.answer_calls import (
-    collapse_calls,
-    drop_equal,
-    drop_told,
-    keep_few_counted,
-    pass_unchecked,
-    read_native_calls,
-    read_stopped,
-    write_native_calls,
-)
-from reliability.answer.answer_head import read_held
+from reliability.answer import answer_calls
+from reliability.answer.answer_head import drop_marks
 from reliability.answer.gate import TextKind
 from reliability.answer.leeway import give_leeway
 from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
@@ -113,8 +103,7 @@ class Expected:
 
     @property
     def joined(self) -> tuple[Turn, ...] | None:
-        """What the window has kept joined with what the request shows, found once for all attempts; None where that is
-        no more than what it shows."""
+        """What the window has kept and what the request shows; None where that is no more than what it shows."""
         shown, window, config = self.shown, self.window, self.loops
         if config is None or shown is None or window is None or not window.kept:
             return None
@@ -206,8 +195,7 @@ def expect(
 
 
 def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
-    """Tell the gate what a candidate in the text is: a call or an attempt at one whatever follows, prose, or too short
-    to tell. `before` is the text in front of it."""
+    """Tell the gate what a candidate in the text is. `before` is the text in front of it."""
     context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
     if not is_prose(context + _PROSE_BEHIND, toolbox, begin):
         return TextKind.OPEN if may_be_told(context, toolbox, begin) else TextKind.CALL
@@ -231,14 +219,17 @@ def judge(
 ) -> Judged:
     """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
     anew; `text_committed`: an earlier attempt's has; `stopped`: its loop. Raises `OutOfSteps` (more than `steps`)."""
-    held, text = read_held(held, begun=bool(told + sent))
+    held = held if told + sent else drop_marks(held)
+    text = "".join(event.text for event in held if isinstance(event, Text))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     cut = stopped is None and finish.reason is FinishReason.LENGTH
-    found, dropped = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
+    found, dropped = answer_calls.read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
     found = found.refuse_list() if found.unended and cut else found
-    found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
+    found, native = answer_calls.drop_told(
+        found, answer_calls.read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before
+    )
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
-    found, native, counted = keep_few_counted(found, native, expected.toolbox, cut=cut)
+    found, native, counted = answer_calls.keep_few_counted(found, native, expected.toolbox, cut=cut)
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
@@ -249,7 +240,9 @@ def judge(
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
-        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
+        if loop is not None:
+            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
+            detail = _LOOPED.format(loop.repetitions)
     judged = Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
@@ -263,7 +256,7 @@ def judge(
         dropped_calls=copies + dropped + counted,
         native_calls=len(native),
         raw_text=told + sent + text,
-        written=told + sent + text + write_native_calls(held),
+        written=told + sent + text + answer_calls.write_native_calls(held),
     )
     return give_leeway(judged, found, expected.toolbox, sent + text, len(sent), before)
 
@@ -271,13 +264,13 @@ def judge(
 def _check_distinct(
     expected: Expected, calls: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None
 ) -> tuple[Sequence[RawCall], int, Checked]:
-    """Check the calls, of equal ones the first, and the first alone where the client takes one at a time: the model can
-    make the next one when it has seen the result. Return those, how many others there were, and the findings."""
-    raw, copies = collapse_calls(calls, expected.toolbox, expected.order)
+    """Check the calls, of equal ones the first, and the first alone where the client takes one at a time. Return those,
+    how many others there were, and the findings."""
+    raw, copies = answer_calls.collapse_calls(calls, expected.toolbox, expected.order)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
     checked = _check(expected, raw, found, attempt, steps)
-    distinct = drop_equal(raw, checked.calls, expected.order)
+    distinct = answer_calls.drop_equal(raw, checked.calls, expected.order)
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
@@ -287,7 +280,7 @@ def _check_distinct(
 def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:
     new_id = id_source(f"{expected.id_seed}/{attempt}")
     if expected.checks is None:
-        return pass_unchecked(raw, expected.used_ids, new_id)
+        return answer_calls.pass_unchecked(raw, expected.used_ids, new_id)
     return check_calls(
         raw,
         expected.declared,
@@ -326,9 +319,8 @@ def _find_flaw(
 def _check_loops(
     expected: Expected, checked: Checked, text: str, reasoned: str, flaw: Flaw | None
 ) -> tuple[Turn | None, Loop | None]:
-    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition. Where it
-    is neither a text nor a call, what it reasoned is all that it says. Such an answer is asked for again as it is, so a
-    loop matters only where it breaks the circuit; any other flaw comes first, but for a doubt about a value."""
+    """Return the answer as a turn of the conversation, and the loop in which it would be one more repetition. A silent
+    answer is asked for again as it is, so that its loop matters only where it breaks the circuit."""
     silent = not checked.calls and not text.strip()
     flaw = None if flaw is Flaw.TOOL_CALL_INVALID and checked.calls else flaw
     if expected.loops is None or (flaw is not None and not (flaw is Flaw.EMPTY and silent and reasoned.strip())):
@@ -337,10 +329,6 @@ def _check_loops(
     if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
         return None, None
     return turn, loop
-
-
-def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
-    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, _LOOPED.format(loop.repetitions)
 
 
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
@@ -357,8 +345,7 @@ def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: s
 def _build_deliverable(
     checked: Checked, held: Sequence[Event], found: Extraction, *, text_committed: bool
 ) -> list[Event]:
-    """Build what would be delivered: reasoning, the text that is left (of a block of code that held only calls, nothing
-    is), a refusal, complete calls."""
+    """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
     text = _EMPTY_BLOCK.sub("", found.text) if checked.calls else found.text
@@ -373,8 +360,7 @@ def _build_deliverable(
 
 
 def _correct_finish(finish: Finish, checked: Checked, behind: int, left_out: int) -> Finish:
-    """Correct the finish reason, which says whether there are calls, and note those that were `left_out`, and those
-    that stood `behind` the end of the answer's turn and were dropped."""
+    """Correct the finish reason, and note the calls that were `left_out` or stood `behind` the answer's turn."""
     reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason
     if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP

@@ -3,8 +3,7 @@
     your_song.txt for a path, nothing for a text      a value that is only doubted: the calls may leave as they are
     {"name": "move", "parameters": {...}}             no declared tool, and maybe the answer: it may leave as words
 
-Such an answer is asked for again first. What leaves where it is said again, or where no other answer comes, is prepared
-here; when that is, `reliability.escalation.policies` decides.
+Such an answer is asked for again first; `reliability.escalation.policies` decides when it leaves all the same.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
 
 def give_leeway(judged: Judged, found: Extraction, box: ToolBox, text: str, sent: int, told: str | None) -> Judged:
-    """Return the judgement with what may leave of a flawed answer all the same, if anything may. `found`: what was read
-    in its text; `text`, `sent`, `told`: as `extract_calls` has read them."""
+    """Return the judgement with what may leave of a flawed answer, if anything. `found`: what was read in its text."""
     if judged.flaw is not Flaw.TOOL_CALL_INVALID or not all(one.doubt for one in judged.violations):
         return judged
     suspected = all(one.doubt is Uncertainty.SUSPECTED for one in judged.violations)

@@ -1,8 +1,7 @@
 """The probabilities of an answer's tokens leave when its text leaves, no sooner.
 
 A token leaves with the text in which it begins. Tokens spell the text but for its beginning: a tokenizer takes a space
-off the first token, and white space behind reasoning is no part of the answer; how much is gone is known once something
-else than white space has come, and isn't counted.
+off the first token, and white space behind reasoning is no part of the answer.
 """
 
 from __future__ import annotations
@@ -97,7 +96,6 @@ class WaitingLogprobs:
         return [Logprobs(out)] if out else []
 
     def _trim(self) -> None:
-        """Count out the white space that the tokens begin with and the text doesn't: it was taken off it."""
         surplus = max(0, self._tokens_head.size - self._text_head.size - self._trimmed_bytes)
         self._trimmed_bytes += surplus
         self._left_bytes -= surplus  # below zero: before the text

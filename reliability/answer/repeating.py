@@ -30,8 +30,7 @@ def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None
 
 
 def window_repeats_already(window: Window, config: LoopConfig) -> bool:
-    """Return whether the newest answer of a session stood in it shortly before: without the history more isn't known,
-    and that is enough to hold the next one."""
+    """Return whether the newest answer of a session stood in it shortly before."""
     if not config.enabled or not window.answers:
         return False
     newest = window.answers[-1]

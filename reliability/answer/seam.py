@@ -6,12 +6,10 @@
     begins anew, or speaks about it                                             not joined
 
 An *overlap* is an end of `begun` that the new text begins with. It counts only where it stands once in `begun`, and not
-where a sentence or a row has just ended. Marks that the model puts around its text go (`wrapping.py`).
+where a sentence or a row has just ended.
 
-Invariants:
-- Nothing is joined on a guess: where two readings remain, the seam tears.
-- What has left is a beginning of what is joined: tearing late adds nothing.
-- For one upstream text the outcome doesn't depend on how it was cut into chunks.
+Invariants: nothing is joined on a guess: where two readings remain, the seam tears. What has left is a beginning of
+what is joined. The outcome doesn't depend on how a text was cut into chunks.
 """
 
 from __future__ import annotations
@@ -73,8 +71,8 @@ _BOM = "\ufeff"
 
 
 def find_anchor(begun: str) -> str:
-    """Return the end of a text that a model is to begin with: whole words, and more where they have stood before, or
-    where they begin as they end. Empty where they always do: the end of such a text can't be told from its middle."""
+    """Return the end of a text that a model is to begin with: whole words, and more where they have stood before. Empty
+    where they always do: the end of such a text can't be told from its middle."""
     text = begun.rstrip()
     for chars in range(ANCHOR_CHARS, _ANCHOR_CHARS_MAX, ANCHOR_CHARS):
         anchor = _cut_to_words(text, chars)
@@ -109,13 +107,9 @@ def _cut_to_words(text: str, chars: int) -> str:
     return text[start:].lstrip()
 
 
-def _begins_unit(text: str, start: int) -> bool:
-    return start == 0 or text[start - 1] in "\n。！？" or text[:start].rstrip(" ")[-1:] in ".!?"
-
-
 class Seam:
-    """The end of `begun` and the first words behind it. `trusted`: the upstream promises to continue at once. `joined`:
-    it is known where the new text begins. `torn`: it doesn't join, or what has joined can't be ended."""
+    """The end of `begun` and the first words behind it. `trusted`: the upstream promises to continue at once; `joined`:
+    it is known where the new text begins; `torn`: it doesn't join, or can't be ended."""
 
     def __init__(self, begun: str, *, trusted: bool) -> None:
         self._begun, self._trusted = begun, trusted
@@ -139,8 +133,7 @@ class Seam:
         return self._decide(final=False)
 
     def finish(self, *, called: bool = False) -> str:
-        """Return what may still leave, once no more text comes. `called`: a call does; behind a whole sentence it needs
-        no words before it, and has none behind it."""
+        """Return what may still leave, once no more text comes. `called`: a call does, and needs no words before."""
         self._called = self._called or (called and not self._held.strip() and self._end[-1:] in _WHOLE_ENDS)
         if self.torn or self._called:
             return ""
@@ -179,7 +172,8 @@ class Seam:
             return False
         if overlap == len(end):
             return end.find(end[:_ECHO_CHARS], 1) < 0
-        return self._trusted and _begins_unit(end, start) and self._stands_once
+        begins_unit = end[start - 1] in "\n。！？" or end[:start].rstrip(" ")[-1:] in ".!?"
+        return self._trusted and begins_unit and self._stands_once
 
     @property
     def _stands_once(self) -> bool:
@@ -206,8 +200,7 @@ class Seam:
         return self._join(rest)
 
     def _is_chat(self, rest: str) -> bool:
-        """Return whether so short a beginning may as well open an answer about it: `As` and `As requested, …`. A whole
-        sentence that stands is the text's own, unless it is about a text."""
+        """Return whether so short a beginning may as well open an answer about it: `As` and `As requested, …`."""
         if len(self._end) >= ANCHOR_CHARS:
             return False
         own = not self._within_sentence and _ABOUT.search(self._end) is None
@@ -246,7 +239,6 @@ class Seam:
         )
 
     def _find_overlap(self, head: str) -> int:
-        """Find how much of the head is the end of what stands: the most that is."""
         start = next(_list_ends(self._end, head, max(0, len(self._end) - len(head))), len(self._end))
         return len(self._end) - start
 
@@ -284,10 +276,6 @@ class Seam:
             and not line[:1].islower()
         )
 
-    def _may_be_announced(self, said: str) -> bool:
-        line, newline, behind = said.partition("\n")
-        return self._begins_apart(line) and (not newline or self._may_begin_anew(read_wrapping(behind)[0]))
-
     def _is_announced(self, said: str) -> bool:
         """Return whether the first line announces the text: it is about the rest, or all of it stands behind."""
         line, newline, behind = said.partition("\n")
@@ -304,7 +292,8 @@ class Seam:
 
     def _may_be_remark(self, said: str) -> bool:
         """Return whether the text may still become a remark about the text, or one glued to a word."""
-        if self._may_be_announced(said):
+        line, newline, behind = said.partition("\n")
+        if self._begins_apart(line) and (not newline or self._may_begin_anew(read_wrapping(behind)[0])):
             return True
         head, low = read_wrapping(said)[0], read_wrapping(said)[0].lower()
         if self._within_sentence and any(opening.startswith(low) for opening in _OPENINGS):

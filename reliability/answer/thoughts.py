@@ -4,10 +4,9 @@
                ▲                             │
                └── a mark stands in the text ┘   the gate knows what is a call, and that no mark in one is used
 
-`Thoughts` reads the head of an answer and each piece of reasoning; `format_reasoning.py` has the marks. What opens the
-turn of the answer, which is open already, is dropped (seen 2026-11-24: Qwen2.5-Coder-1.5B behind a tool's result).
-Where a chat template has opened the reasoning in the prompt, a tier that rendered it says so (`inside`); for a hosted
-tier only the closer tells, and what has left as text by then stays.
+What opens the turn of the answer, which is open already, is dropped. Where a chat template has opened the reasoning in
+the prompt, a tier that rendered it says so (`inside`); for a hosted tier only the closer tells, and what has left as
+text by then stays.
 
 Law: what comes out doesn't depend on how the text was cut. At most the beginning of a mark and white space wait.
 """
@@ -22,7 +21,7 @@ from functools import cache
 from reliability.answer.answer_head import PARTIAL, Starts
 from reliability.answer.gate import Gate, Stopped, finish, reopen_gate, step
 from reliability.tools.format_reasoning import MESSAGES, REASONING, Thought, ends_reasoning, is_said_of, is_unsettled
-from reliability.tools.formats import INDENT_MAX, QUOTES
+from reliability.tools.formats import BLANK, INDENT_MAX, QUOTES
 from reliability.tools.turns import OWN_TURN, OWN_TURN_BEGUN
 from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
 
@@ -36,7 +35,6 @@ _ROWS = (*REASONING, *MESSAGES)
 _CLOSES = [mark for row in _ROWS for mark in (*row.closes, *row.says, *row.ends)]
 _TURN = re.compile(rf"(?:(?!{OWN_TURN_BEGUN})(?:\s|{OWN_TURN}))*+")
 _TURN_BEGUN = re.compile(OWN_TURN_BEGUN)
-_BLANK = re.compile(r"\s*+")
 _GOES_ON = re.compile(r"[:,;.)]|[ \t]{1,4}[^\W_A-Z\d]|[ \t]{1,4}[—–→=:-]")  # a sentence that began with the mark
 _SPOT = re.compile(r"[<\[◁]")
 _BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
@@ -44,7 +42,6 @@ _BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
 
 @cache
 def _compile_head(own: Thought | None) -> tuple[Starts, list[Thought]]:
-    """Compile what an answer may begin with, and the rows of the openers in it, which stand behind the other marks."""
     opens = [(opener, row) for row in ((own,) if own else ()) + _ROWS for opener in row.opens]
     starts = Starts((*_CLOSES, *(opener for opener, _ in opens)))
     return starts, [row for _, row in opens]
@@ -56,8 +53,7 @@ def _compile_ends(row: Thought) -> Starts:
 
 
 class Thoughts:
-    """The reasoning of one answer. `own`: marks of the model's that needn't be in the table; `inside`: the prompt ends
-    within reasoning of this row; `begun`: the answer has begun."""
+    """The reasoning of one answer. `own`: marks of the model's; `inside`: the prompt ends in reasoning of this row."""
 
     __slots__ = ("_before", "_behind", "_held", "_own", "_row", "_spoken", "_trim", "speaking")
 
@@ -106,7 +102,7 @@ class Thoughts:
 
     def _read_head(self, text: str, last: bool) -> str:
         """Read the next mark of the head; return what stands behind it, or the text of the answer."""
-        turn = (_BLANK if self._spoken else _TURN).match(text)
+        turn = (BLANK if self._spoken else _TURN).match(text)
         at = turn.end() if turn else 0
         opening = len(text[:at].rstrip())
         head, rows = _compile_head(self._own)

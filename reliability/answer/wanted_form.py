@@ -2,10 +2,8 @@
 
     text ──▶ one JSON document (a fence or prose around it goes) ──▶ schema ──▶ as it is, repaired, refused
 
-A request that wants one tool called asks for a form, too: a text that is the arguments of that tool is its call.
-
-Judged like the arguments of a call. Not judged: an answer with calls, a refusal, and one that the token limit has cut.
-Without the client's `strict`, and for any JSON object, the form is a wish: the last answer is delivered as it came.
+Without the client's `strict`, and for any JSON object, the form is a wish: the last answer is delivered as it came. A
+request that wants one tool called asks for a form, too: a text that is the arguments of that tool is its call.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ class WantedForm:
 
     def judge(self, text: str, steps: Steps | None = None) -> tuple[str, Checked]:
         """Judge the whole text of an answer; return what may be delivered, and what was changed or is wrong. Raises
-        `OutOfSteps`: it takes more than `steps` (None: as many as it takes); never where they are final."""
+        `OutOfSteps`, but not where the steps are final; None: as many as it takes."""
         read = read_document(text, self.schema.parameters)
         if isinstance(read, str):
             return text, _refuse(f"can't be read as JSON: {read}")
@@ -117,8 +115,7 @@ def find_forced_tool(toolbox: ToolBox, tool_choice: Any) -> Tool | None:
 
 
 def read_forced_call(tool: Tool | None, found: Extraction, text: str, finish: Finish) -> Extraction:
-    """Read a text that is the arguments of the forced tool as its call: a JSON object with all the keys that the tool
-    requires, and none that it doesn't declare. A tool that requires none is never called so."""
+    """Read a text as the call of the forced tool: a JSON object with all keys that it requires, and no strange ones."""
     if tool is None or not tool.required or finish.reason is not FinishReason.STOP or not text.strip():
         return found
     if any(call.name == tool.name for call in found.calls):
@@ -137,8 +134,7 @@ def read_forced_call(tool: Tool | None, found: Extraction, text: str, finish: Fi
 
 
 def read_wanted_form(response_format: Mapping[str, Any] | None, steps: Steps) -> WantedForm | BadSchema | None:
-    """Read the form that a request asks for; None where it asks for none, or for text. Raises `OutOfSteps`: compiling
-    the schema takes more than `steps`."""
+    """Read the form that a request asks for; None where it asks for none. Raises `OutOfSteps`."""
     kind = (response_format or {}).get("type", "text")
     if response_format is None or kind not in ("json_object", "json_schema"):
         return None

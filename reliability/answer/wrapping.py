@@ -1,8 +1,7 @@
 """Take off the marks that a model puts around the rest of an answer: quotation marks, dots, a code fence.
 
-A mark at the very end waits until the text is over. Fences come in pairs, so with an odd number of them the last one is
-the wrapping's. Quotation marks don't: where the text has others of the same kind, where the model has opened several,
-or where its fence closes behind the words that were asked for, the seam tears.
+Fences come in pairs, so with an odd number of them the last one is the wrapping's. Quotation marks don't: where the
+text has others of the same kind, or where the model has opened several, the seam tears.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ def read_wrapping(text: str) -> tuple[str, str]:
 
 
 class Wrapping:
-    """What a model has `opened` around the rest of `begun`, and the end of the text that may close it. `torn`: a mark
-    may close the wrapping or be the text's own."""
+    """What a model has `opened` around the rest of `begun`. `torn`: a mark may close that or be the text's own."""
 
     def __init__(self, begun: str, opened: str) -> None:
         fence = _FENCE_OPENED.match(opened)

@@ -14,29 +14,8 @@ from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox, build_toolbox
 
 __all__ = [
-    "PLACEHOLDERS",
-    "BadSchema",
-    "BadTools",
-    "CheckConfig",
-    "Checked",
-    "Choice",
-    "Compiled",
-    "Extraction",
-    "Flaws",
-    "Malformed",
-    "RawCall",
-    "Repair",
-    "RepairKind",
-    "Tool",
-    "ToolBox",
-    "Violation",
-    "build_toolbox",
-    "check_calls",
-    "compile_schema",
-    "corrective_message",
-    "extract_calls",
-    "id_source",
-    "ids_in",
-    "keep",
+    "PLACEHOLDERS", "BadSchema", "BadTools", "CheckConfig", "Checked", "Choice", "Compiled", "Extraction",
+    "Flaws", "Malformed", "RawCall", "Repair", "RepairKind", "Tool", "ToolBox", "Violation", "build_toolbox",
+    "check_calls", "compile_schema", "corrective_message", "extract_calls", "id_source", "ids_in", "keep",
     "parse_choice",
-]
+]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from reliability.tools.format_row import (
     DSML,
@@ -24,8 +25,7 @@ from reliability.tools.format_row import (
 
 
 def _tags(*names: str) -> tuple[str, ...]:
-    """Return opening tags of these names, with any namespace: `<name>`, `<|name|>`, `<minimax:name>`, `<dots_name>`,
-    `<ifm|name>`, `<｜DSML｜name>`, `<name:opensource>`."""
+    """Return opening tags of these names, with any namespace: `<name>`, `<|name|>`, `<minimax:name>`, `<ifm|name>`."""
     return tuple(tag for name in names for space in SPACES_OF_TAGS for tag in _tag("", f"{space}{name}"))
 
 
@@ -39,26 +39,9 @@ def _tag(slash: str, name: str) -> tuple[str, ...]:
     return (rf"<\|?{slash}{name}\|?>", rf"<{slash}{name}{SUFFIX_OF_TAGS}>")
 
 
-def _envelope(
-    family: str,
-    *examples: str,
-    opens: tuple[str, ...],
-    closes: tuple[str, ...],
-    holds: tuple[Start, ...] | None = None,
-    endless: bool = False,
-    writes: tuple[str, str] = ("", ""),
-) -> Format:
+def _envelope(family: str, *examples: str, opens: tuple[str, ...], **more: Any) -> Format:
     return Format(
-        family=family,
-        examples=examples,
-        reader=Reader.ENVELOPE,
-        opens=opens,
-        closes=closes,
-        holds=holds,
-        explicit=True,
-        endless=endless,
-        compared=opens,
-        writes=writes,
+        family=family, examples=examples, reader=Reader.ENVELOPE, opens=opens, explicit=True, compared=opens, **more
     )
 
 
@@ -223,14 +206,11 @@ ENVELOPES: tuple[Format, ...] = (
         endless=True,
     ),
     _pair("LM Studio", "[TOOL_REQUEST]", JSON_CALL, "[END_TOOL_REQUEST]"),
-    Format(
-        family="Phi 4",
-        examples=(f"functools[{JSON_CALL}]",),
-        reader=Reader.ENVELOPE,
+    _envelope(
+        "Phi 4",
+        f"functools[{JSON_CALL}]",
         opens=(r"functools(?=\[\s{0,8}\{)",),
         holds=(Start(r"functools\[\s{0,8}\{", place=Place.SENTENCE),),
-        explicit=True,
         endless=True,
-        compared=(r"functools(?=\[\s{0,8}\{)",),
     ),
 )

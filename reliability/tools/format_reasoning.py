@@ -9,9 +9,8 @@ is used or talked about.
     prompts  what else opens it at the end of a prompt
 
 An opener counts where an answer or a line begins, and in a line where a sentence begins and no blank stands behind it;
-without a closer it reaches to the end. In quotes, in code and in a string of data marks are talked about, and so is a
-closer that stands apart in a sentence. `MESSAGES` has families whose answers are rows of messages (`harmony.py`). The
-expressions are made as `Format.opens` is.
+without a closer it reaches to the end. In quotes, in code and in a string of data marks are talked about. `MESSAGES`
+has families whose answers are rows of messages (`harmony.py`).
 """
 
 from __future__ import annotations
@@ -186,7 +185,6 @@ def is_unsettled(text: str, end: int) -> bool:
 
 
 def _stands_in_data(text: str, at: int) -> bool:
-    """Return whether a place stands in inline code, or in a string of data."""
     return stands_in_code(text, at) or _stands_in_string(text, at)
 
 

@@ -62,8 +62,8 @@ def compile_any(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 def beginnings(pattern: str, *, complete: bool = True) -> str:
-    """Turn a row of single characters and sets into the expression of every beginning of it that a text ends with, and
-    of the whole row where `complete`."""
+    """Turn a row of single characters and sets into the expression of its beginnings at the end of a text; of the whole
+    too where `complete`."""
     found = "" if complete else "(?!)"
     for piece in reversed(list(_PIECE.finditer(pattern))):
         less = int(piece["least"] or 1) - 1

@@ -7,13 +7,9 @@ A model that isn't stopped at the end of its turn writes the conversation on. Th
     {call}<tool_response>21</tool_response>{call}     behind a call: a result, or another role
     {call}\\n**Output:** 21\\n{call}                    between two calls: a line that gives a result
 
-An answer that begins with a tool's result, and no call before it, gives a result that no tool has given:
+An answer that begins with a tool's result, or with what agents add to the user's turn, is asked for again.
 
-    <tool_response>\\n21\\n</tool_response>            a call that can't be read: the model is asked again
-    <system-reminder>\\nRead a.txt                   the same for what agents add to the user's turn
-
-In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of. The expressions are
-made as `Format.opens` is (`formats.py`), so that a cut text can be asked whether it ends in one.
+In quotes, in code, with other text behind it, or apart in a sentence, such a mark is talked of.
 """
 
 from __future__ import annotations
@@ -36,8 +32,7 @@ _RESULT_NAMES = (
 
 
 class _Turns(NamedTuple):
-    """The marks of one family. `stops`: the marks of roles that end the turn before them, without an end mark; `own`:
-    how a template opens the turn of the answer."""
+    """The marks of one family. `stops`: roles that end the turn before them; `own`: what opens the answer's turn."""
 
     family: str
     ends: tuple[str, ...] = ()
@@ -47,24 +42,28 @@ class _Turns(NamedTuple):
     own: tuple[str, ...] = ()
 
 
+def _pipes(*names: str) -> tuple[str, ...]:
+    """Return the marks of these names: `<|name|>`."""
+    return tuple(rf"<\|{name}\|>" for name in names)
+
+
+_DEEPSEEK_ASSISTANT = (r"<[|｜]Assistant[|｜]>",)
+
 TURNS: tuple[_Turns, ...] = (
     _Turns(
         "ChatML: Qwen, Hermes, Yi, LFM2",
-        (r"<\|im_end\|>", r"<\|endoftext\|>"),
-        (r"<\|im_start\|>",),
-        own=(r"<\|im_start\|>assistant", r"<\|im_start\|>"),
+        _pipes("im_end", "endoftext"),
+        _pipes("im_start"),
+        own=(r"<\|im_start\|>assistant", *_pipes("im_start")),
     ),
     _Turns(
         "Llama 3",
-        (r"<\|eot_id\|>", r"<\|eom_id\|>", r"<\|end_of_text\|>"),
-        (r"<\|start_header_id\|>", r"<\|begin_of_text\|>"),
-        own=(r"<\|start_header_id\|>assistant<\|end_header_id\|>", r"<\|begin_of_text\|>"),
+        _pipes("eot_id", "eom_id", "end_of_text"),
+        _pipes("start_header_id", "begin_of_text"),
+        own=(r"<\|start_header_id\|>assistant<\|end_header_id\|>", *_pipes("begin_of_text")),
     ),
     _Turns(
-        "Llama 4",
-        (r"<\|eot\|>", r"<\|eom\|>"),
-        (r"<\|header_start\|>",),
-        own=(r"<\|header_start\|>assistant<\|header_end\|>",),
+        "Llama 4", _pipes("eot", "eom"), _pipes("header_start"), own=(r"<\|header_start\|>assistant<\|header_end\|>",)
     ),
     _Turns("Llama 2, Mistral", ("</s>",), ("<s>",), (r"\[INST\]",), (r"\[TOOL_RESULTS\]",)),
     _Turns(
@@ -75,46 +74,30 @@ TURNS: tuple[_Turns, ...] = (
         own=("<start_of_turn>model",),
     ),
     _Turns("Gemma 4", (r"<turn\|>",), (r"<\|turn>",), results=(r"<\|tool_response>",), own=(r"<\|turn>model",)),
-    _Turns(
-        "GLM",
-        (),
-        (r"<\|assistant\|>", r"<\|system\|>"),
-        (r"<\|user\|>", r"<\|observation\|>"),
-        own=(r"<\|assistant\|>",),
-    ),
+    _Turns("GLM", (), _pipes("assistant", "system"), _pipes("user", "observation"), own=_pipes("assistant")),
     _Turns(
         "DeepSeek",
         (r"<[|｜]end[▁_]of[▁_]sentence[|｜]>",),
-        (r"<[|｜]Assistant[|｜]>",),
+        _DEEPSEEK_ASSISTANT,
         (r"<[|｜]User[|｜]>",),
         (r"<[|｜]tool[▁_]outputs?[▁_]begin[|｜]>",),
-        (r"<[|｜]Assistant[|｜]>",),
+        _DEEPSEEK_ASSISTANT,
     ),
     _Turns(
         "Kimi",
         (),
-        (r"<\|im_assistant\|>",),
-        (r"<\|im_user\|>", r"<\|im_system\|>"),
+        _pipes("im_assistant"),
+        _pipes("im_user", "im_system"),
         own=(r"<\|im_assistant\|>assistant<\|im_middle\|>",),
     ),
-    _Turns(
-        "Harmony: gpt-oss",
-        (r"<\|return\|>", r"<\|call\|>", r"<\|end\|>"),
-        (r"<\|start\|>",),
-        own=(r"<\|start\|>assistant",),
-    ),
+    _Turns("Harmony: gpt-oss", _pipes("return", "call", "end"), _pipes("start"), own=(r"<\|start\|>assistant",)),
     _Turns("MiniMax", (r"\[e~\[",), (r"\]~b\]", r"\]~!b\["), own=(r"\]~b\]ai",)),
-    _Turns(
-        "Granite",
-        (),
-        (r"<\|start_of_role\|>",),
-        own=(r"<\|start_of_role\|>assistant<\|end_of_role\|>",),
-    ),
+    _Turns("Granite", (), _pipes("start_of_role"), own=(r"<\|start_of_role\|>assistant<\|end_of_role\|>",)),
     _Turns(
         "Command",
-        (r"<\|END_OF_TURN_TOKEN\|>",),
-        (r"<\|START_OF_TURN_TOKEN\|>",),
-        results=(r"<\|START_TOOL_RESULT\|>",),
+        _pipes("END_OF_TURN_TOKEN"),
+        _pipes("START_OF_TURN_TOKEN"),
+        results=_pipes("START_TOOL_RESULT"),
         own=(r"<\|START_OF_TURN_TOKEN\|><\|CHATBOT_TOKEN\|>",),
     ),
     _Turns(
@@ -126,27 +109,16 @@ TURNS: tuple[_Turns, ...] = (
         (r"\[\|assistant\|\]",),
     ),
     _Turns("Seed", ("<seed:eos>",), ("<seed:bos>",), own=("<seed:bos>assistant",)),
-    _Turns("Hunyuan", (r"<\|eos\|>",), (), (r"<[|｜]hy_User[|｜]>",), own=(r"<[|｜]hy_Assistant[|｜]>",)),
-    _Turns("Ling", (r"<\|role_end\|>",), ("<role>",), own=("<role>ASSISTANT</role>",)),
-    _Turns("dots", (r"<\|endofresponse\|>",), (r"<\|userprompt\|>",), own=(r"<\|response\|>",)),
+    _Turns("Hunyuan", _pipes("eos"), (), (r"<[|｜]hy_User[|｜]>",), own=(r"<[|｜]hy_Assistant[|｜]>",)),
+    _Turns("Ling", _pipes("role_end"), ("<role>",), own=("<role>ASSISTANT</role>",)),
+    _Turns("dots", _pipes("endofresponse"), _pipes("userprompt"), own=_pipes("response")),
     _Turns("LongCat", ("</longcat_s>",)),
     _Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",), own=("<_bot>",)),
-    _Turns(
-        "Apertus",
-        (r"<\|assistant_end\|>",),
-        (r"<\|user_start\|>", r"<\|assistant_start\|>"),
-        own=(r"<\|assistant_start\|>",),
-    ),
-    _Turns("Phi", roles=(r"<\|tool\|>",)),
-    _Turns(
-        "results of many families",
-        results=(
-            *(f"<{name}s?>" for name in _RESULT_NAMES),
-            *(rf"<\|{name}s?\|>" for name in _RESULT_NAMES[1:]),
-            r"<\|tool_response_start\|>",
-            r"\[TOOL_RESULT\]",
-        ),
-    ),
+    _Turns("Apertus", _pipes("assistant_end"), _pipes("user_start", "assistant_start"), own=_pipes("assistant_start")),
+    _Turns("Phi", roles=_pipes("tool")),
+    _Turns("results as tags", results=tuple(f"<{name}s?>" for name in _RESULT_NAMES)),
+    _Turns("results as tokens", results=_pipes(*(f"{name}s?" for name in _RESULT_NAMES[1:]), "tool_response_start")),
+    _Turns("results in brackets", results=(r"\[TOOL_RESULT\]",)),
     _Turns("what agents add to the user's turn", results=tuple(f"<{tag}>" for tag in HARNESS_TAGS)),
 )
 
@@ -201,8 +173,8 @@ _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 def ends_answer(
     text: str, start: int, end: int, *, begins: int = 0, behind_call: bool = False, opened: bool = False
 ) -> bool:
-    """Return whether the answer ends at a mark, from `start` to `end`. `begins`: where the answer does; `behind_call`:
-    a call stands before it; `opened`: another turn was opened in the answer, so that a template is explained."""
+    """Return whether the answer, which begins at `begins`, ends at a mark. `behind_call`: a call stands before it;
+    `opened`: another turn was opened in the answer, so that a template is explained."""
     if is_quoted(text, start, end) or stands_in_code(text, start):
         return False
     is_end = _END.match(text, start) is not None

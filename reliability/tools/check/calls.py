@@ -2,7 +2,6 @@
 
 For each call: its name is declared, its arguments are JSON of an object, they satisfy the schema, they say something.
 For all: the client's `tool_choice` and `parallel_tool_calls` are obeyed, and every id is unique in the conversation.
-All calls are judged, so that the model hears everything at once.
 
 Invariants: while one violation stands, nothing is delivered. A valid call passes to the letter; repairs are lossless
 and recorded. Judging the result again changes nothing and finds nothing.
@@ -14,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -40,10 +40,8 @@ _NUMBER = "a number"
 _KINDS = {str: "a string", bool: "a boolean", int: _NUMBER, float: _NUMBER, list: "an array", type(None): "null"}
 _RAW_CHARS_MAX = 300
 _ALLOWED_SHOWN = 8
-_Given = tuple[
-    dict[str, Any], str, tuple[RepairKind, ...]
-]  # the arguments, their JSON text, and what was repaired in it
-IDS_TRIED_MAX = 1_000
+# The arguments, their JSON text, and what was repaired in it.
+_Given = tuple[dict[str, Any], str, tuple[RepairKind, ...]]
 _IF_WORDS = " (if it is the answer itself and no call, write it again)"
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -80,10 +78,9 @@ def check_calls(
     malformed: Sequence[Malformed] = (),
     steps: Steps | None = None,
 ) -> Checked:
-    """Judge all calls of one answer. `new_id` gives the n-th spare id (`ids.id_source`), `used_ids` are taken already
-    (`ids.ids_in`). `conversation` holds the texts of the messages, for words that may stand in for a value. `malformed`
-    comes from the extraction: each is a violation. Raises `OutOfSteps`: it takes more than `steps` (None: as many as it
-    takes); never where they are final."""
+    """Judge all calls of one answer. `new_id` gives the n-th spare id, `used_ids` are taken already. `conversation`:
+    the texts of the messages. Each `malformed` is a violation. Raises `OutOfSteps`: it takes more than `steps` (None:
+    as many as it takes); never where they are final."""
     steps = steps or Steps(UNBOUNDED)
     judged = [_judge(raw, i, toolbox, config, conversation, steps) for i, raw in enumerate(raw_calls)]
     ids = assign([raw.id for raw in raw_calls], used_ids, new_id)
@@ -137,7 +134,6 @@ def _check_schema(
     conversation: Sequence[str] | None,
     steps: Steps,
 ) -> _Judged:
-    """Check schema and plausibility, with the repairs that the schema allows."""
     text, repairs = call.arguments, call.repairs
     violations: list[Violation] = []
     if config.validate_schema:
@@ -154,9 +150,6 @@ def _check_schema(
     return _Judged(call.name, text, repairs, tuple(violations))
 
 
-# --- arguments ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Refused:
     kind: Flaws
@@ -164,8 +157,7 @@ class _Refused:
 
 
 def _read_whole(raw: RawCall, free_text: str | None) -> _Given | _Refused:
-    """Return the arguments as `_read_raw` does, without half characters: no dialect could deliver them, and no client
-    send them back. `free_text`: the one key of a tool whose input is free text."""
+    """Return the arguments without half characters. `free_text`: the one key of a tool whose input is free text."""
     given = _read_raw(raw)
     if free_text is not None:
         given = _read_free_text(raw, given, free_text)
@@ -181,14 +173,13 @@ def _read_whole(raw: RawCall, free_text: str | None) -> _Given | _Refused:
 
 
 def _read_raw(raw: RawCall) -> _Given | _Refused:
-    """Return the arguments as an object, as JSON text, and what was repaired."""
     given = raw.arguments
     if isinstance(given, str):
         return _read_text(given)
     if given is None:
         return _build_empty()
     if not isinstance(given, Mapping):
-        return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_name_kind(given)}")
+        return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_KINDS.get(type(given), 'that')}")
     try:
         text = dump(given if isinstance(given, dict) else dict(given))
         value = read(text).value
@@ -198,8 +189,7 @@ def _read_raw(raw: RawCall) -> _Given | _Refused:
 
 
 def _read_free_text(raw: RawCall, given: _Given | _Refused, key: str) -> _Given | _Refused:
-    """Return what a tool of free text is given: one text under any key of an object that is all there is, or the bare
-    text, is its input."""
+    """Return what a tool of free text is given: one text under any key that is all there is, or the bare text."""
     bare, found = raw.arguments, {} if isinstance(given, _Refused) else given[0]
     if isinstance(bare, str) and bare.strip() and not bare.lstrip().startswith(("{", '"', "`")):
         found = {key: bare}
@@ -236,7 +226,7 @@ def _read_text(text: str) -> _Given | _Refused:
         kinds = (*kinds, RepairKind.DOUBLE_ENCODING)
     if inner is None and not kinds:
         return _build_empty()
-    return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_name_kind(inner)}")
+    return _Refused(Flaws.NOT_OBJECT, f"must be an object, not {_KINDS.get(type(inner), 'that')}")
 
 
 def _drop_gateways_part(text: str) -> str:
@@ -247,15 +237,7 @@ def _drop_gateways_part(text: str) -> str:
 
 
 def _build_empty() -> _Given:
-    """Build an empty object for no arguments at all; the schema then judges it."""
     return {}, "{}", (RepairKind.EMPTY,)
-
-
-def _name_kind(value: Any) -> str:
-    return _KINDS.get(type(value), "that")
-
-
-# --- all calls together -------------------------------------------------------------------------------------
 
 
 def _describe_malformed(one: Malformed, i: int, *, must: bool) -> Violation:
@@ -267,7 +249,6 @@ def _describe_malformed(one: Malformed, i: int, *, must: bool) -> Violation:
 
 
 def _limit(violations: list[Violation]) -> tuple[Violation, ...]:
-    """Return all violations, or as many as may be reported, and how many more there are."""
     found = list(dict.fromkeys(violations))
     if len(found) <= VIOLATIONS_MAX:
         return tuple(found)
@@ -297,27 +278,13 @@ def assign(given: Sequence[str | None], used: Collection[str], new_id: Callable[
     """Assign one id to each call: its own where that is fit and free, else a new one."""
     taken = {*used}
     barred = taken | {id for id in given if id is not None}
+    unused = (id for id in map(new_id, count()) if id not in barred)
     found: list[str] = []
-    n = 0
     for own in given:
-        id = own
-        if id is None or id in taken or not _ID.fullmatch(id):
-            id, n = _find_unused(barred, new_id, n)
-            barred.add(id)
-        taken.add(id)
-        found.append(id)
+        is_fit = own is not None and own not in taken and _ID.fullmatch(own)
+        found.append(own if own is not None and is_fit else next(unused))
+        taken.add(found[-1])
     return found
-
-
-def _find_unused(taken: Collection[str], new_id: Callable[[int], str], n: int) -> tuple[str, int]:
-    """Find the next unused id of the source. A source that repeats itself is helped out with the counter."""
-    for tried in range(n, n + IDS_TRIED_MAX):
-        if (id := new_id(tried)) not in taken:
-            return id, tried + 1
-    stem = new_id(n)
-    while (id := f"{stem}_{n}") in taken:
-        n += 1
-    return id, n + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +336,6 @@ def _list_allowed(choice: Choice) -> list[str]:
 
 
 def _find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, unread: int = 0) -> list[Violation]:
-    """Find what the calls (of tools `names`, and `unread` ones) do against the client's choice."""
     found: list[Violation] = []
     if choice.must and not names and not unread:
         wanted = f"call {' or '.join(_list_allowed(choice))}" if choice.may else "call a tool"

@@ -1,7 +1,6 @@
 """A schema's complaints, phrased for a model, and the message of a re-ask that carries them.
 
-Each complaint is one sentence of at most `MESSAGE_CHARS_MAX`: the place, what is wanted, what came. The message is one
-bounded text for all violations, then the signatures of the tools that were meant, then the other tools.
+The message is one bounded text for all violations, then the signatures of the tools that were meant, then the others.
 """
 
 from __future__ import annotations
@@ -89,7 +88,6 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
 
 
 def _find_shell(box: ToolBox) -> str | None:
-    """Return the tool that runs a command, whatever it is: one that takes a choice of commands is none."""
     for tool in box.tools:
         properties = tool.parameters.get("properties") or {}
         schema = next((properties[key] for key in _COMMANDS if key in properties), None)
@@ -209,7 +207,6 @@ def _join_parts(parts: Sequence[str], separator: str, chars: int) -> str:
 
 
 def _write_signature(tool: Tool) -> str:
-    """Write `search(query: string, limit?: integer)`."""
     properties, required = tool.parameters.get("properties", {}), dict.fromkeys(tool.required)
     parts: list[str] = []
     chars = 0

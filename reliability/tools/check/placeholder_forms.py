@@ -9,8 +9,6 @@ A pattern stands for a whole value, without case. In it
     *                       for anything; in brackets, for words
     {name}                  for the argument's own name, `user_id` as well as `<the user's ID>`
     {type}, {description}   for the argument's own type, and what the schema says of it
-
-Nothing here says whether a text that has the form is convicted: `placeholders.py` does, by its place.
 """
 
 from __future__ import annotations
@@ -21,35 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 PLACEHOLDERS: tuple[str, ...] = (
-    "<your *>",
-    "<insert *>",
-    "<enter *>",
-    "<replace *>",
-    "<provide *>",
-    "<specify *>",
-    "<fill *>",
-    "<put *>",
-    "<paste *>",
-    "<placeholder*>",
-    "<* here>",
-    "<{name}>",
-    "<{type}>",
-    "<{description}>",
-    "{name}",
-    "{type}",
-    "{description}",
-    "your_*",
-    "insert_*_here",
-    "enter_*_here",
-    "put_*_here",
-    "add_*_here",
-    "insert_your_*",
-    "enter_your_*",
-    "replace_with_*",
-    "replace_me",
-    "path/to/*",
-    "...",
-)
+    "<your *>", "<insert *>", "<enter *>", "<replace *>", "<provide *>", "<specify *>", "<fill *>", "<put *>",
+    "<paste *>", "<placeholder*>", "<* here>", "<{name}>", "<{type}>", "<{description}>", "{name}", "{type}",
+    "{description}", "your_*", "insert_*_here", "enter_*_here", "put_*_here", "add_*_here", "insert_your_*",
+    "enter_your_*", "replace_with_*", "replace_me", "path/to/*", "...",
+)  # fmt: skip
 
 _CHARS_COMPARED = 12  # of a text and a description, before more is done
 _OWN_CHARS_MAX = 24  # that a text may have beside its argument's own name
@@ -85,8 +59,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Standin:
-    """A text in the form of a placeholder. `framed`: in brackets; `own`: it says the argument's own name, type or
-    description; `by_type`: its type; `instructs_own`: it asks for this very argument."""
+    """A text in the form of a placeholder. `framed`: in brackets; `own`: it says the argument's own name, type
+    (`by_type`) or description; `instructs_own`: it asks for this very argument."""
 
     framed: bool
     own: bool = False
@@ -96,8 +70,6 @@ class Standin:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text as it is held against the patterns: what stands in its brackets, or all of it."""
-
     inner: str
     words: tuple[str, ...]
     plain: str
@@ -118,7 +90,7 @@ def _squash(text: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """The patterns, ready. `joined`: those that only an identifier can be; `own`: the tokens, in brackets and bare;
-    `hint`: what stands in every text that any of them matches, but for those that say the argument's own words."""
+    `hint`: what stands in every text that any of them matches, but for the argument's own words."""
 
     framed: tuple[re.Pattern[str], ...]
     bare: tuple[re.Pattern[str], ...]
@@ -194,7 +166,6 @@ def _read_text(text: str) -> _Text:
 
 
 def _says_name(text: _Text, argument: Argument) -> bool:
-    """Return whether a text says the argument's own name, and nothing else but that it is to be filled in."""
     own = split_words(argument.name)
     if not own or not text.words:
         return False
@@ -215,7 +186,6 @@ def _drop_vague(words: tuple[str, ...] | list[str]) -> str:
 
 
 def _says_description(text: _Text, argument: Argument) -> bool:
-    """Return whether a text is the argument's description, or its first sentence."""
     said = _squash(text.inner)
     if not argument.description or len(text.words) < 2 or not (text.framed or " " in text.inner):
         return False

@@ -1,7 +1,7 @@
 """Arguments that satisfy the schema and still say nothing: empty ones, and texts that only stand in for a value.
 
-Both checks err on the side of the model. Empty is only a call whose required strings are all blank. A placeholder is
-convicted by its schema and its place, never by a word alone (`TODO` is what somebody greps for):
+Empty is only a call whose required strings are all blank. A placeholder is convicted by its schema and its place, never
+by a word alone (`TODO` is what somebody greps for):
 
     <your_city>, [insert city here], YOUR_API_KEY   an instruction to whoever fills it in
     <city>, {{city}}, city, city_name               the argument's own name
@@ -10,9 +10,8 @@ convicted by its schema and its place, never by a word alone (`TODO` is what som
     /path/to/file, ...                              a gap
 
 Instructions and names in brackets count anywhere, the others only in a required free text of a known conversation.
-Honest is what the schema names, what occurs in the conversation, and what stands where such texts belong: in a
-template, a pattern, a file's content, a command, or the name of something. What may as well be a name (`your_song.txt`)
-is only suspected, and so is an empty call; certain is what asks in brackets for this very argument (`<your_city>`).
+Honest is what the schema names, what occurs in the conversation, and what stands where such texts belong. What may as
+well be a name (`your_song.txt`) is only suspected; certain is what asks in brackets for this very argument.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from reliability.tools.check.placeholder_forms import (
     may_be_description,
     split_words,
 )
-from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
 _PLACEHOLDER_CHARS_MAX = 400
@@ -105,7 +103,7 @@ def find_implausible(
     steps: Steps,
 ) -> list[Implausible]:
     """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
-    unless the steps are final: then what hasn't been looked at passes, since it satisfies the schema."""
+    unless the steps are final: then what hasn't been looked at passes."""
     blanks = _find_blank(arguments, tool, steps)
     found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, Uncertainty.SUSPECTED) for key in blanks]
     if not placeholders:
@@ -141,12 +139,10 @@ def find_implausible(
 
 
 def _spend(wanted: int, steps: Steps) -> None:
-    """Spend steps; of final ones at most what is left."""
     steps.spend(min(wanted, max(0, steps.left)) if steps.final else wanted)
 
 
 def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[Standin | None, Argument, Any]:
-    """Find what kind of placeholder a text is, if it is one, and what its place is by the schema."""
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
     likely = matcher.may_match(text, name)
     if not likely and " " not in text:
@@ -161,8 +157,7 @@ def _find_standin(text: str, path: Path, tool: Tool, matcher: Matcher) -> tuple[
 
 
 def _find_blank(arguments: Mapping[str, Any], tool: Tool, steps: Steps) -> list[str]:
-    """Find the required strings, where all of them are blank and nothing else is given. A tab and a line break say
-    something; so does a space where characters are asked for."""
+    """Find the required strings, where all of them are blank and nothing else is given."""
     if not tool.required:
         return []
     presses = not _PRESSES.isdisjoint(split_words(tool.name))
@@ -196,17 +191,13 @@ def _list_strings(value: Any) -> Iterator[tuple[Path, str]]:
             stack += [((*path, i), v) for i, v in reversed([*enumerate(item)])]
 
 
-# --- the place ----------------------------------------------------------------------------------------------
-
-
 def _find_schema(path: Path, tool: Tool) -> Any:
-    """Find what the tool's schema says of a place; None where it says nothing."""
     schema: Any = tool.parameters
     for part in path:
         if not isinstance(schema, Mapping):
             return None
         if isinstance(part, str):
-            schema = property_schema(schema, tool.places, part)
+            schema = tool.places.find_member(schema, part)
         else:
             forms = (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ()))
             schema = next((one["items"] for one in forms if isinstance(one, Mapping) and "items" in one), None)
@@ -222,11 +213,8 @@ def _is_required(path: Path, tool: Tool) -> bool:
 def _is_free_text(schema: Any, tool: Tool) -> bool:
     if not isinstance(schema, Mapping) or any(key in schema for key in ("enum", "const", "format", "pattern")):
         return False
-    kinds = find_allowed_types(schema, tool.places)
+    kinds = tool.places.find_types(schema)
     return kinds is None or "string" in kinds
-
-
-# --- the verdict --------------------------------------------------------------------------------------------
 
 
 def _belongs_there(text: str, standin: Standin, argument: Argument, tool: Tool) -> bool:
@@ -260,8 +248,7 @@ def _is_named(text: str, standin: Standin, schema: Any, steps: Steps) -> bool:
 
 
 def _find_doubt(text: str, standin: Standin, argument: Argument) -> Uncertainty | None:
-    """Say how sure it is that a text stands in for a value: certain where it asks in brackets for this very argument,
-    suspected where it does neither and may be a name as well."""
+    """Say how sure it is that a text stands in for a value; None: certain."""
     if standin.framed and standin.own:
         return None
     asks = standin.framed or standin.own or not set(split_words(text)).isdisjoint(split_words(argument.name))

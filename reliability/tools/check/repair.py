@@ -7,8 +7,7 @@
     null on an optional field that takes none                  the field is left out
 
 A number is never touched, a scalar never becomes an array, a string that the schema allows is never decoded. A change
-stays only if the complaint at its place is gone and no new one appears above it. All complaints of one judgement are
-repaired together, and only where that doesn't hold, one by one.
+stays only if the complaint at its place is gone and no new one appears above it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.text import read_literal
 from reliability.tools.schema.complaint import Complaint, SchemaRun
-from reliability.tools.schema.references import find_allowed_types
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
 
@@ -36,16 +34,13 @@ _CHOICES = ("type", "enum", "const", "anyOf", "oneOf", "required")
 
 @dataclass(frozen=True, slots=True)
 class _Repaired:
-    """The arguments after all repairs, what was changed where, and what is still wrong."""
-
     value: Any
     repairs: tuple[tuple[RepairKind, Path], ...]
     errors: tuple[Complaint, ...]
 
 
 def _find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tuple[Complaint, ...]:
-    """Find what the schema says against a value. A schema that fails while it judges counts as a
-    complaint, not as consent. Raises `OutOfSteps`, unless the steps are final: then that is the complaint."""
+    """Find what the schema says against a value; that it fails while it judges is a complaint. Raises `OutOfSteps`."""
     run = run or SchemaRun(Steps(UNBOUNDED))
     try:
         return tool.validator.complaints(value, run)
@@ -80,7 +75,6 @@ Step = tuple[Any, tuple[Complaint, ...], list[tuple[RepairKind, Path]]]
 
 
 def _list_places(errors: Iterable[Complaint]) -> dict[Path, Complaint]:
-    """List the places where something may be repaired, with the first complaint there."""
     found: dict[Path, Complaint] = {}
     for error in errors:
         if error.keyword in _CHOICES:
@@ -89,8 +83,7 @@ def _list_places(errors: Iterable[Complaint]) -> dict[Path, Complaint]:
 
 
 def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: SchemaRun) -> Step | None:
-    """Repair each complaint by the one thing that its value may stand for; None where the schema then
-    finds anything new, or finds anything at those places."""
+    """Repair each complaint by the one thing that its value may stand for; None where that doesn't hold."""
     after = value
     done: list[tuple[RepairKind, Path]] = []
     for path, error in _list_places(errors).items():
@@ -113,7 +106,6 @@ def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: Schema
 def _repair_first(
     value: Any, errors: Sequence[Complaint], tool: Tool, run: SchemaRun, tried: set[tuple[Path, str]]
 ) -> Step | None:
-    """Do the first repair that helps; return it with the value and the complaints after it."""
     for error in errors:
         path = error.path
         if error.keyword not in _CHOICES or (path, error.keyword) in tried:
@@ -142,7 +134,6 @@ _DROP = object()  # instead of a new value: leave the member out
 
 
 def _list_edits(error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:
-    """List what may be done about a complaint: what may stand at its place instead."""
     if error.got is None:
         return [(_DROP, (RepairKind.NULL_DROPPED,))]
     if error.keyword == "required":
@@ -151,8 +142,7 @@ def _list_edits(error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, t
 
 
 def _list_defaults(error: Complaint, tool: Tool) -> list[tuple[Any, tuple[RepairKind, ...]]]:
-    """List the arguments with what was left out, where the schema has a default for all of it: generators of schemas
-    call such arguments required, and their tools fill them in."""
+    """List the arguments with what was left out, where the schema has a default for all of it."""
     declared = tool.parameters.get("properties")
     if error.path or not isinstance(error.got, Mapping) or not isinstance(declared, Mapping):
         return []
@@ -166,12 +156,11 @@ def _list_defaults(error: Complaint, tool: Tool) -> list[tuple[Any, tuple[Repair
 
 
 def _list_readings(text: str, error: Complaint, tool: Tool, steps: Steps) -> list[tuple[Any, tuple[RepairKind, ...]]]:
-    """List what a rejected string may stand for: nothing, or one thing per kind of repair."""
     found: list[tuple[Any, tuple[RepairKind, ...]]] = []
     words = {word for word in _list_words(error, steps) if _fold(word) == _fold(text)}
     if len(words) == 1:
         found.append((words.pop(), (RepairKind.ENUM_CASE,)))
-    kinds = find_allowed_types({error.keyword: error.wanted}, tool.places)
+    kinds = tool.places.find_types({error.keyword: error.wanted})
     if "null" in (kinds or ()) and text.strip().casefold() in ("null", "none"):
         found.append((None, (RepairKind.NULL,)))
     if kinds is None or "string" in kinds:
@@ -190,7 +179,6 @@ def _fold(word: str) -> str:
 
 
 def _list_words(error: Complaint, steps: Steps) -> set[str]:
-    """List the words that stand to choose from, in this complaint and in its alternatives."""
     found: set[str] = set()
     for part in (error, *(inner for inner in error.context if not inner.path)):
         wanted: Any = part.wanted
@@ -203,8 +191,7 @@ def _list_words(error: Complaint, steps: Steps) -> set[str]:
 
 
 def _edit(value: Any, path: Path, new: Any, steps: Steps) -> Any | None:
-    """Return a copy of a value with one edit at the end of a path, everything beside the path shared; None where no
-    member of an object is there to drop."""
+    """Return a copy with one edit at the end of a path, the rest shared; None where there is nothing to drop."""
     if not path or (new is _DROP and not isinstance(path[-1], str)):
         return None if new is _DROP else new
     copy = at = _copy_shallow(value, steps)

@@ -1,8 +1,7 @@
 """Where in a complete text a call may begin: the delimiters of the table of call formats, from left to right.
 
-`SPOT` finds the places that are worth a look, fast. A delimiter is an opener of a row of the table (`Delimiter.row`), a
-closer, a mark of a turn, or the beginning or the end of reasoning. A word in the middle of a sentence begins no call:
-where the answer is streamed it has left by then (`Place`), and a complete answer says the same as a streamed one.
+`SPOT` finds the places that are worth a look, fast. A word in the middle of a sentence begins no call: where the answer
+is streamed it has left by then (`Place`), and a complete answer says the same as a streamed one.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _READ = [row for row in CALL_FORMATS if row.opens and row.reader not in (None, R
 
 @dataclass(frozen=True, slots=True)
 class Delimiter:
-    """What was found: where it begins (with the name before it), where it ends, and of which row it is. `kind` is the
-    row's reader, `close`, `think`, `thought` (its end), `says` (a mark of the answer) or `turn`. The text of a call
-    that is read here is taken away from `held` on."""
+    """Where a delimiter begins (with the name before it), where it ends, and its row. `kind`: the row's reader,
+    `close`, `think`, `thought` (its end), `says` (a mark of the answer) or `turn`. `held`: where the call's own text
+    begins."""
 
     kind: Reader | str
     start: int

@@ -1,7 +1,7 @@
 """What stands between an opener and its closer: one call or several, in any notation; and delimiters without a call.
 
-Inside an envelope every name is taken and everything must be read: what can't be is `Unreadable`, and so is the whole
-envelope. The closer, a fence, and prose before or behind the call may be missing or too much without loss.
+Inside an envelope every name is taken and everything must be read; else the whole envelope is `Unreadable`. The closer,
+a fence, and prose before or behind the call may be missing or too much without loss.
 
 A delimiter without a call is meant at the end of an answer or in a line of its own, with a declared name or arguments
 behind it, or with a closer where a sentence begins; else it is talked of. A closer is meant behind something that looks
@@ -14,41 +14,16 @@ import re
 from collections.abc import Callable
 
 from reliability.tool_calls import RepairKind
+from reliability.tools import formats
+from reliability.tools.extract import markup, payloads
 from reliability.tools.extract.literal import Unreadable
-from reliability.tools.extract.markup import (
-    may_have_children,
-    read_attributes,
-    read_children,
-    read_elements,
-    read_name_and_arguments,
-    read_pairs,
-)
-from reliability.tools.extract.payloads import (
-    Found,
-    read_announced,
-    read_braces,
-    read_fenced,
-    read_json,
-    read_named,
-    record_repairs,
-    skip_space,
-)
+from reliability.tools.extract.payloads import Found
 from reliability.tools.extract.pythonic import read_python
 from reliability.tools.extract.sections import read_flowers, read_sections
 from reliability.tools.extract.shapes import Setting
 from reliability.tools.extract.text import is_harmless_after, is_harmless_before
 from reliability.tools.format_reasoning import REASONING_CLOSE
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
-from reliability.tools.formats import (
-    CLOSER,
-    ENDLESS,
-    INNER_CLOSERS,
-    OPENER,
-    SPEECH_END,
-    START_MARKER,
-    begins_sentence,
-    has_only_delimiters,
-)
 from reliability.tools.schema.toolbox import ToolBox
 
 TAIL_CHARS = 64
@@ -58,19 +33,20 @@ _NotationReader = Callable[[str, int, Setting], Found | None]
 
 _READERS: tuple[_NotationReader, ...] = (
     read_python,
-    read_elements,
+    markup.read_elements,
     read_sections,
-    read_name_and_arguments,
-    read_children,
-    read_pairs,
-    read_braces,
-    read_named,
-    read_json,
+    markup.read_name_and_arguments,
+    markup.read_children,
+    markup.read_pairs,
+    payloads.read_braces,
+    payloads.read_named,
+    payloads.read_json,
 )
 
 FENCE_LINE = re.compile(r"`{3,}[\w-]{0,32}\s*")
 _DELIMITER = re.compile(
-    rf"(?P<thought>{REASONING_CLOSE.pattern})|(?P<close>{CLOSER.pattern})|(?P<open>{OPENER.pattern})", re.IGNORECASE
+    rf"(?P<thought>{REASONING_CLOSE.pattern})|(?P<close>{formats.CLOSER.pattern})|(?P<open>{formats.OPENER.pattern})",
+    re.IGNORECASE,
 )
 _SEPARATORS = re.compile(r"[\s,;]*+")
 _EMPTY = re.compile(r"[\s,;]*+(?:(?P<list>\[\s*+\]|\{\s*+\}|null\b)|(?:none|nil|n/a)\b)?[\s,;.]*+", re.IGNORECASE)
@@ -90,19 +66,19 @@ _TAG = re.compile(
     rf"<function=\s*(?:(?P<name>{NAME})|[\"']?\Z)|<(?:\w{{1,32}}:|{DSML})?(?:function|invoke)(?:=|\s{{0,8}}name)(?P<rest>[^<>\n]{{1,160}})>"
 )
 OPEN_READERS = {
-    Reader.ELEMENTS: read_elements,
-    Reader.CHILDREN: read_children,
+    Reader.ELEMENTS: markup.read_elements,
+    Reader.CHILDREN: markup.read_children,
     Reader.SECTIONS: read_sections,
     Reader.FLOWERS: read_flowers,
-    Reader.ATTRIBUTES: read_attributes,
-    Reader.PAIRS: read_pairs,
-    Reader.NAMED: read_named,
-    Reader.BRACES: read_braces,
+    Reader.ATTRIBUTES: markup.read_attributes,
+    Reader.PAIRS: markup.read_pairs,
+    Reader.NAMED: payloads.read_named,
+    Reader.BRACES: payloads.read_braces,
     Reader.PYTHON: read_python,
-    Reader.JSON: read_json,
-    Reader.REACT: read_announced,
-    Reader.CHANNEL: read_announced,
-    Reader.ANNOUNCED: read_fenced,
+    Reader.JSON: payloads.read_json,
+    Reader.REACT: payloads.read_announced,
+    Reader.CHANNEL: payloads.read_announced,
+    Reader.ANNOUNCED: payloads.read_fenced,
 }
 
 
@@ -112,7 +88,7 @@ class Nothing(Unreadable):
 
 def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: bool = False) -> Found:
     """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends. `inline`: other text
-    stands before it on its line, so that it may only be talked about; then prose before a call must be short."""
+    stands before it on its line; then prose before a call must be short."""
     at, fenced = _skip_openers(text, at)
     found, before = _read_first(text, at, setting, inline)
     calls, unended = list(found.calls), found.unended
@@ -126,9 +102,9 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
     behind = False
     if not closed:
         end, closed, behind = _find_end(text, end)
-    missing = not closed and ENDLESS.match(text, start) is None
+    missing = not closed and formats.ENDLESS.match(text, start) is None
     kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
-    return Found([record_repairs(call, kinds) for call in calls], end, unended=unended)
+    return Found([payloads.record_repairs(call, kinds) for call in calls], end, unended=unended)
 
 
 def find_region_end(text: str, at: int) -> int:
@@ -157,21 +133,20 @@ def is_closer_next(text: str, at: int) -> bool:
 def skip_closers(text: str, at: int) -> tuple[int, bool]:
     """Return the place behind a row of closers (a fence may stand before it), and whether there was one."""
     framing = _FRAMING.match(text, at)
-    closer = CLOSER.match(text, framing.end() if framing else at)
+    closer = formats.CLOSER.match(text, framing.end() if framing else at)
     if closer is None:
         return at, False
     while closer is not None:
         at = closer.end()
-        closer = CLOSER.match(text, skip_space(text, at))
+        closer = formats.CLOSER.match(text, payloads.skip_space(text, at))
     return at, True
 
 
 def _skip_openers(text: str, at: int) -> tuple[int, bool]:
-    """Return the place behind a row of openers and a fence, and whether a fence was there."""
-    at, fenced = skip_space(text, at), False
-    while (match := OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
+    at, fenced = payloads.skip_space(text, at), False
+    while (match := formats.OPENER.match(text, at) or FENCE_LINE.match(text, at)) is not None:
         fenced = fenced or match[0].startswith("`")
-        at = skip_space(text, match.end())
+        at = payloads.skip_space(text, match.end())
     return at, fenced
 
 
@@ -185,12 +160,12 @@ def _read_notation(text: str, at: int, setting: Setting) -> Found | None:
 
 def may_open(text: str) -> bool:
     """Return whether a text that begins with a start marker in a line of prose may still become a call."""
-    parts = INNER_CLOSERS.match(text)  # behind them the closer of the call may follow
+    parts = formats.INNER_CLOSERS.match(text)  # behind them the closer of the call may follow
     closing = parts is not None and (parts.end() == len(text) or text[parts.end()] in "<[]")
-    if closing or may_have_children(text):
+    if closing or markup.may_have_children(text):
         return True
     name = _NAME_FIRST.match(text)
-    delimiter = START_MARKER.match(text, name.end() if name else 0)
+    delimiter = formats.START_MARKER.match(text, name.end() if name else 0)
     if delimiter is None:
         return False
     rest = text[_skip_openers(text, delimiter.end())[0] :].strip()
@@ -219,13 +194,13 @@ def _find_next(text: str, at: int) -> int:
     """Find the place where another call of the same envelope may begin, or -1."""
     match = _SEPARATORS.match(text, at)
     place = match.end() if match else at
-    return place if _NEXT.match(text, place) and not OPENER.match(text, place) else -1
+    return place if _NEXT.match(text, place) and not formats.OPENER.match(text, place) else -1
 
 
 def _find_end(text: str, at: int) -> tuple[int, bool, bool]:
     """Find where an envelope ends that goes on behind its calls; whether a closer is there, and prose."""
     delimiter = _DELIMITER.search(text, at)
-    if delimiter is None or delimiter.lastgroup != "close" or SPEECH_END.fullmatch(delimiter[0]):
+    if delimiter is None or delimiter.lastgroup != "close" or formats.SPEECH_END.fullmatch(delimiter[0]):
         if text[at : at + TAIL_CHARS].lstrip()[:1] in (",", ":", '"'):
             raise Unreadable("the text goes on where a part of the call would", at)
         return at, False, False
@@ -237,23 +212,22 @@ def _find_end(text: str, at: int) -> tuple[int, bool, bool]:
 def is_opener_meant(text: str, start: int, at: int, box: ToolBox, *, begins_line: bool) -> bool:
     """Return whether an opener, from `start` to `at`, was meant that no call stands behind."""
     if _ends_behind_delimiters(text, at):
-        return begins_line or begins_sentence(text, start)
+        return begins_line or formats.begins_sentence(text, start)
     delimiter = _DELIMITER.search(text, at)
     inside = text[at : delimiter.start() if delimiter else len(text)]
     closed = delimiter is not None and delimiter.lastgroup == "close"
     if (closed or begins_line) and looks_like_calling(inside, box):
         return True
     if closed:
-        return begins_sentence(text, start) and not _JOINT.fullmatch(inside, 0, NEAR_CHARS)
+        return formats.begins_sentence(text, start) and not _JOINT.fullmatch(inside, 0, NEAR_CHARS)
     return begins_line and _LINE_ENDS.match(text, at) is not None
 
 
 def is_closer_lost(text: str, begin: int, start: int, end: int) -> bool:
-    """Return whether a closer, from `start` to `end`, closes nothing and says nothing. `begin`: where the paragraph
-    begins that it ends."""
+    """Return whether a closer, from `start` to `end`, closes nothing. `begin`: where its paragraph begins."""
     ends = _ends_behind_delimiters(text, end) or _LINE_ENDS.match(text, end) is not None
     glued = start > begin and (text[start - 1].isalnum() or text[start - 1] in ")]>*_")
-    return ends and (glued or begins_sentence(text, start) or not text[begin:start].strip())
+    return ends and (glued or formats.begins_sentence(text, start) or not text[begin:start].strip())
 
 
 def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
@@ -261,13 +235,13 @@ def is_tag_meant(text: str, start: int, box: ToolBox) -> bool:
     tag = _TAG.match(text, start)
     if tag is None:
         return False
-    cut = tag.end() == len(text) and begins_sentence(text, start)
+    cut = tag.end() == len(text) and formats.begins_sentence(text, start)
     names = [tag["name"]] if tag["name"] else _WORD.findall(tag["rest"] or "")
     return cut or any(box.find(name) is not None for name in names)
 
 
 def _ends_behind_delimiters(text: str, at: int) -> bool:
-    return len(text) - at <= NEAR_CHARS and has_only_delimiters(text[at:])
+    return len(text) - at <= NEAR_CHARS and formats.has_only_delimiters(text[at:])
 
 
 def looks_like_calling(text: str, box: ToolBox) -> bool:

@@ -67,8 +67,7 @@ class Message:
 
 
 def is_harmony(text: str, fences: list[int] | None = None) -> bool:
-    """Return whether a text has messages of this format, not only their delimiters in a call of another, or in code.
-    `fences`: the lines that open or close a code block."""
+    """Return whether a text has messages of this format. `fences`: the lines that open or close a code block."""
     delimiter = _DELIMITER.search(text)
     if delimiter is None or "<|message|>" not in text:
         return False
@@ -148,7 +147,6 @@ def split(text: str) -> list[Message]:
 
 
 def _is_cut(header: str) -> bool:
-    """Return whether the mark between a call's header and its body is missing, or can't be read."""
     recipient = _RECIPIENT.search(header)
     return recipient is not None and "{" in header[recipient.end() :]
 

@@ -1,16 +1,7 @@
 """Calls written as tags.
 
-    <function=name><parameter=key>value</parameter></function>             <function=name>{json}</function>
-    <function=name{json}</function>                                        also with `=` or `,` before the JSON
-    <invoke name="name"><parameter name="key">value</parameter></invoke>   (any namespace, also `｜DSML｜`)
-    ]<]minimax[>[<invoke name="name">]<]minimax[>[<key>value]<]minimax[>[</key>]<]minimax[>[</invoke>
-    name<arg_key>key</arg_key><arg_value>value</arg_value>                 <tool name="name" key="value" />
-    <name><key>value</key></name>                                          declared names only: prose has tags too
-    <name>search</name><arguments>{json}</arguments>                       inside an envelope
-
-Bare text gets its type from the tool's schema (`text.py`). `Unreadable` are a value in which the next parameter
-begins, and an end of the text without the call's closing tag, unless a closer of the envelope follows. A tag of a
-declared name is a call where every child is one of its parameters and none that it requires is missing.
+Bare text gets its type from the tool's schema (`text.py`). A tag of a declared name is a call where every child is one
+of its parameters and none that it requires is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +19,7 @@ from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.text import Arguments, type_text
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
 from reliability.tools.formats import CLOSER, compile_closers
-from reliability.tools.schema.references import find_allowed_types, property_schema
+from reliability.tools.schema.references import Places
 from reliability.tools.schema.toolbox import Tool
 
 DEPTH_MAX = 32
@@ -94,7 +85,7 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
         return _build_empty(tool, head.end(), setting)
     found, at = Arguments(tool), skip_space(text, head.end())
     while (child := _CHILD.match(text, at)) is not None:
-        if property_schema(tool.parameters, tool.places, child["key"]) is None:
+        if tool.places.find_member(tool.parameters, child["key"]) is None:
             if not found.found:
                 return None
             raise HalfCall("a tag that is no parameter stands between the parameters", at)
@@ -120,19 +111,18 @@ def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:
 
 def _read_m3_children(text: str, at: int, tool: Tool | None) -> tuple[Arguments, int]:
     """Read the parameters that stand here, each behind the token of MiniMax M3."""
-    found = Arguments(tool)
+    found, places = Arguments(tool), tool.places if tool else Places({})
     while (opened := _M3_OPEN.match(text, at)) is not None:
         if opened["key"] in found.found:
             raise Unreadable("a parameter is given twice", at)
-        schema = property_schema(tool.parameters, tool.places, opened["key"]) if tool else None
-        root: Any = tool.places if tool else {}
-        found.found[opened["key"]], at = _read_m3_value(text, opened, schema, root, found.kinds)
+        schema = places.find_member(places.root, opened["key"])
+        found.found[opened["key"]], at = _read_m3_value(text, opened, schema, places, found.kinds)
         at = skip_space(text, at)
     return found, at
 
 
 def _read_m3_value(
-    text: str, opened: re.Match[str], schema: Any, root: Any, kinds: list[RepairKind], depth: int = 0
+    text: str, opened: re.Match[str], schema: Any, places: Places, kinds: list[RepairKind], depth: int = 0
 ) -> tuple[Any, int]:
     """Read what stands in one tag, and the place behind its closing tag; add what was repaired to `kinds`."""
     if depth > DEPTH_MAX:
@@ -149,25 +139,25 @@ def _read_m3_value(
         end, behind = (lone, lone) if lone >= 0 else (token.start(), place)
         if _M3_DAMAGED.search(text, start, end):
             raise Unreadable("a parameter that holds a part of this format's own token", start)
-        value, repaired = type_text(text[start:end], schema, root)
+        value, repaired = type_text(text[start:end], schema, places)
         kinds += repaired
         return value, behind + len(closing)
     if text[start : token.start()].strip():
         raise Unreadable("text and tags in one parameter", start)
-    return _read_m3_members(text, token.start(), closing, schema, root, kinds, depth)
+    return _read_m3_members(text, token.start(), closing, schema, places, kinds, depth)
 
 
 def _read_m3_members(
-    text: str, at: int, closing: str, schema: Any, root: Any, kinds: list[RepairKind], depth: int
+    text: str, at: int, closing: str, schema: Any, places: Places, kinds: list[RepairKind], depth: int
 ) -> tuple[Any, int]:
     """Read the members of an object, or the items of an array, up to the closing tag around them."""
-    allowed = find_allowed_types(schema, root) if schema is not None else None
+    allowed = places.find_types(schema)
     pairs: list[tuple[str, Any]] = []
     while (child := _M3_OPEN.match(text, at)) is not None:
-        inner = property_schema(schema, root, child["key"])
+        inner = places.find_member(schema, child["key"])
         if inner is None and isinstance(schema, Mapping):
             inner = schema.get("items")
-        value, at = _read_m3_value(text, child, inner, root, kinds, depth + 1)
+        value, at = _read_m3_value(text, child, inner, places, kinds, depth + 1)
         pairs.append((child["key"], value))
         at = skip_space(text, at)
     token = M3.match(text, at)
@@ -231,8 +221,8 @@ def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) ->
 
 
 def _read_parameters(text: str, at: int, tool: Tool | None, *, namespaced: bool) -> tuple[Arguments, int]:
-    """Read the parameters that stand here. `namespaced`: in an envelope such as Seed's, whose template writes the texts
-    on the lines of their tags. There, and where another one of the call stands so, a line break may be the text's."""
+    """Read the parameters that stand here. `namespaced`: in an envelope whose template writes texts on the lines of
+    their tags; there, and where another one of the call stands so, a line break may be the text's."""
     found, on_lines, inline = Arguments(tool), False, namespaced
     while (opened := _PARAMETER.match(text, at)) is not None:
         end, behind = _find_parameter_end(text, opened, found)
@@ -250,9 +240,8 @@ def _read_parameters(text: str, at: int, tool: Tool | None, *, namespaced: bool)
 
 
 def _find_parameter_end(text: str, opened: re.Match[str], found: Arguments) -> tuple[int, int]:
-    """Find where a parameter's text ends, and the place behind its closing tag. A closing tag that stands there twice
-    is one; the last parameter's may be missing, where the call's own stands in its place and no other comes before the
-    next call's parameters."""
+    """Find where a parameter's text ends, and the place behind its closing tag, which may stand there twice; the last
+    one's may be missing, where the call's own stands in its place."""
     closing, at = _M3_PARAMETER_END if opened["m3"] else _PARAMETER_END, opened.end()
     closed = closing.search(text, at)
     bound = closed.start() if closed else len(text)
@@ -278,8 +267,7 @@ def _find_parameter_end(text: str, opened: re.Match[str], found: Arguments) -> t
 
 
 def ends_like_a_closer(text: str, key: str) -> bool:
-    """Return whether a parameter's text, whose closing tag is missing, ends with what was meant to be that tag: the
-    name of one, or of the parameter, next to a sign of tags."""
+    """Return whether a parameter's text ends with what was meant to be its closing tag, which is missing."""
     tail = text[-_TAIL_CHARS:].rstrip()
     if _CUT.search(tail) is not None:
         return True

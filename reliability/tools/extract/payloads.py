@@ -1,8 +1,5 @@
 """What stands inside an envelope, or on its own: JSON, a name and JSON, words and JSON, and Gemma's brace notation.
 
-    Action: name                         to=functions.name {json}          Action: ```json
-    Action Input: {json}                                                    [{json}]```
-
 Each reader looks at one place and answers `Found` (calls, and where they end), None (not this notation), or
 `Unreadable` (this notation, but not without loss). Readers never look back.
 """
@@ -15,21 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliability.tool_calls import RawCall, Repair, RepairKind
+from reliability.tools.extract import shapes
 from reliability.tools.extract.literal import Unreadable, Value, read
-from reliability.tools.extract.shapes import (
-    ARGUMENT_KEYS,
-    WRAPPERS,
-    HalfCall,
-    Setting,
-    ends_here,
-    find_calls,
-    looks_like_a_call,
-    means_call,
-    split_said,
-)
+from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.format_row import NAME, Reader
 from reliability.tools.formats import BLANK, CLOSER, FENCE, SPEECH_END, has_only_delimiters
-from reliability.tools.schema.references import find_allowed_types, property_schema
 from reliability.tools.schema.toolbox import Tool
 
 _ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
@@ -69,9 +56,8 @@ _FENCE = re.compile(r"\s{0,8}`{3,8}[\w+.#-]{0,32}\s{0,8}")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Calls, and the place after them. No calls: what stands here is data, up to that place; or it would be the calls
-    `waiting`, if nothing but calls stood behind it. `unended`: a list of calls lacks its end, as the text does. `said`:
-    the text beside them in a message."""
+    """Calls, and the place after them. No calls: data, up to that place, or calls if nothing but calls stood behind it
+    (`waiting`). `unended`: a list of calls lacks its end, as the text does. `said`: the text beside them."""
 
     calls: list[RawCall]
     end: int
@@ -99,25 +85,25 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
     if text[at : at + 1] not in ("{", "["):
         return None
     value = read(text, at, ends=_ENDS)
-    content, said = (value.value, "") if setting.explicit else split_said(value.value)
+    content, said = (value.value, "") if setting.explicit else shapes.split_said(value.value)
     explicit = setting.explicit
     if not explicit:  # the closer of a call may stand behind it; a turn's end ends data as well
         behind = skip_space(text, value.end)
         closed = CLOSER.match(text, behind) is not None and _TURN_END.match(text, behind) is None
-        explicit = closed and means_call(content, setting.box)
+        explicit = closed and shapes.means_call(content, setting.box)
     begins = setting.last
-    ends = (setting.alone or setting.last) and ends_here(text, value.end)
+    ends = (setting.alone or setting.last) and shapes.ends_here(text, value.end)
     near = begins and not ends and len(text) - value.end <= _CLOSERS_CHARS
     last = begins and (ends or (near and has_only_delimiters(text[value.end :])))
     setting = replace(setting, explicit=explicit, opened=setting.explicit, alone=ends and setting.alone, last=last)
-    calls = find_calls(content, setting)
+    calls = shapes.find_calls(content, setting)
     if calls is None:
         may_wait = begins and not value.unclosed and not said
         return Found([], value.end, _find_waiting(content, setting) if may_wait else ())
     kinds = list(value.repair_kinds)
     listed = isinstance(content, list)
     if value.unclosed:
-        holds_arguments = any(key in content for key in (*ARGUMENT_KEYS, *WRAPPERS))
+        holds_arguments = any(key in content for key in (*shapes.ARGUMENT_KEYS, *shapes.WRAPPERS))
         if not listed and (not holds_arguments or any(_holds_object(call.arguments) for call in calls)):
             raise HalfCall("a closing brace is missing, and it can't be told which", value.end)
         kinds.append(RepairKind.ENVELOPE)
@@ -127,7 +113,7 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
 
 def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:
     try:
-        return tuple(find_calls(value, replace(setting, last=True)) or ())
+        return tuple(shapes.find_calls(value, replace(setting, last=True)) or ())
     except HalfCall:
         return ()
 
@@ -190,7 +176,7 @@ def read_named(text: str, at: int, setting: Setting) -> Found | None:
     if match["sep"] == "(":
         end = skip_parenthesis(text, end)
     found = build_found(name, value.value, setting, end, value.repair_kinds, id)
-    if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and not ends_here(text, end):
+    if match["bracketed"] and not CLOSER.match(text, skip_space(text, end)) and not shapes.ends_here(text, end):
         return None if setting.explicit else Found([], end, tuple(found.calls))
     return found
 
@@ -237,8 +223,8 @@ class _Bare(str):
 
 
 def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool, at: int) -> Any:
-    """Read the values without quotes: literals; and texts, where every key of the call is a parameter (`may_be_text`),
-    so that none of them is a part of the text before it."""
+    """Read the values without quotes: literals; and texts, where all keys of the call are parameters
+    (`may_be_text`)."""
     if isinstance(value, list):
         return [_read_bare(one, tool, None, False, at) for one in value]
     if isinstance(value, dict):
@@ -247,7 +233,7 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
         return value
     kinds = None
     if key is not None and tool is not None:
-        kinds = find_allowed_types(property_schema(tool.parameters, tool.places, key), tool.places)
+        kinds = tool.places.find_types(tool.places.find_member(tool.parameters, key))
     literal = read(value).value if _PLAIN.fullmatch(value) else value
     if kinds is not None and "string" in kinds and may_be_text:
         return str(value) if not kinds & _TYPES_OF.get(type(literal), frozenset()) else literal
@@ -257,7 +243,6 @@ def _read_bare(value: Any, tool: Tool | None, key: str | None, may_be_text: bool
 
 
 def _read_quoted(text: str, at: int, kinds: list[RepairKind]) -> tuple[Any, int]:
-    """Read a key or a text in the quotes of JSON or Python, which this notation doesn't have."""
     value = read(text, at)
     kinds += (RepairKind.LITERAL, *value.repair_kinds)
     return value.value, value.end
@@ -338,7 +323,7 @@ def read_fenced(text: str, at: int, setting: Setting) -> Found | None:
     try:
         found = read_json(text, start, setting)
     except Unreadable as bad:
-        if looks_like_a_call(text, start, setting.box):
+        if shapes.looks_like_a_call(text, start, setting.box):
             raise HalfCall(bad.reason, bad.at) from None
         raise
     if found is None or not found.calls:

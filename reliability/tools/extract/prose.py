@@ -1,11 +1,10 @@
 """The prose of an answer: what is left of it when its calls are taken out.
 
-Prose is kept to the letter. Only what framed a call goes: the fence or the tag around it, the white space behind it
-that stands before it as well, and the commas or semicolons between two calls. What has left for the client already is
-not given back.
+Only what framed a call goes: the fence or the tag around it, the white space behind it that stands before it as well,
+and the commas or semicolons between two calls. What has left for the client already is not given back.
 
-Law: what has left, and what is left then, is the text of a complete answer. So what stands before the first call keeps
-all its white space, which may have left before the call came.
+Law: what has left, and what is left then, is the text of a complete answer. So the prose before the first call keeps
+all its white space.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class _Piece:
 
 
 def _build_joint(before: str, blank: str) -> str:
-    """Build what is missing between two pieces of prose when the call between them goes: as many line breaks as stand
-    on either side of it, and the indentation of the second. `blank`: the white space behind the call."""
+    """Build what is missing between two pieces of prose when the call between them goes: the line breaks on either
+    side, and the indentation of the second. `blank`: the white space behind the call."""
     kept = before[len(before.rstrip()) :]
     if "\n" not in blank:
         return "" if kept else blank or "\n"
@@ -46,8 +45,7 @@ def _build_joint(before: str, blank: str) -> str:
 
 
 class Prose:
-    """Pieces of prose, and the places of the calls between them. `sent`: how much of the text has left already; `told`:
-    what has left before this text."""
+    """Pieces of prose, and the calls between them. `sent`: how much has left; `told`: what left before this text."""
 
     def __init__(self, sent: int = 0) -> None:
         self.sent, self.told = sent, ""

@@ -7,8 +7,7 @@ or at the end of a sample in a programming language.
     ```python, other code, f(a=1), ```     told; alone in its fence, but for comments, it is the call
 
 A line is looked at `_QUOTED_CHARS` characters on each side of a call, so that a stream, whose gate keeps more than
-that, finds what the complete answer says. A stream may not have come so far yet; then it is `open` whether a call is
-told.
+that, finds what the complete answer says.
 """
 
 from __future__ import annotations
@@ -75,16 +74,15 @@ _CALL = Telling()
 
 def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> bool:
     """Return whether the line of this place begins as one of a block quote. `least`: where the answer begins, if this
-    is the `whole` of it; a stream's window may begin in the middle of a line."""
+    is the `whole` of it."""
     line = text.rfind("\n", max(least, at - LINE_CHARS), at) + 1 or least
     known = whole or line > least or at - least <= _QUOTED_CHARS
     return known and _BLOCK_QUOTE.match(text, line, at) is not None
 
 
 def is_paragraph(text: str, least: int, start: int, end: int, behind: int) -> bool:
-    """Return whether code, from `start` to `end`, stands in lines or a fence of its own: a line that ends a sentence
-    before it, and behind it an empty one, or one with a colon. `least`: where the answer begins; `behind`: what comes
-    next, behind fences and white space."""
+    """Return whether code, from `start` to `end`, stands in lines or a fence of its own, behind a line that ends a
+    sentence. `least`: where the answer begins; `behind`: what comes next, behind fences and white space."""
     near = max(least, start - _BEFORE_CHARS)
     before = _PARAGRAPH_BEFORE.search(text[near:start])
     if before is None or (near > least and not before[0]):
@@ -96,8 +94,8 @@ def is_paragraph(text: str, least: int, start: int, end: int, behind: int) -> bo
 
 
 def is_in_sample(text: str, least: int, taken: Sequence[tuple[int, int]], start: int) -> bool:
-    """Return whether other code stands before this place in a code block of a programming language. `least`: where the
-    answer begins; `taken`: where the calls before this one stand, whose own fences open nothing."""
+    """Return whether other code stands before this place in a code block of a programming language. `taken`: where the
+    calls before this one stand, whose own fences open nothing."""
     kept = taken[-1][1] if taken else 0
     fence = text.rfind("```", max(least, start - SAMPLE_CHARS), start)
     while fence >= 0 and (at := bisect_right(taken, (fence, len(text)))) and fence < taken[at - 1][1]:
@@ -128,9 +126,8 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
 
 
 def find_form(text: str, least: int, start: int, end: int, box: ToolBox, *, broken: bool = False) -> Telling:
-    """Say whether what stands from `start` to `end` is the form of a call and none: it has a stand-in for its name, or
-    for all of it, and names no declared tool, and words stand before it on its line, and text behind it. `broken`: as
-    above."""
+    """Say whether what stands from `start` to `end` is the form of a call and none: it has a stand-in for its name,
+    names no declared tool, and stands in a sentence. `broken`: as above."""
     least = max(least, start - _QUOTED_CHARS)
     line = max(text.rfind("\n", least, start) + 1, least)
     newline = text.find("\n", start, end + _QUOTED_CHARS)

@@ -1,9 +1,7 @@
 """From the text of an answer to the calls in it, in one walk from left to right.
 
-`delimiter_search.py` finds where a call may begin; the readers (`payloads`, `markup`, `sections`, `pythonic`) say what
-stands there; everything else is prose, to the letter. A call has a delimiter (`<tool_call>`), or the name of a declared
-tool (bare JSON, `name{json}`, `[f(a=1)]`, tags). One that can't be read without loss is `Malformed`. What is called in
-reasoning is no call; delimiters in quotes are talked about, not used.
+A call has a delimiter (`<tool_call>`), or the name of a declared tool (bare JSON, `name{json}`, `[f(a=1)]`, tags). One
+that can't be read without loss is `Malformed`. What is called in reasoning is no call.
 
 Invariant: time is linear. Readings in the open that fail are paid from `_FUEL_FACTOR` times the length of the text;
 when that is spent, a declared name in the rest is reported as malformed.
@@ -15,18 +13,9 @@ import re
 from dataclasses import replace
 
 from reliability.tool_calls import Extraction
-from reliability.tools.extract import harmony
+from reliability.tools import turns
+from reliability.tools.extract import envelope, harmony
 from reliability.tools.extract.delimiter_search import SPOT, Delimiter, find_delimiter_at, find_delimiter_in_line
-from reliability.tools.extract.envelope import (
-    OPEN_READERS,
-    Nothing,
-    find_empty_end,
-    find_region_end,
-    is_opener_meant,
-    is_tag_meant,
-    read_envelope,
-    skip_closers,
-)
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import goes_on_behind, skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
@@ -39,22 +28,12 @@ from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, R
 from reliability.tools.format_row import Reader
 from reliability.tools.formats import INNER_CLOSERS, OPENER, QUOTES, SPEECH_END, compile_any, is_quoted
 from reliability.tools.schema.toolbox import ToolBox
-from reliability.tools.turns import (
-    GIVEN_LINE,
-    MARKS,
-    RESULT_LINE,
-    ends_answer,
-    is_in_code_block,
-    list_fences,
-    opens_turn,
-    skip_ends,
-)
 
 _FUEL_FACTOR = 4
 _FUEL_SPARE = 100_000
 _ATTEMPT_CHARS = 256
 
-_MARKED = compile_any((*MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
+_MARKED = compile_any((*turns.MARKS, harmony.HEADER_MARKS, *REASONING_OPENS, *REASONING_CLOSES, *ANSWER_MARKS))
 _QUOTABLE = frozenset({Reader.ENVELOPE, Reader.SECTIONS, Reader.FLOWERS, "close"})
 _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _ANNOUNCED = frozenset({Reader.REACT, Reader.CHANNEL, Reader.ANNOUNCED})  # read behind their words
@@ -66,9 +45,9 @@ _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
 
 
 def extract_calls(text: str, box: ToolBox, sent: int = 0, *, told: str | None = None) -> Extraction:
-    """Extract all calls of a text, what looks like one and isn't readable, its reasoning, and the prose that is
-    left. Total, and linear in the text. `sent`: so much of the text has left already, and is not given back as prose.
-    `told`: reasoning has come before it, so that none was opened in the prompt, and before that this text."""
+    """Extract all calls of a text, what looks like one and isn't readable, its reasoning, and the prose that is left.
+    Total, and linear in the text. `sent`: so much of the text has left already. `told`: reasoning has come before it,
+    and before that this text."""
     walk = _walk(text, box, sent, told=told)
     return _build(walk, text, sent) if walk.ends is None else _read_turn(text, box, sent, *walk.ends, told=told)
 
@@ -90,16 +69,16 @@ def _build(walk: _Walk, text: str, sent: int) -> Extraction:
 
 def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, told: str | None) -> Extraction:
     """Read an answer that ends at a mark, from `start` to `end`; count the calls behind it, which nobody asked for."""
-    found = _build(_walk(text[:start], box, sent, turns=False, told=told), text[:start], sent)
+    found = _build(_walk(text[:start], box, sent, may_end=False, told=told), text[:start], sent)
     if found.malformed and SPEECH_END.match(text, start):  # the mark closes a call as well
-        closed = _build(_walk(text[:end], box, sent, turns=False, told=told), text[:end], sent)
+        closed = _build(_walk(text[:end], box, sent, may_end=False, told=told), text[:end], sent)
         found = closed if closed.calls and len(closed.malformed) < len(found.malformed) else found
-    return replace(found, behind=len(_walk(text[end:], box, 0, turns=False).calls))
+    return replace(found, behind=len(_walk(text[end:], box, 0, may_end=False).calls))
 
 
 def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) -> bool:
-    """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose; it is seen,
-    not read again. Where the text isn't `complete`, it is none while a call that waits for the next one may get it."""
+    """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose. Where it
+    isn't `complete`, it is none while a call that waits for the next one may get it."""
     walk = _walk(text, box, begin=begin, whole=False)
     return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
 
@@ -115,16 +94,15 @@ def _walk(
     sent: int = 0,
     begin: int = 0,
     *,
-    turns: bool = True,
+    may_end: bool = True,
     whole: bool = True,
     told: str | None = None,
 ) -> _Walk:
-    """Walk over a text. `turns`: it may end at a mark of its turn. `whole`: its beginning is there, so that it is known
-    what stands in a code block. `told`: as above."""
+    """Walk over a text. `may_end`: at a mark of its turn; `whole`: its beginning is there."""
     walk = _Walk(text, box, sent)
-    walk.may_end, walk.has_thought, walk.whole, walk.prose.told = turns, told is not None, whole, told or ""
+    walk.may_end, walk.has_thought, walk.whole, walk.prose.told = may_end, told is not None, whole, told or ""
     marked = _MARKED.search(text) is not None
-    walk.fences = list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
+    walk.fences = turns.list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
     if harmony.is_harmony(text, walk.fences):
         walk.run_messages(text)
     elif text and (box.tools or marked):
@@ -135,8 +113,6 @@ def _walk(
 
 
 class _Walk(Findings):
-    """One walk over one text. It owns the fuel for readings that fail."""
-
     def __init__(self, text: str, box: ToolBox, sent: int) -> None:
         super().__init__(box, sent)
         self.fuel = _FUEL_FACTOR * len(text) + _FUEL_SPARE
@@ -165,7 +141,7 @@ class _Walk(Findings):
         body, rest = message.body if message.complete else "", ""
         if message.complete and isinstance(read_arguments(body), str):
             end = find_object_end(body)
-            more = _walk(body[end:], self.box, turns=False) if end else None
+            more = _walk(body[end:], self.box, may_end=False) if end else None
             if more is not None and more.calls and not more.malformed:
                 body, rest, at = body[:end], body[end:], at + end
         self.read_body(name, body, message.raw, "harmony")
@@ -195,7 +171,7 @@ class _Walk(Findings):
     def _look_at_line(self) -> None:
         if not self.box.tools:
             return
-        given = RESULT_LINE.match(self.text, self.at) if self.may_end else None
+        given = turns.RESULT_LINE.match(self.text, self.at) if self.may_end else None
         if given and given["role"] and skip_space(self.text, self.kept) < self.at:
             given = None
         if given and (self.calls or (not given["sure"] and self.row.reaches(self.text, self.at))):
@@ -212,8 +188,7 @@ class _Walk(Findings):
             self._read_in_the_open(delimiter)
 
     def _note_given(self) -> None:
-        """Note a line behind a call that gives a result, if another call follows."""
-        line = GIVEN_LINE.match(self.text, self.at)
+        line = turns.GIVEN_LINE.match(self.text, self.at)
         if line is None or (line["tag"] and self.box.find(line["tag"].strip("<>")) is not None):
             return
         if line["tool"] or skip_space(self.text, self.kept) >= self.at:
@@ -243,20 +218,19 @@ class _Walk(Findings):
             self._read_in_the_open(delimiter)
 
     def _look_at_turn(self, mark: Delimiter) -> None:
-        """End the answer at a mark of its turn, or of the next one; report a result that no tool has given."""
         if harmony.is_header(self.text, mark.start):
             self._look_at_header(mark)
             return
         behind = bool(self.calls or self.malformed or self.row.reaches(self.text, mark.start))
-        if self.may_end and not is_in_code_block(self.fences, self.base + mark.start):
-            if ends_answer(
+        if self.may_end and not turns.is_in_code_block(self.fences, self.base + mark.start):
+            if turns.ends_answer(
                 self.text, mark.start, mark.end, begins=self.begins, behind_call=behind, opened=self.turn_opened
             ):
                 self.end_answer(mark.start, mark.end)
                 return
             self.report_own_result(mark.start)
-        self.turn_opened = self.turn_opened or opens_turn(self.text[mark.start : mark.end])
-        self.at = skip_ends(self.text, self.at)
+        self.turn_opened = self.turn_opened or turns.opens_turn(self.text[mark.start : mark.end])
+        self.at = turns.skip_ends(self.text, self.at)
 
     def _look_at_header(self, mark: Delimiter) -> None:
         """Read on in messages where a header stands behind other text, and drop a mark of one that stands alone."""
@@ -273,21 +247,17 @@ class _Walk(Findings):
             self.messages_at, self.at = mark.start, len(self.text)
 
     def _is_mentioned(self, delimiter: Delimiter) -> bool:
-        """Return whether a delimiter is only talked about."""
         if is_block_quoted(self.text, self.begins, delimiter.start, whole=self.whole):
             return True
         if delimiter.kind in _IN_CODE:
             return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
         return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
 
-    # --- by a delimiter -------------------------------------------------------------------------------------
-
     def _read_envelope(self, delimiter: Delimiter) -> None:
-        """Read everything from an opener to its closer as calls, or as malformed."""
         start, at = delimiter.start, delimiter.end
         setting = Setting(self.box, self.text[start:at].strip("<>[]|/").lower(), explicit=True)
         try:
-            found = read_envelope(self.text, start, at, setting, inline=not self.begins_line(start))
+            found = envelope.read_envelope(self.text, start, at, setting, inline=not self.begins_line(start))
         except Unreadable as bad:
             self._settle_unread(delimiter, bad, setting.format)
         else:
@@ -296,16 +266,16 @@ class _Walk(Findings):
     def _settle_unread(self, delimiter: Delimiter, bad: Unreadable, format: str) -> None:
         """Settle an opener behind which no call can be read. An envelope that holds nothing is dropped."""
         start, at = delimiter.start, delimiter.end
-        empty, nothing = find_empty_end(self.text, at), isinstance(bad, Nothing)
+        empty, nothing = envelope.find_empty_end(self.text, at), isinstance(bad, envelope.Nothing)
         begins_line = self.begins_line(start)
         if nothing and self.is_used_as_closer(start, at):
             self.kept = len(self.text)
-        elif nothing and not is_opener_meant(self.text, start, at, self.box, begins_line=begins_line):
+        elif nothing and not envelope.is_opener_meant(self.text, start, at, self.box, begins_line=begins_line):
             self.at = max(self.at, bad.at)  # a row of openers is looked at once
         elif empty is not None:
             self.drop(delimiter.held, empty)
         else:
-            self.report_malformed(start, find_region_end(self.text, at), bad.reason, format)
+            self.report_malformed(start, envelope.find_region_end(self.text, at), bad.reason, format)
 
     def _read_in_the_open(self, delimiter: Delimiter) -> None:
         start = skip_space(self.text, delimiter.start)
@@ -314,8 +284,11 @@ class _Walk(Findings):
                 return
             case Reader.LINES:
                 self._read_python_lines(start)
-            case Reader.JSON if self.fuel < 0:
-                self._report_rest(start)
+            case Reader.JSON if self.fuel < 0:  # bare JSON is no longer read
+                if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
+                    reason = "too much of the text before it can't be read"
+                    self.report_malformed(start, len(self.text), reason, "bare")
+                self.rest_is_prose = True
             case _:
                 self._read_notation(delimiter, start)
 
@@ -326,7 +299,7 @@ class _Walk(Findings):
         alone, at = (False, delimiter.end) if kind in _ANNOUNCED else (self.leads(start), start)
         setting = Setting(self.box, kind.value, explicit=explicit, alone=alone, last=last)
         try:
-            found = OPEN_READERS[kind](self.text, at, setting)
+            found = envelope.OPEN_READERS[kind](self.text, at, setting)
         except Unreadable as bad:
             self._give_up(kind, start, at, bad)
             return
@@ -335,22 +308,22 @@ class _Walk(Findings):
         if found is not None and found.calls and goes_on_behind(self.text, found.end):
             self._give_up(kind, start, at, HalfCall("an object that was closed before its last key", found.end))
         elif found is not None and found.calls:
-            self.take(delimiter.held, skip_closers(self.text, found.end)[0], found, delimiter.start)
+            self.take(delimiter.held, envelope.skip_closers(self.text, found.end)[0], found, delimiter.start)
         elif found is not None:
             if found.waiting:
                 self.row.add(self.text, start, found.end, found.waiting)
             if kind is Reader.JSON:
                 self.at = found.end  # data, and no place to look for calls in
                 self.drop_closers(found.end)
-        elif kind is Reader.ELEMENTS and is_tag_meant(self.text, start, self.box):
-            self.report_malformed(start, find_region_end(self.text, start), "a tag without an end", kind.value)
+        elif kind is Reader.ELEMENTS and envelope.is_tag_meant(self.text, start, self.box):
+            self.report_malformed(start, envelope.find_region_end(self.text, start), "a tag without an end", kind.value)
 
     def _give_up(self, kind: Reader, start: int, at: int, bad: Unreadable) -> None:
         """Settle a notation that can't be read to its end: a call that is broken, or no call."""
         self.fuel -= max(bad.at - start, _ATTEMPT_CHARS)
         sure = kind not in (Reader.JSON, Reader.ANNOUNCED) or isinstance(bad, HalfCall)
         if sure or (kind is Reader.JSON and looks_like_a_call(self.text, start, self.box)):
-            self.report_malformed(start, find_region_end(self.text, at), bad.reason, kind.value)
+            self.report_malformed(start, envelope.find_region_end(self.text, at), bad.reason, kind.value)
         elif kind is Reader.JSON:
             self.at = start + 1
 
@@ -387,9 +360,3 @@ class _Walk(Findings):
                 self.row.add(self.text, start, found.end, found.calls)
             if self.text[start] != "[" and is_paragraph(self.text, self.begins, start, found.end, rest):
                 self.apart.append(start)
-
-    def _report_rest(self, start: int) -> None:
-        """Report the rest, in which bare JSON is no longer read, if it names a tool where a call would."""
-        if not self.rest_is_prose and names_a_tool(self.text, start, self.box):
-            self.report_malformed(start, len(self.text), "too much of the text before it can't be read", "bare")
-        self.rest_is_prose = True

@@ -1,20 +1,7 @@
-"""Calls in sections of special tokens: the name in one, the arguments in others.
+"""Calls in sections of special tokens, the name in one, the arguments in others: Kimi K3, Solar, PLaMo 3 and Qwen2.
 
-    Kimi K3   <|open|>call tool="name" index="1"<|sep|>
-              <|open|>argument key="key" type="string"<|sep|>value<|close|>argument<|sep|> ...   or
-              <|open|>json type="object"<|sep|>{json}<|close|>json<|sep|>
-              <|close|>call<|sep|>
-    Solar     <|tool_call:begin|>id<|tool_call:name|>name<|tool_call:args|>{json}<|tool_call:end|>            or
-              <|tool_call:start|>name
-              <|tool_arg:start|>key<|tool_arg:value|>value<|tool_arg:end|> ...
-              <|tool_call:end|>
-    PLaMo 3   <|plamo:begin_tool_name:plamo|>name<|plamo:end_tool_name:plamo|>
-              <|plamo:begin_tool_arguments:plamo|><|plamo:msg|>{json}<|plamo:end_tool_arguments:plamo|>
-    Qwen2     ✿FUNCTION✿: name
-              ✿ARGS✿: {json}
-              ✿RESULT✿
-
-The tokens say by themselves that this is a call; what can't be read between them is `Unreadable`.
+The tables of formats have an example of each. The tokens say by themselves that this is a call; what can't be read
+between them is `Unreadable`.
 """
 
 from __future__ import annotations
@@ -103,7 +90,6 @@ def _unescape(attribute: str) -> str:
 
 
 def _skip_close(text: str, at: int, section: str) -> int:
-    """Return the place behind the end of a section, which must stand here."""
     closing = f"<|close|>{section}<|sep|>"
     if not text.startswith(closing, at):
         raise Unreadable(f"the end of the {section} is missing", at)

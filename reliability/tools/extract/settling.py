@@ -1,7 +1,6 @@
 """What a walk over a text has found so far, and how it settles what it finds.
 
-All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped. What
-waits right before a call is a call like it (`shapes.py`). Reasoning is taken apart here.
+All before `kept` is settled: prose, calls, calls that can't be read, or marks that hold nothing and are dropped.
 """
 
 from __future__ import annotations
@@ -10,16 +9,9 @@ import re
 from bisect import bisect_left, bisect_right
 
 from reliability.tool_calls import Malformed, RawCall
+from reliability.tools import formats
+from reliability.tools.extract import envelope
 from reliability.tools.extract.delimiter_search import Delimiter
-from reliability.tools.extract.envelope import (
-    FENCE_LINE,
-    NEAR_CHARS,
-    find_region_end,
-    is_closer_lost,
-    is_closer_next,
-    looks_like_calling,
-    skip_closers,
-)
 from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
 from reliability.tools.extract.quoting import find_form, find_telling, is_block_quoted, is_in_sample
@@ -27,15 +19,6 @@ from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import read_arguments
 from reliability.tools.extract.wrecks import is_wreck
 from reliability.tools.format_reasoning import Thought, compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
-from reliability.tools.formats import (
-    CLOSER,
-    INNER_CLOSERS,
-    SPEECH_END,
-    begins_sentence,
-    compile_any,
-    has_only_delimiters,
-    is_quoted,
-)
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import GIVEN_RESULT, HARNESS_TAGS, is_in_code_block
 
@@ -52,7 +35,7 @@ _SHOWN_BEFORE = re.compile(
 _OWN_RESULT = "a tool's result that no tool has given: call the tool, and wait for what it gives"
 _OTHERS_WORDS = "words of the user's side: answer the user, or call a tool"
 _WRECK = "a declared tool and its arguments, in a form that is no call"
-_LOST_PARTS = re.compile(rf"{INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
+_LOST_PARTS = re.compile(rf"{formats.INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 
 
 class Findings:
@@ -113,7 +96,7 @@ class Findings:
     def rests_on_given(self, start: int) -> bool:
         """End the answer before a result that it gives itself, where a call begins behind that."""
         given, self.given = self.given, None
-        if given is None or not FENCE_LINE.sub("", self.text[given.end() : start]).strip():
+        if given is None or not envelope.FENCE_LINE.sub("", self.text[given.end() : start]).strip():
             return False
         self.end_answer(given.start(), given.start())
         return True
@@ -123,8 +106,7 @@ class Findings:
         self.ends, self.at = (self.base + start, self.base + end), len(self.text)
 
     def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
-        """Return whether a call, from `start` to `end`, is only told of; then go on behind it. One that is `broken` is
-        paid for, since its end may have been far to find."""
+        """Return whether a call, from `start` to `end`, is only told of; then go on behind it. `broken`: unreadable."""
         if self.is_in_sample(start):
             self.at = max(self.at, end)
             return True
@@ -157,8 +139,8 @@ class Findings:
     def drop_closers(self, at: int) -> None:
         """Drop the closers of a call that stand behind data."""
         closer = skip_space(self.text, at)
-        if CLOSER.match(self.text, closer) and not SPEECH_END.match(self.text, closer):
-            self.drop(at, skip_closers(self.text, closer)[0])
+        if formats.CLOSER.match(self.text, closer) and not formats.SPEECH_END.match(self.text, closer):
+            self.drop(at, envelope.skip_closers(self.text, closer)[0])
 
     def keep_calls(self, calls: list[RawCall], raw: str) -> None:
         """Keep calls, as many as an answer may have."""
@@ -186,11 +168,10 @@ class Findings:
             if known or is_block_quoted(self.text, self.begins, at, whole=self.whole):
                 continue
             if is_wreck(self.text, line, at, name, self.box):
-                end = min(find_region_end(self.text, at), until)
+                end = min(envelope.find_region_end(self.text, at), until)
                 self.report_malformed(skip_space(self.text, line), end, _WRECK, "wreck")
 
     def _is_read(self, at: int) -> bool:
-        """Return whether this place stands in what was read and is no call."""
         place = bisect_right(self.read, (at, len(self.text)))
         return place > 0 and at < self.read[place - 1][1]
 
@@ -211,9 +192,8 @@ class Findings:
         self.at = self.kept = end
 
     def skip_reasoning(self, opener: Delimiter) -> None:
-        """Go on behind a section of reasoning; behind the text, where it isn't closed. It is taken apart where it is
-        used, and prose where it is talked about."""
-        if is_quoted(self.text, opener.start, opener.end):
+        """Go on behind a section of reasoning, which is prose where it is talked about."""
+        if formats.is_quoted(self.text, opener.start, opener.end):
             return
         row, meant = find_row(self.text, opener.start), self._is_meant(opener.start, opener.end)
         closer = None if row is None else self._find_reasoning_end(row, opener.end)
@@ -224,7 +204,7 @@ class Findings:
             and self._opens_between(row, opener.end, closer.start())
         ):
             return
-        if closer is None and not begins_sentence(self.text, opener.start):
+        if closer is None and not formats.begins_sentence(self.text, opener.start):
             return
         start, end = closer.span() if closer else (len(self.text), len(self.text))
         if meant:
@@ -243,9 +223,8 @@ class Findings:
         return next_one or opens_reasoning(self.text, start, end)
 
     def _opens_between(self, row: Thought, start: int, end: int) -> bool:
-        """Return whether reasoning of this family begins between two places."""
         if row.family not in self.openers:
-            marks = compile_any(row.opens).finditer(self.text, start)
+            marks = formats.compile_any(row.opens).finditer(self.text, start)
             self.openers[row.family] = [mark.start() for mark in marks if self._is_meant(*mark.span())]
         places = self.openers[row.family]
         place = bisect_left(places, start)
@@ -259,12 +238,11 @@ class Findings:
         return self.closers[row.family]
 
     def end_reasoning(self, closer: Delimiter) -> None:
-        """Begin anew behind the end of reasoning. Where nothing has opened it the chat template has, in the prompt:
-        all that was found before was only thought."""
+        """Begin anew behind the end of reasoning: where nothing has opened it, all before it was only thought."""
         if not self.is_used(closer):
             return
-        within = bool(self.malformed) and has_only_delimiters(self.text[self.kept : closer.start][:_LOOK_CHARS])
-        if within and is_closer_next(self.text, closer.end):
+        within = bool(self.malformed) and formats.has_only_delimiters(self.text[self.kept : closer.start][:_LOOK_CHARS])
+        if within and envelope.is_closer_next(self.text, closer.end):
             return  # a word in a call that can't be read
         if self.has_thought:
             self.take_apart(closer.start, closer.end)
@@ -290,23 +268,23 @@ class Findings:
             self.keep_calls([record_repairs(call, list(value.repair_kinds))], raw)
 
     def report_stray(self, closer: Delimiter) -> None:
-        """Settle a closer that no call stands before: report what stands there and was meant to be one; else drop the
-        closer, and those of its parts, unless prose talks of it. Behind a call they show that it ended too early: its
-        value held a closer."""
-        if SPEECH_END.fullmatch(self.text, closer.start, closer.end):
+        """Settle a closer that no call stands before: report what was meant to be a call, or one that ended within a
+        value; else drop the closer and those of its parts, unless prose talks of it."""
+        if formats.SPEECH_END.fullmatch(self.text, closer.start, closer.end):
             return
         blank = self.text.rfind("\n\n", self.kept, closer.start)
         start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
-        if looks_like_calling(self.text[max(start, closer.start - NEAR_CHARS) : closer.start], self.box):
+        near = self.text[max(start, closer.start - envelope.NEAR_CHARS) : closer.start]
+        if envelope.looks_like_calling(near, self.box):
             self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
-        elif is_closer_lost(self.text, start, closer.start, row := skip_closers(self.text, closer.start)[0]):
+        elif envelope.is_closer_lost(
+            self.text, start, closer.start, row := envelope.skip_closers(self.text, closer.start)[0]
+        ):
             parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - _LOOK_CHARS), closer.start)
             if parts and self.calls and self.text[self.kept : parts.start()].strip():
                 self.report_malformed(self.kept, row, "the closing tags of a call that ended within a value", "closer")
             else:
                 self.drop(parts.start() if parts else closer.start, row)
-
-    # --- where a place stands ---------------------------------------------------------------------------------
 
     def is_used_as_closer(self, start: int, at: int) -> bool:
         """Return whether an opener was written for a closer: right behind a call, and the end of all."""
@@ -349,4 +327,4 @@ class Findings:
     def leads(self, start: int) -> bool:
         """Return whether nothing but reasoning and a fence stands before this place."""
         near = start - self.begins <= FENCE_CHARS_MAX
-        return near and not FENCE_LINE.sub("", self.text[self.begins : start]).strip()
+        return near and not envelope.FENCE_LINE.sub("", self.text[self.begins : start]).strip()

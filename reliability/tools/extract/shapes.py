@@ -1,11 +1,9 @@
 """JSON values that are calls: which keys name the tool, which hold the arguments, and what may stand around them.
 
 One object is a call when exactly one of its keys names a tool, at most one holds arguments, and every other key carries
-nothing that a tool needs. Wrappers (`function`, `tool_calls`) and arrays are looked through. Inside an envelope
-(`explicit`) a strange name is passed on, for the check to refuse; outside, only a declared one makes a call.
-
-Without a name a value is a call only where nothing stands behind it: at the end of an answer, or in a row before a call
-(`CallRun`), of which all are calls or none is. `goes_on` tells of an unfinished answer whether a row's next may follow.
+nothing that a tool needs. Inside an envelope (`explicit`) a strange name is passed on, for the check to refuse;
+outside, only a declared one makes a call. Without a name's key a value is a call only where nothing stands behind it:
+at the end of an answer, or in a row before a call (`CallRun`).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from reliability.tools.extract.call_forms import gives_values, has_call_form
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.format_row import NAME
 from reliability.tools.formats import OPENER
-from reliability.tools.schema.references import find_allowed_types
+from reliability.tools.schema.references import Places
 from reliability.tools.schema.tool_names import fold
 from reliability.tools.schema.toolbox import Tool, ToolBox
 from reliability.tools.turns import may_give_result
@@ -34,16 +32,8 @@ NEARLY = 80  # percent of two names that must be alike for one to be meant by th
 
 NAME_KEYS = ("name", "tool_name", "function_name", "tool", "function", "action", "recipient_name")
 ARGUMENT_KEYS = (
-    "arguments",
-    "parameters",
-    "args",
-    "params",
-    "action_input",
-    "tool_input",
-    "input",
-    "kwargs",
-    "tool_args",
-)
+    "arguments", "parameters", "args", "params", "action_input", "tool_input", "input", "kwargs", "tool_args",
+)  # fmt: skip
 WRAPPERS = ("tool_calls", "tool_call", "function_call", "function_calls", "function", "tool_uses", "calls", "actions")
 _IDS = ("id", "call_id", "tool_call_id")
 # What a message holds beside its calls: nothing, where it is to be a call.
@@ -76,9 +66,9 @@ class HalfCall(Unreadable):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known before a value is looked at. `explicit`: its envelope, or its own delimiter, says
-    that it is a call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands
-    behind it. `opened`: an opener stands before it, not only a closer behind it."""
+    """What is known before a value is looked at. `explicit`: its envelope, or its own delimiter, says that it is a
+    call. `alone`: it is the complete answer. `last`: it begins a line, and nothing stands behind it. `opened`: an
+    opener stands before it."""
 
     box: ToolBox
     format: str
@@ -105,8 +95,8 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
 
 
 def _are_meant(value: Any, calls: Sequence[RawCall], setting: Setting) -> bool:
-    """Return whether calls of names that aren't declared are meant: at the end of the answer they have the arguments of
-    a declared tool; as the complete answer they may also be in the form of a call, or named nearly like a tool."""
+    """Return whether calls of names that aren't declared are meant: they have a tool's arguments, or are the whole
+    answer and in the form of a call, or named nearly like a tool."""
     if not (setting.alone or setting.last) or not all(map(gives_values, calls)):
         return False
     if all(any(_fits(call.arguments, tool) for tool in setting.box.tools) for call in calls):
@@ -125,8 +115,7 @@ def split_said(value: Any) -> tuple[Any, str]:
 
 
 def means_call(value: Any, box: ToolBox) -> bool:
-    """Return whether a value that only a closer stands behind is meant as a call: it names a tool or holds arguments,
-    or its keys are parameters of a tool. `{"total": 3}` is data."""
+    """Return whether a value that only a closer stands behind is meant as a call: `{"total": 3}` is data."""
     if isinstance(value, list):
         return any(means_call(item, box) for item in value[: CALLS_MAX + 1])
     if not isinstance(value, dict):
@@ -137,7 +126,6 @@ def means_call(value: Any, box: ToolBox) -> bool:
 
 
 def _walk(value: Any, setting: Setting) -> Iterable[RawCall | None]:
-    """Yield each item that should be a call: as a call, or None where it isn't one."""
     if isinstance(value, list):
         for item in value[: CALLS_MAX + 1]:
             yield from _walk(item, setting) if isinstance(item, dict) else [None]
@@ -157,12 +145,10 @@ def _find_id(value: Mapping[str, Any]) -> str | None:
 
 
 def _has_only_known_keys(value: Mapping[str, Any], keys: Iterable[str]) -> bool:
-    """Return whether every other key carries nothing that would be lost."""
     return all(key in keys or key in _SILENT or (key in _BESIDE and not value[key]) for key in value)
 
 
 def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return what a wrapper holds, or None where the value is no wrapper."""
     keys = [key for key in WRAPPERS if isinstance(value.get(key), (dict, list))]
     if len(keys) != 1 or not _has_only_known_keys(value, keys):
         return None
@@ -171,7 +157,6 @@ def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
-    """Read one object as a call, or None."""
     if isinstance(value.get("function"), dict) and value["function"].keys() == {"name"}:  # its arguments stand outside
         value = {**value, "function": value["function"]["name"]}
     names = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
@@ -203,8 +188,7 @@ def _is_nearly_declared(name: str, box: ToolBox) -> bool:
 
 
 def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
-    """Read `{"get_weather": {"city": "Lima"}}`: a call inside an envelope; and at the end of an answer, where the
-    arguments are the tool's."""
+    """Read `{"get_weather": {"city": "Lima"}}`: inside an envelope, and at the end with the tool's arguments."""
     name, given = next(iter(value.items()), ("", None))
     tool = setting.box.find(name)
     if len(value) != 1 or not isinstance(given, dict) or tool is None:
@@ -215,7 +199,6 @@ def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | 
 
 
 def _fits(given: Any, tool: Tool) -> bool:
-    """Return whether these are arguments of a tool: parameters of it, and all that it requires."""
     if not isinstance(given, dict):
         return False
     known = tool.parameters.get("properties", {}).keys()
@@ -227,8 +210,7 @@ def _has_required(given: Container[str], tool: Tool) -> bool:
 
 
 def _refuse_half_calls(value: Mapping[str, Any], names: list[str], arguments: list[str], setting: Setting) -> None:
-    """Refuse a declared name next to arguments that aren't kept together, or a misspelled key: a call, but not one to
-    be guessed at."""
+    """Refuse a declared name next to arguments that aren't kept together, or a misspelled key."""
     apart = setting.explicit or ((setting.alone or setting.last) and not setting.box.wants_json)
     if apart and _has_misspelled_keys(value, setting.box):
         raise HalfCall("the key of a call's name or of its arguments is misspelled", 0)
@@ -260,9 +242,8 @@ def _is_nearly(key: str, known: Iterable[str]) -> bool:
 
 
 def _is_definition(value: Mapping[str, Any], given: Any, tool: Tool | None) -> bool:
-    """Return whether this is a tool's own declaration, written back instead of a call: it holds the schema of the
-    arguments, a list of parameters, or beside a description the schema of each. None of them could be arguments of the
-    tool, where that is known."""
+    """Return whether this is a tool's own declaration, written back instead of a call: the schema of the arguments, a
+    list of parameters, or beside a description the schema of each."""
     known = tool.parameters.get("properties", {}) if tool is not None else {}
     if isinstance(given, dict) and given.get("type") == "object" and isinstance(given.get("properties"), dict):
         return "properties" not in known and all(isinstance(one, dict) for one in given["properties"].values())
@@ -271,15 +252,16 @@ def _is_definition(value: Mapping[str, Any], given: Any, tool: Tool | None) -> b
         return False
     if isinstance(given, list):
         return all(isinstance(one.get("name"), str) and (tool is None or one["name"] in known) for one in parts)
-    taken = [find_allowed_types(known.get(key), tool.places if tool is not None else {}) for key in given]
+    places = Places({}) if tool is None else tool.places
+    taken = [places.find_types(known.get(key)) for key in given]
     return (
         "description" in value and all("type" in one for one in parts) and all(k and "object" not in k for k in taken)
     )
 
 
 def looks_like_a_call(text: str, start: int, box: ToolBox) -> bool:
-    """Return whether a declared name stands under a name's key, next to an arguments' key or to the
-    end of the text, in what begins as JSON does and before the bracket closes."""
+    """Return whether a declared name stands under a name's key in the beginning of JSON, by an arguments' key or the
+    end."""
     if not _JSON_BEGINS.match(text, start):
         return False
     window = _cut_window(text, start)
@@ -293,7 +275,6 @@ def names_a_tool(text: str, start: int, box: ToolBox) -> bool:
 
 
 def _cut_window(text: str, start: int) -> str:
-    """Return the text behind a bracket: up to where it seems to close, or another call is opened, and not far."""
     window = text[start : start + _WINDOW_CHARS_MAX]
     opener = OPENER.search(window)
     window = window[: opener.start()] if opener else window
@@ -355,8 +336,7 @@ def ends_here(text: str, at: int) -> bool:
 
 
 def goes_on(text: str, at: int, box: ToolBox) -> bool:
-    """Return whether the text behind this place, which ends too early to tell, may become a call in a row of them: its
-    brackets are open, or they have yet to come."""
+    """Return whether the text behind this place, which ends too early to tell, may become a call in a row of them."""
     while True:
         between = _BETWEEN.match(text, at)
         at = between.end() if between else at
@@ -381,7 +361,6 @@ def goes_on(text: str, at: int, box: ToolBox) -> bool:
 
 
 def _find_end(text: str, at: int) -> int | None:
-    """Find the place behind the bracket that closes the one here; None where the text ends before."""
     depth = 0
     for sign in _SIGN.finditer(text, at):
         depth += 1 if sign[0] in "([{" else -1 if sign[0] in ")]}" else 0

@@ -1,8 +1,7 @@
 """JSON with text around it: what may be taken off without loss, and what is data and may not.
 
 "Here are the arguments:", a fence, a remark, one brace too many: taking that off is lossless only while it holds no
-data, which has brackets, quoted keys or an equals sign. When in doubt the whole is unreadable. Blank is what JSON calls
-white space: a client's reader would refuse the whole for a no-break space.
+data, which has brackets, quoted keys or an equals sign.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import Unreadable, Value, read
-from reliability.tools.schema.references import Places, find_allowed_types, property_schema
+from reliability.tools.schema.references import Places
 from reliability.tools.schema.toolbox import Tool
 
 TEXT_CHARS_MAX = 4_000
@@ -94,8 +93,7 @@ def read_arguments(text: str) -> Value | str:
 
 def read_document(text: str, schema: Any) -> Value | str:
     """Read the one JSON document in a text that should be nothing else, or say why there is none. The text around it is
-    prose, whatever it holds but other values, and what may be a part of this one. `Answer: {` is a label; a property's
-    name is a key. One reading that fails ends the search."""
+    prose, whatever it holds but other values, and what may be a part of this one (`Answer: {` is a label, no key)."""
     value = read_arguments(text)
     start, at, places = -1, 0, Places(schema)
     while isinstance(value, str) and (bracket := _BRACKETS.search(text, at)) is not None:
@@ -113,7 +111,7 @@ def read_document(text: str, schema: Any) -> Value | str:
 
     def may_be_all(before: str, after: str, fenced: bool) -> bool:
         parts = _PART.finditer(before + ("\1" if fenced else "\0") + after)
-        return all(part["key"] and property_schema(schema, places, part["key"]) is None for part in parts)
+        return all(part["key"] and places.find_member(schema, part["key"]) is None for part in parts)
 
     return _read_surrounded(text, start, value, may_be_all) if isinstance(value, str) and start >= 0 else value
 
@@ -144,9 +142,8 @@ def _read_surrounded(text: str, start: int, reason: str, is_harmless: Callable[[
 
 
 def _split_framing(text: str) -> tuple[str, str | None]:
-    """Return a parameter's text without its layout, and the indentation of a closing tag on a line of its own. Layout:
-    the line break behind the opening tag, then the one before the closing tag with its indentation; or a CDATA section.
-    Where the text begins on the line of its opening tag, every line break is its own."""
+    """Return a parameter's text without its layout (the line breaks behind and before its tags, or a CDATA section),
+    and the indentation of a closing tag on a line of its own."""
     opened, indent = _BREAK.match(text), None
     if opened is not None:
         last = text.rfind(opened[0])
@@ -160,8 +157,8 @@ def _split_framing(text: str) -> tuple[str, str | None]:
 
 def read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, tuple[RepairKind, ...]]:
     """Read the parameter's text from `at` to `end` without its layout, and what was repaired in it. `on_lines`: the
-    template writes the text on lines of its own, so that one line break at each end is no repair. Raises `Unreadable`:
-    tags and lines are indented, and the indentation may be the layout's or the text's own."""
+    template writes it on lines of its own. Raises `Unreadable`: the indentation may be the layout's or the text's
+    own."""
     opened = _BREAK.match(text, at, end)
     framed, indent = _split_framing(text[at:end])
     if opened is None:  # a CDATA section, or nothing but the text
@@ -177,18 +174,15 @@ def read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, t
     return framed, () if expected else (RepairKind.LAYOUT,)
 
 
-def type_text(text: str, schema: Any, root: Any) -> tuple[Any, tuple[RepairKind, ...]]:
+def type_text(text: str, schema: Any, places: Places) -> tuple[Any, tuple[RepairKind, ...]]:
     """Return the value that a bare text stands for by its schema, and what was repaired in it."""
-    if schema is None:
-        return text, ()
-    kinds = find_allowed_types(schema, root)
-    literal = read_literal(text) if _may_be_literal(text, schema, kinds) else None
-    return literal or (text, ())
+    may_be = schema is not None and _may_be_literal(text, schema, places.find_types(schema))
+    return (read_literal(text) if may_be else None) or (text, ())
 
 
 def _may_be_literal(text: str, schema: Any, kinds: frozenset[str] | None) -> bool:
-    """Return whether a text stands for more than itself: no string is allowed, a choice has null and not the word, or
-    a schema without a type tells of an object or a list and the text begins like one."""
+    """Return whether a text stands for more than itself: no string is allowed, a choice has null and not the word, or a
+    schema without a type tells of what the text begins like."""
     if kinds is not None and "string" not in kinds:
         return True
     if not isinstance(schema, Mapping):
@@ -214,12 +208,6 @@ def is_damaged_key(key: str) -> bool:
     return _EDGE.match(key[:1]) is not None or _EDGE.match(key[-1:]) is not None
 
 
-def holds_lone_signs(text: str) -> bool:
-    """Return whether a sign too many of the opening tag stands on its line, or one of the closing tag on a line of its
-    own, around a text that the template writes on lines of its own."""
-    return _LONE_OPEN.match(text) is not None or _LONE_CLOSE.search(text[-_TAIL_CHARS:]) is not None
-
-
 class Arguments:
     """The parameters of one call while they are read: no key twice, every value typed."""
 
@@ -229,12 +217,11 @@ class Arguments:
         self.kinds: list[RepairKind] = []
 
     def add(self, key: str, text: str, at: int, is_string: bool | None = None) -> None:
-        """Take one parameter whose text has no layout. `is_string`: what the model itself says of it, None where it
-        says nothing."""
+        """Take one parameter whose text has no layout. `is_string`: what the model says of it, None: nothing."""
         if key in self.found:
             raise Unreadable("a parameter is given twice", at)
         places = self.tool.places if self.tool is not None else Places({})
-        schema = property_schema(places.root, places, key)
+        schema = places.find_member(places.root, key)
         if schema is None and is_damaged_key(key):
             raise Unreadable("a parameter's name holds signs of its tag", at)
         literal = read_literal(text) if is_string is False else None
@@ -243,7 +230,7 @@ class Arguments:
 
     def add_framed(self, key: str, text: str, at: int, end: int, *, on_lines: bool) -> None:
         """Take one parameter whose text stands from `at` to `end`, as `read_framed` reads it."""
-        if on_lines and holds_lone_signs(text[at:end]):
+        if on_lines and (_LONE_OPEN.match(text, at, end) or _LONE_CLOSE.search(text[at:end][-_TAIL_CHARS:])):
             raise Unreadable("a sign too many of a parameter's tag", at)
         framed, kinds = read_framed(text, at, end, on_lines=on_lines)
         self.add(key, framed, at)

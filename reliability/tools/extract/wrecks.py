@@ -3,8 +3,7 @@ before it, one of the tool's parameters with a value.
 
     {"name"": "f", "arguments": {"a": 1}}      <functionf>{"a": 1}</function>      Action f\nAction Input: {"a": 1}
 
-Only what no reader could read is looked at, and only notations that people don't write themselves: damaged Python, YAML
-or a list of what was done is text.
+Only notations that people don't write themselves are looked at: damaged Python or YAML is text.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ def find_names(text: str, box: ToolBox, begin: int) -> list[tuple[int, str]]:
 
 
 def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
-    """Return whether the name of a tool that stands `at` this place, in a line that begins at `line`, is that of a call
-    that can't be read."""
+    """Return whether the name of a tool `at` this place is that of a call that can't be read. `line`: its line's
+    begin."""
     tool = box.find(name)
     keys = tuple(islice(tool.parameters.get("properties", {}), KEYS_MAX)) if tool is not None else ()
     head, tail = text[line:at], text[at + len(name) : at + len(name) + _TAIL_CHARS]

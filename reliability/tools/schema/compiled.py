@@ -1,10 +1,7 @@
 """A client's schema, compiled: normalised, checked, and ready to judge with.
 
-    schema ─▶ its text ─▶ kept? ─▶ walk (`dialects.py`) ─▶ references ─▶ Compiled
-
 Compiling costs a thousand times what a validation costs, so what was compiled is kept by its text, for its API key
-alone: `SCHEMAS_KEPT_MAX` of them with `CHARS_KEPT_MAX` characters together, the oldest goes. It is done in counted
-steps.
+alone.
 """
 
 from __future__ import annotations
@@ -46,8 +43,6 @@ Key = tuple[str, bool, str]  # the owner, whether it is of arguments, the text
 
 
 class _SchemaCache:
-    """Compiled schemas by their text, within bounds; the one that was asked for longest ago goes first."""
-
     def __init__(self) -> None:
         self.chars = 0
         self._found: OrderedDict[Key, Compiled | BadSchema] = OrderedDict()
@@ -78,8 +73,8 @@ SCHEMA_CACHE = _SchemaCache()
 
 
 def compile_schema(given: Mapping[str, Any], steps: Steps, *, arguments: bool) -> Compiled | BadSchema:
-    """Compile a schema to validate with, or return what is wrong with it. `arguments`: of a tool, so always an object.
-    Raises `OutOfSteps`: it is larger than `steps`. What is known already costs next to nothing."""
+    """Compile a schema, or return what is wrong with it. `arguments`: of a tool, always an object. Raises
+    `OutOfSteps`."""
     try:
         text = json.dumps(given, sort_keys=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):

@@ -17,8 +17,8 @@ CHARS_A_STEP = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Complaint:
-    """One thing that is wrong. `wanted` is what stands behind `keyword`, `got` the value at `path`, `keys` the members
-    that are meant, `context` what each of the allowed forms had to say, with paths from here on."""
+    """One thing that is wrong: what stands behind `keyword`, the value at `path`, the members that are meant, and what
+    each of the allowed forms had to say (`context`, with paths from here on)."""
 
     keyword: str
     wanted: Any

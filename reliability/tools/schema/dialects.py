@@ -1,7 +1,6 @@
 """Schemas as clients really send them, turned into draft 2020-12, the one dialect that is validated here.
 
-`Normaliser.normalise` walks a client's schema once and gives back a new one; the client's own object is never changed.
-What other drafts, OpenAPI and sloppy generators write is rewritten in today's words:
+The client's own object is never changed. What other drafts, OpenAPI and sloppy generators write is rewritten:
 
     nullable: true                           null joins `type`, or an `anyOf` with null
     items: [..], additionalItems             prefixItems, items
@@ -14,10 +13,9 @@ What other drafts, OpenAPI and sloppy generators write is rewritten in today's w
     $ref: "1/name" (zod-to-json-schema)      a pointer from the root
     $ref: "#/.../items/0"                    the same by the new name, `prefixItems`
 
-References stay inside the document (`#`, `#/...`, `#anchor`): nothing is ever fetched, so any other is a `BadSchema`
-(`references.py` follows the rest). Data under `enum`, `const`, `default` and `examples` is not touched. An unknown
-keyword may still hold schemas that a reference points into, so it is walked too, but never refused. Each node is
-checked against the meta-schema, as one look at each keyword, in the same walk, the deepest first.
+References stay inside the document: nothing is ever fetched, so any other is a `BadSchema`. Data under `enum`, `const`,
+`default` and `examples` is not touched. An unknown keyword may still hold schemas that a reference points into, so it
+is walked too, but never refused.
 """
 
 from __future__ import annotations
@@ -135,7 +133,7 @@ class Normaliser:
 
     def normalise(self, node: Any, path: tuple[object, ...] = (), *, known: bool = True) -> Any:
         """Return the same schema in draft 2020-12. `known` is False below keywords that nobody knows. Raises
-        `BadSchema`: it can't be used, or is too large. `OutOfSteps`: it is larger than the steps that were given."""
+        `BadSchema`, or `OutOfSteps`: it is larger than the steps that were given."""
         self._nodes += 1
         self._steps.spend(_STEPS_A_NODE)
         if len(path) > _SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
@@ -218,8 +216,7 @@ class Normaliser:
 
 
 def _modernise_reference(reference: str, path: tuple[object, ...]) -> str:
-    """Write a pointer from the root where it counts steps up from the schema at `path`, and by the keywords' new
-    names."""
+    """Write a pointer from the root, and by the keywords' new names."""
     relative = _RELATIVE.fullmatch(reference)
     if relative is not None and int(relative[1]) <= len(path):
         above = path[: len(path) - int(relative[1])]
@@ -228,8 +225,7 @@ def _modernise_reference(reference: str, path: tuple[object, ...]) -> str:
 
 
 def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
-    """Write types in capitals or by Python's names, as some vendors and agents send them, in today's words; an empty
-    type is none."""
+    """Write types in capitals or by Python's names in today's words; an empty type is none."""
     kind = node.get("type")
     if kind in ("", "any", []):
         del node["type"]

@@ -12,8 +12,6 @@ The two agree on nearly everything; this module rewrites what they write or mean
 
 Python's own words that clients' generators write are taken as meant: \\A, \\Z, \\z, {,3}, (?i). What no linear engine
 has is `NotLinear`: back-references, look-arounds anywhere else, possessive repeats.
-
-`$` and `^` need no change: in RE2 too they are the ends of the whole text.
 """
 
 from __future__ import annotations
@@ -54,8 +52,7 @@ class NotLinear(ValueError):
 
 
 def to_re2(pattern: str) -> list[tuple[str, bool]]:
-    """Return patterns in RE2's dialect, all of which must be found (True) or not be found (False). Raises `NotLinear`:
-    it can't be written in RE2's dialect. (What is no pattern at all is for RE2 to refuse.)"""
+    """Return patterns in RE2's dialect, all of which must be found (True) or be absent (False). Raises `NotLinear`."""
     found: list[tuple[str, bool]] = []
     rest = pattern
     while (ahead := _split_look_ahead(rest)) is not None:
@@ -65,8 +62,7 @@ def to_re2(pattern: str) -> list[tuple[str, bool]]:
 
 
 def match_single_repeat(pattern: str) -> tuple[str, int, int | None] | None:
-    """Return `^x{1,2000}$` as (`^x*$`, 1, 2000), where x is one character of any kind; None for all
-    else. A high of None is no bound."""
+    """Return `^x{1,2000}$` as (`^x*$`, 1, 2000), where x is one character and None no bound; None for all else."""
     found = _SINGLE_REPEAT.fullmatch(pattern)
     if found is None or pattern[:1] != "^":
         return None
@@ -80,7 +76,6 @@ def match_single_repeat(pattern: str) -> tuple[str, int, int | None] | None:
 
 
 def _split_look_ahead(pattern: str) -> tuple[str, bool, str] | None:
-    """Return what the first look-ahead behind `^` holds, whether it is wanted, and the pattern without it."""
     if pattern[:4] not in ("^(?=", "^(?!") or _has_alternatives(pattern):
         return None
     end = _find_group_end(pattern, 1)
@@ -104,7 +99,6 @@ def _split_tokens(pattern: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
 
 
 def _find_group_end(pattern: str, at: int) -> int:
-    """Find where the group that opens at `at` has ended."""
     depth = 0
     for _, end, kind in _split_tokens(pattern, at):
         depth += (kind == "(") - (kind == ")")
@@ -132,13 +126,14 @@ def _rewrite(pattern: str) -> str:
         piece = _PIECE.match(pattern, at)
         assert piece is not None  # the last alternative takes any character
         at = piece.end()
-        if piece["count"] and (piece["low"] or piece["high"]):
+        counted = piece["count"] and (piece["low"] or piece["high"])
+        if counted:
             out[last:] = [_rewrite_count("".join(out[last:]), piece)]
-            _refuse_possessive(pattern, at)
-            continue
-        if piece["repeat"]:
+        elif piece["repeat"]:
             out.append(piece["repeat"])
-            _refuse_possessive(pattern, at)
+        if counted or piece["repeat"]:
+            if pattern[at : at + 1] == "+":
+                raise NotLinear("uses a possessive repeat")
             continue
         if piece["other"] == ")":
             last = opened.pop() if opened else len(out)
@@ -162,11 +157,6 @@ def _rewrite(pattern: str) -> str:
     return "".join(out)
 
 
-def _refuse_possessive(pattern: str, at: int) -> None:
-    if pattern[at : at + 1] == "+":
-        raise NotLinear("uses a possessive repeat")
-
-
 def _rewrite_count(atom: str, piece: re.Match[str]) -> str:
     low, high = _read_bounds(piece)
     if max(low, high or 0) > COUNT_MAX:
@@ -177,7 +167,6 @@ def _rewrite_count(atom: str, piece: re.Match[str]) -> str:
 
 
 def _read_bounds(count: re.Match[str]) -> tuple[int, int | None]:
-    """Return how often a repeat's atom stands at least, and at most; None is no bound."""
     low = int(count["low"][:9] or 0)
     if not count["comma"]:
         return low, low
@@ -197,7 +186,6 @@ def _rewrite_group(text: str) -> str:
 
 
 def _rewrite_escape(pattern: str, at: int) -> tuple[str, int]:
-    """Rewrite an escape outside of a class, and return where it ends. `at` is behind the backslash."""
     letter = pattern[at : at + 1]
     if letter in _OUTSIDE:
         return _OUTSIDE[letter], at + 1
@@ -207,7 +195,6 @@ def _rewrite_escape(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _rewrite_character(pattern: str, at: int) -> tuple[str, int]:
-    """Rewrite an escape that means the same in a class and outside of one."""
     letter = pattern[at : at + 1]
     if letter in _SAME:
         return "\\" + letter, at + 1
@@ -233,7 +220,6 @@ def _rewrite_code(found: re.Match[str]) -> str:
 
 
 def _rewrite_class(pattern: str, at: int) -> tuple[str, int]:
-    """Rewrite a class, and return where it ends. `at` is behind its bracket."""
     negated = pattern[at : at + 1] == "^"
     at += negated
     items: list[str] = []
@@ -255,7 +241,6 @@ def _rewrite_class(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _is_range(pattern: str, items: list[str], at: int) -> bool:
-    """Return whether the dash before `at` stands between two single characters."""
     follows = pattern[at : at + 1]
     if not items or follows in ("]", "") or items[-1] == "-":
         return False

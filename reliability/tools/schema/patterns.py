@@ -55,8 +55,7 @@ class Unasserted(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A compiled pattern. `parts` must all be found (True) or be absent (False), in a text of `low` to `high`
-    characters (None: any number)."""
+    """A compiled pattern: `parts` must be found (True) or be absent (False), in `low` to `high` characters."""
 
     parts: tuple[tuple[Any, bool], ...]
     size: int
@@ -85,8 +84,7 @@ def estimate_compile_steps(pattern: str) -> int:
 
 @lru_cache(maxsize=_PATTERNS_CACHED_MAX)
 def translate(pattern: str, _owner: str = "") -> _Pattern:
-    """Return the same expression, compiled; what is kept serves its owner alone (`Steps`). Raises `BrokenPattern` or
-    `Unasserted`."""
+    """Compile a pattern; what is kept serves its owner alone. Raises `BrokenPattern` or `Unasserted`."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Unasserted("is longer than this server asserts")
     low, high = 0, None

@@ -1,7 +1,6 @@
 """Where the references of a schema lead, found out before anything is validated with it; and which types it allows.
 
-A reference that leads nowhere or back to itself before any part of the instance was consumed, and references that
-multiply, are the client's mistake. Invariant: types never leave one out; what can't be told is None, anything.
+Invariant: types never leave one out; what can't be told is None, anything.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """Yield every object of a document with its place, data left out, without recursion."""
     stack: list[tuple[Any, Path]] = [(root, ())]
     while stack:
         node, path = stack.pop()
@@ -86,7 +84,7 @@ def _list_nodes(root: Any) -> Iterator[tuple[Mapping[str, Any], Path]]:
 
 
 def _list_in_place(node: Mapping[str, Any]) -> Iterator[Any]:
-    for key in ("allOf", "anyOf", "oneOf"):
+    for key in _FORMS:
         if isinstance(node.get(key), list):
             yield from node[key]
     yield from (node[key] for key in ("not", "if", "then", "else") if key in node)
@@ -106,7 +104,11 @@ def _weigh(
         raise BadSchema(join(*path), "a reference leads back to itself")
     below = list(_list_in_place(node))
     keys = [key for key in ("$ref", "$dynamicRef") if isinstance(node.get(key), str)]
-    below += [_resolve_target(node[key], (*path, key), root, anchors) for key in keys]
+    for key in keys:
+        try:
+            below.append(resolve(root, node[key], anchors))
+        except KeyError:
+            raise BadSchema(join(*path, key), f"{node[key][:80]!r} leads nowhere") from None
     parts = [_weigh(part, path, root, anchors, known, depth + 1) for part in below]
     weight, height = 1 + sum(w for w, _ in parts), 1 + max((h for _, h in parts), default=0)
     if weight > WEIGHT_MAX or height > _HEIGHT_MAX:
@@ -115,16 +117,8 @@ def _weigh(
     return weight, height
 
 
-def _resolve_target(reference: str, path: Path, root: Any, anchors: Mapping[str, Any]) -> Any:
-    try:
-        return resolve(root, reference, anchors)
-    except KeyError:
-        raise BadSchema(join(*path), f"{reference[:80]!r} leads nowhere") from None
-
-
 class Places:
-    """What the schemas of one document say, each found out once: which types they allow, and what they say of a member.
-    `looked`: at how many schemas, so far."""
+    """What the schemas of one document say, each found out once. `looked`: at how many schemas, so far."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -182,8 +176,8 @@ class Places:
 
 
 class _Members:
-    """What the forms of one schema say of an object's members: the schema itself, and what judges an object in its
-    place. A form's `additionalProperties` count where neither it nor a form below it says anything of the member."""
+    """What a schema, and what judges an object in its place, say of members. A form's `additionalProperties` count
+    where neither it nor a form below it says anything of the member."""
 
     def __init__(self, schema: Mapping[str, Any], root: Any) -> None:
         self.found: dict[str, Any] = {}
@@ -220,7 +214,6 @@ class _Members:
         return schemas[0] if schemas else None
 
     def _climb(self, forms: Sequence[int]) -> set[int]:
-        """Return these forms and all that stand above them."""
         found, stack = set(forms), list(forms)
         while stack:
             above = [at for at in self._above.get(stack.pop(), ()) if at not in found]
@@ -236,23 +229,7 @@ def _list_forms(form: Mapping[str, Any], root: Any) -> list[Any]:
     return parts
 
 
-def find_allowed_types(schema: Any, root: Any) -> frozenset[str] | None:
-    """Find the types that an instance of this schema may have; None where any may be. `root`: the document, or its
-    `Places`, which find each thing once."""
-    return _read_places(root).find_types(schema)
-
-
-def property_schema(schema: Any, root: Any, key: str) -> Any:
-    """Return what a schema says of one property, through references; None where it says nothing. `root`: as above."""
-    return _read_places(root).find_member(schema, key)
-
-
-def _read_places(root: Any) -> Places:
-    return root if isinstance(root, Places) else Places(root)
-
-
 def _find_own_types(schema: Mapping[str, Any]) -> frozenset[str] | None:
-    """Find the types that `type`, `enum`, `const` and a `not` of nothing but types leave."""
     found = _name_types(schema.get("type"))
     banned = schema.get("not")
     if isinstance(banned, Mapping) and banned.keys() == {"type"}:

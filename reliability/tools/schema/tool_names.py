@@ -10,8 +10,6 @@ The first way in which any declared name answers decides; where more than one an
              `default_api.`, `mcp__server__`                                  mcp__server__get_weather
     inner    the namespaces that the client put before it: the declared       get_weather, weather.get
              `mcp__weather__get` is meant by `weather.get` and by `get`
-
-A word more or less, a wrong letter or another namespace is another name.
 """
 
 from __future__ import annotations

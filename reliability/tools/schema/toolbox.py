@@ -1,12 +1,4 @@
-"""The tools of one request, ready to judge calls with.
-
-`build_toolbox` takes what the client sent (`tools`, or the legacy `functions`) and gives back a `ToolBox`, or
-`BadTools`: the client's mistake as a value, with its place, for a 400. It never raises and never fetches. A
-`ToolBox` is frozen and may be shared by threads.
-
-Names are looked up exactly, then by what may differ without a guess (`tool_names.py`), and only where one single tool
-answers to that.
-"""
+"""The tools of one request, ready to judge calls with. A client's mistake is a value with its place (`BadTools`)."""
 
 from __future__ import annotations
 
@@ -89,8 +81,7 @@ class Tool:
 @dataclass(frozen=True)
 class ToolBox:
     """The tools of one request, in the client's order. `wants_json`: JSON in the open is the answer itself unless it
-    names a declared tool and its arguments, since the client forbids calls or asks for JSON. `asked_json`: the user
-    asks for JSON, so that what names no declared tool is the answer."""
+    names a declared tool and its arguments. `asked_json`: the user asks for JSON."""
 
     tools: tuple[Tool, ...] = ()
     wants_json: bool = False
@@ -116,8 +107,8 @@ class ToolBox:
 
 
 def build_toolbox(tools: object, functions: object = None, steps: Steps | None = None) -> ToolBox | BadTools:
-    """Build the toolbox of a request, from its `tools` and its legacy `functions`; None and [] mean that there are
-    none. Raises `OutOfSteps`: compiling the schemas takes more than `steps` (None: as many as it takes)."""
+    """Build the toolbox of a request, from its `tools` and its legacy `functions`. Raises `OutOfSteps`: compiling the
+    schemas takes more than `steps` (None: as many as it takes)."""
     steps = steps or Steps(UNBOUNDED)
     found: list[Tool] = []
     names: set[str] = set()
@@ -143,7 +134,6 @@ def build_toolbox(tools: object, functions: object = None, steps: Steps | None =
 
 
 def _build_tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy: bool) -> Tool | BadTools:
-    """Build the tool of one entry of `tools` or `functions`."""
     if not isinstance(item, Mapping):
         return BadTools(join(*path), "must be an object")
     function: Any = item

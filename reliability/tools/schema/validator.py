@@ -6,8 +6,7 @@ pair is judged once (`SchemaRun.known`), and every visit is a step.
 
 A rule takes (validator, what stands behind the keyword, value, the node that it stands in, run) and gives back
 complaints; `_RULES` says for which types of values. Numbers are compared as they are written: 0.3 is a multiple of 0.1.
-Values are compared as JSON: 1 is 1.0 and not true. `unevaluated…` asks which members and items a node speaks of: those
-that its own keywords cover, and those that are covered by its parts which judge the same value and are satisfied by it.
+Values are compared as JSON: 1 is 1.0 and not true.
 
 Invariants: no verdict depends on how many steps were left, other than `OutOfSteps`; no key or pattern of the client
 reaches Python's `re`.
@@ -21,14 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from reliability.steps import Steps
-from reliability.tools.schema.complaint import (
-    ERRORS_MAX,
-    KEYS_MAX,
-    Complaint,
-    SchemaRun,
-    prefix_paths,
-    write_canonical,
-)
+from reliability.tools.schema.complaint import ERRORS_MAX, KEYS_MAX, Complaint, SchemaRun, prefix_paths, write_canonical
 from reliability.tools.schema.dialects import is_number
 from reliability.tools.schema.patterns import FORMATS, translate
 from reliability.tools.schema.references import anchors_of, resolve
@@ -101,7 +93,6 @@ _IS: dict[str, Callable[[Any], bool]] = {
 
 
 def _prepare(key: str, wanted: Any) -> Any:
-    """Prepare what a rule wants to know of its keyword, worked out once."""
     if key == "type":
         return wanted, [_IS[kind] for kind in ([wanted] if isinstance(wanted, str) else wanted)]
     if key == "enum":
@@ -111,16 +102,12 @@ def _prepare(key: str, wanted: Any) -> Any:
     return wanted
 
 
-# --- values, texts and numbers --------------------------------------------------------------------------------
-
-
 def _check_type(_v: Validator, wanted: Any, value: Any, _node: _Node, _run: SchemaRun) -> _Wrong:
     stated, kinds = wanted
     return () if any(is_kind(value) for is_kind in kinds) else (Complaint("type", stated, value),)
 
 
 def _build_choice(key: str) -> _Rule:
-    """Build a rule that looks a value up among the words of its keyword."""
 
     def rule(_v: Validator, wanted: Any, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
         stated, words = wanted
@@ -143,7 +130,6 @@ def _check_format(_v: Validator, wanted: str, value: Any, _node: _Node, run: Sch
 
 
 def _build_limit(key: str, wrong: Callable[[Any, Any], bool]) -> _Rule:
-    """Build a rule that holds a number, or the length of anything else, against a limit."""
 
     def rule(_v: Validator, wanted: Any, value: Any, _node: _Node, _run: SchemaRun) -> _Wrong:
         if isinstance(value, bool) or not wrong(value if isinstance(value, (int, float)) else len(value), wanted):
@@ -157,9 +143,6 @@ def _is_no_multiple(value: Any, of: Any) -> bool:
     if isinstance(value, int) and isinstance(of, int):
         return bool(value % of)
     return bool(Fraction(repr(value)) % Fraction(repr(of)))
-
-
-# --- objects and arrays ---------------------------------------------------------------------------------------
 
 
 def _judge_parts(v: Validator, parts: Iterable[tuple[Any, Any, Any]], run: SchemaRun) -> list[Complaint]:
@@ -194,7 +177,6 @@ def _check_pattern_properties(v: Validator, wanted: Any, value: Any, _node: _Nod
 
 
 def _list_matching(wanted: Any, value: dict[str, Any], run: SchemaRun) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each member whose name a pattern takes, with the pattern's schema."""
     for source, schema in wanted.items() if value else ():
         pattern = translate(source, run.steps.owner)
         for key, member in value.items():
@@ -208,7 +190,6 @@ def _check_additional(v: Validator, wanted: Any, value: Any, node: _Node, run: S
 
 
 def _list_undeclared(node: _Node, keys: Iterable[str], run: SchemaRun) -> list[str]:
-    """List the keys of which neither `properties` nor `patternProperties` speaks."""
     declared = node.get("properties", {})
     left = [key for key in keys if key not in declared]
     for source in node.get("patternProperties", {}) if left else ():
@@ -219,7 +200,6 @@ def _list_undeclared(node: _Node, keys: Iterable[str], run: SchemaRun) -> list[s
 
 
 def _judge_left(v: Validator, name: str, wanted: Any, value: Any, left: Sequence[Any], run: SchemaRun) -> _Wrong:
-    """Judge the members or the items that are left for this keyword."""
     if wanted is True or not left:
         return ()
     if wanted is False:
@@ -266,9 +246,6 @@ def _check_unique(_v: Validator, wanted: Any, value: Any, _node: _Node, run: Sch
     return (Complaint("uniqueItems", wanted, value),) if same else ()
 
 
-# --- schemas for the same value -------------------------------------------------------------------------------
-
-
 def _check_ref(v: Validator, wanted: str, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
     return v.judge(v.target(wanted), value, run)
 
@@ -306,9 +283,6 @@ def _check_if(v: Validator, wanted: Any, value: Any, node: _Node, run: SchemaRun
     return v.judge(node[branch], value, run) if branch in node else ()
 
 
-# --- what is evaluated ----------------------------------------------------------------------------------------
-
-
 def _build_unevaluated(key: str) -> _Rule:
     """Build a rule for the members or the items that nothing in the node speaks of, the rule's keyword aside."""
 
@@ -321,8 +295,7 @@ def _build_unevaluated(key: str) -> _Rule:
 
 
 def _list_unevaluated(v: Validator, node: Any, value: Any, left: list[Any], run: SchemaRun, *, own: bool) -> list[Any]:
-    """List the members or the items of those `left` that nothing in a node speaks of. `own`: it is the node whose
-    `unevaluated…` asks."""
+    """List those `left` that nothing in a node speaks of. `own`: it is the node whose `unevaluated…` asks."""
     run.steps.spend(1 + len(left) // 8)
     if not isinstance(node, Mapping) or not left:
         return left
@@ -337,14 +310,12 @@ def _list_unevaluated(v: Validator, node: Any, value: Any, left: list[Any], run:
 
 
 def _list_unreached(v: Validator, node: _Node, value: Any, left: list[int], run: SchemaRun) -> list[int]:
-    """List the items that neither `prefixItems` nor `contains` speaks of."""
     begin = len(node.get("prefixItems", ()))
     left = [i for i in left if i >= begin]
     return [i for i in left if v.judge(node["contains"], value[i], run)] if "contains" in node else left
 
 
 def _list_satisfied(v: Validator, node: _Node, value: Any, run: SchemaRun) -> Iterator[Any]:
-    """Yield the parts that judge the same value, where it satisfies them."""
     parts = [part for key in ("allOf", "anyOf", "oneOf") for part in node.get(key, ())]
     parts += [v.target(node[key]) for key in ("$ref", "$dynamicRef") if key in node]
     if isinstance(value, dict):

@@ -83,12 +83,10 @@ def test_a_copy_may_name_its_tool_in_another_way():
 @pytest.mark.parametrize(
     "text",
     [
-        '<tool_call>\n{"name": "search", "arguments": {"q": "do',
-        "<tool_call>\nsearch dogs\n</tool_call>",
-        "search dogs </tool_call>",
-        "<tool_call>\n</tool_call>\n<tool_call>{]</tool_call>",
+        '<tool_call>\n{"name": "search", "arguments": {"q": "do', "<tool_call>\nsearch dogs\n</tool_call>",
+        "search dogs </tool_call>", "<tool_call>\n</tool_call>\n<tool_call>{]</tool_call>",
     ],
-)
+)  # fmt: skip
 def test_a_call_with_something_in_it_is_still_a_violation(text):
     """No call of several is dropped: what can't be read refuses the native one too."""
     judged = ruled([Text(text), native(GOOD)], CALLED)

@@ -6,18 +6,7 @@ from hypothesis import strategies as st
 
 from reliability.answer import gate as gates
 from reliability.answer.gate import TextKind, finish, open_gate, step
-from reliability.types import (
-    CallDelta,
-    Failed,
-    Fault,
-    Finish,
-    FinishReason,
-    Hold,
-    Reasoning,
-    Refusal,
-    Started,
-    Text,
-)
+from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Hold, Reasoning, Refusal, Started, Text
 from tests.support.gate_feeding import TOOLS, always_open, cut, decide, fed, live, never
 
 FRAGMENTS = (
@@ -29,55 +18,15 @@ FRAGMENTS = (
 SOUP = st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join)
 
 
-CALLS = (
-    '{"name": "get_weather", "arguments": {"city": "Lima"}}',
-    '{\n  "arguments": {"q": "a } in \\" a string"},\n  "name": "search"\n}',
-    '[{"name": "search", "arguments": {}}]',
-    '```json\n{"name": "get_weather", "arguments": {"city": "Lima"}}\n```',
-    '``` \n{"name": "search", "arguments": {}}```',
-    '<tool_call>{"name": "search", "arguments": {}}</tool_call>',
-    '[TOOL_REQUEST]{"name": "search", "arguments": {}}[END_TOOL_REQUEST]',
-    '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"q": "a"}<|call|>',
-    "⏺ get_weather: Lima",
-    "[get_weather(city='Lima'), search(q=\"a]\")]",
-)
-LINE_CALLS = (
-    "get_weather(city='Lima')",
-    'search(q="closing ) in a string")',
-    "```\nget_weather(city='Lima')\n```",
-)
-
-
-@given(SOUP, st.integers(), st.sampled_from([decide, never, always_open]))
-def test_nothing_is_lost(text: str, seed: int, kind: object) -> None:
-    """What left plus what is held is what came in, however it was cut."""
-    out, held = fed(open_gate(TOOLS, kind), cut(text, seed))  # type: ignore[arg-type]
-    assert out + held == text
-
-
 @given(SOUP, st.integers(), st.sampled_from([decide, never, always_open]))
 @example("[functions.functions.", 0, decide)
-def test_cuts_do_not_matter(text: str, seed: int, kind: object) -> None:
-    """Where the line between left and held runs doesn't depend on the cuts."""
+def test_nothing_is_lost_and_cuts_do_not_matter(text: str, seed: int, kind: object) -> None:
+    """What left plus what is held is what came in, and where the line between them runs doesn't depend on the cuts."""
     gate = open_gate(TOOLS, kind)  # type: ignore[arg-type]
     whole = fed(gate, [text])
+    assert "".join(whole) == text
     assert fed(gate, list(text)) == whole
     assert fed(gate, cut(text, seed)) == whole
-
-
-@given(
-    st.sampled_from(["", "I'll look it up. ", "Line one.\n", "See `x` and {a, b} and [1]: "]),
-    st.sampled_from([*CALLS, *LINE_CALLS]),
-    st.sampled_from(["", "\nThat was it.", " and {more} <b>text</b>"]),
-    st.integers(),
-)
-def test_no_part_of_a_call_leaves(before: str, call: str, after: str, seed: int) -> None:
-    """Whatever the format, nothing from the beginning of a call on leaves, and all before it does."""
-    if call in LINE_CALLS and before and not before.endswith("\n") and "`" not in call:
-        before += "\n"
-    out, held = fed(open_gate(TOOLS, decide), cut(before + call + after, seed, 5))
-    assert held == call + after
-    assert out == before
 
 
 @given(st.text(alphabet="xyz .,;!?\n\t()}*#_é", max_size=300), st.integers())
@@ -105,27 +54,13 @@ def test_prose_all_leaves(text: str, seed: int) -> None:
 @pytest.mark.parametrize(
     ("text", "later"),
     [
-        ("A {", "brace"),
-        ("{ return x", "; }"),
-        ("{a", ", b}"),
-        ("{}", ""),
-        ('{"a"', ", 1}"),
-        ("[", "link](url)"),
-        ("[search", "](url)"),
-        ("``", "x``"),
-        ("```", "python\nimport os"),
-        ("```c\nint f() {", "\n  return 1;\n}"),
-        ("<", "b>bold</b>"),
-        ("#include <function", "al>"),
-        ("search", " for it"),
-        ("[search", ", x]"),
-        ("[search", "es]"),
-        ("[search]", "(url)"),
-        ("`````````", "json {"),
-        ("get_weather", "s (not the tool"),
-        ("{" + '"' + "k" * 200, '": 1}'),
+        ("A {", "brace"), ("{ return x", "; }"), ("{a", ", b}"), ("{}", ""), ('{"a"', ", 1}"),
+        ("[", "link](url)"), ("[search", "](url)"), ("``", "x``"), ("```", "python\nimport os"),
+        ("```c\nint f() {", "\n  return 1;\n}"), ("<", "b>bold</b>"), ("#include <function", "al>"),
+        ("search", " for it"), ("[search", ", x]"), ("[search", "es]"), ("[search]", "(url)"),
+        ("`````````", "json {"), ("get_weather", "s (not the tool"), ("{" + '"' + "k" * 200, '": 1}'),
     ],
-)
+)  # fmt: skip
 def test_a_doubt_ends_with_certainty(text: str, later: str) -> None:
     """A beginning that can't become a call leaves as soon as that is certain, without asking."""
     outs = live([text, later + " and so on."], kind=lambda *_: pytest.fail("asked"))
@@ -155,14 +90,8 @@ def test_the_line_behind_a_candidate_may_begin_a_call() -> None:
 
 def test_unescaped_quotes_do_not_hide_the_end() -> None:
     """A string with unescaped quotes inside still ends where its object ends."""
-    text = '{"text": "He said "hi" to me"}'
-    asked: list[str] = []
-
-    def ask(candidate: str, before: str) -> TextKind:
-        asked.append(candidate)
-        return TextKind.PROSE
-
-    assert live([text, " x"], kind=ask) == [text, " x"]
+    text, asked = '{"text": "He said "hi" to me"}', []
+    assert live([text, " x"], kind=lambda candidate, _: asked.append(candidate) or TextKind.PROSE) == [text, " x"]
     assert asked == [text]
 
 
@@ -170,14 +99,9 @@ def test_unescaped_quotes_do_not_hide_the_end() -> None:
 def test_a_backslash_at_a_cut_still_escapes(at: int) -> None:
     """An escaped quote is no end of a string, wherever the chunks are cut."""
     text = 'x {"a": "b\\"}c"} y'
-    split = text.index("b") + at
-    asked: list[str] = []
-
-    def ask(candidate: str, before: str) -> TextKind:
-        asked.append(candidate)
-        return TextKind.PROSE
-
-    assert "".join(live([text[:split], text[split:]], kind=ask)) == text
+    split, asked = text.index("b") + at, []
+    left = live([text[:split], text[split:]], kind=lambda candidate, _: asked.append(candidate) or TextKind.PROSE)
+    assert "".join(left) == text
     assert asked == [text[2:-2]]
 
 
@@ -207,11 +131,7 @@ def test_a_native_call_settles_the_text_before_it(kind: object, leaves: bool) ->
 @pytest.mark.parametrize("hold", list(Hold))
 def test_the_frame_of_an_answer_passes(hold: Hold) -> None:
     """Started, Finish and Failed pass in every state and every mode."""
-    frame = (
-        Started(),
-        Finish(reason=FinishReason.STOP),
-        Failed(fault=Fault.CRASHED, message="gone"),
-    )
+    frame = (Started(), Finish(reason=FinishReason.STOP), Failed(fault=Fault.CRASHED, message="gone"))
     gate, _ = step(open_gate(TOOLS, decide, hold), CallDelta(index=0))
     for event in frame:
         gate, out = step(gate, event)
@@ -278,8 +198,7 @@ def test_what_waits_undecided_is_bounded(fragment: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "leaves"),
-    [('{"data": "', True), ('{"name": "get_weather", "x": "', False), ("<tool_call>{", False)],
+    ("begin", "leaves"), [('{"data": "', True), ('{"name": "get_weather", "x": "', False), ("<tool_call>{", False)]
 )
 def test_an_endless_candidate_is_decided(begin: str, leaves: bool) -> None:
     """At HOLD_CHARS a candidate that names no tool leaves; a tag, or one that does, stays held to the end."""
@@ -308,13 +227,6 @@ def test_gates_are_values(start: str, one: str, other: str) -> None:
     assert left != right
     assert hash(left.held) == hash(left.held)
     assert finish(left)[2] != finish(right)[2]
-
-
-@pytest.mark.parametrize("name", ["Get-Weather", "functions.get_weather", "WRITE_FILE"])
-def test_names_are_found_in_other_clothes(name: str) -> None:
-    """A declared name at the start of a line is seen whatever its case, dashes or prefix."""
-    outs = live(["Now.\n" + name, "(city='Lima')\n"], kind=lambda *_: TextKind.CALL)
-    assert "".join(outs) == "Now.\n"
 
 
 @pytest.mark.parametrize("text", ["I call search(q=1) now", "research(q=1)", "search_all(q=1)", "search now"])

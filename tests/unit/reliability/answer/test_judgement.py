@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.answer import gate
 from reliability.answer.gate import TextKind
 from reliability.answer.judgement import Judged, settle_text
 from reliability.answer.wanted_form import read_wanted_form
@@ -18,19 +16,9 @@ from tests.support.judgements import BOX, GOOD, lapped, native, ruled
 from tests.support.value_paths import judge_events
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>',
-        f'```json\n{{"name": "search", "arguments": {GOOD}}}\n```',
-        f'{{"name": "search", "arguments": {GOOD}}}',
-        f'[TOOL_REQUEST]{{"name": "search", "arguments": {GOOD}}}[END_TOOL_REQUEST]',
-        "[search(q='cats')]",
-    ],
-)
-def test_a_call_written_as_text_leaves_as_a_call(text):
-    """Whatever dress the call is in, the client gets one whole call, a finish reason that says so, and no markup."""
-    judged = ruled([Text(text)])
+def test_a_call_written_as_text_leaves_as_a_call():
+    """The client gets one whole call, a finish reason that says so, and no markup."""
+    judged = ruled([Text(f'```json\n{{"name": "search", "arguments": {GOOD}}}\n```')])
     assert judged.flaw is None
     assert judged.finish.reason is FinishReason.TOOL_CALLS
     (delta,) = judged.events
@@ -168,43 +156,13 @@ def test_switched_off_checks_pass_calls_as_they_came():
     assert ruled([native(GOOD)], messages=lapped(9), loops=None).flaw is None
 
 
-WRITTEN = '{"name": "search", "arguments": {"q": "x"}}'
-TAGS = ["<tool_call>", "</tool_call>", "```", "json\n", "⏺ search: x\n", "<"]
-PIECES = st.sampled_from(["Hello ", "{", "}", '{"a": 1}', WRITTEN, *TAGS, "\n", "search", "(", ")", "[", "]", " and "])
-
-
-@given(st.lists(PIECES, max_size=14), st.lists(st.integers(1, 9), max_size=30))
-def test_the_outcome_doesn_t_depend_on_the_cuts(pieces, cuts):
-    """However the text arrives, the same text leaves, the same calls leave, and no call leaves as text."""
-    text = "".join(pieces)
-    assert through(text, cuts) == through(text, [])
-
-
-def through(text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:
-    state = gate.open_gate(["search"], partial(settle_text, toolbox=BOX))
-    sent: list[str] = []
-    at = 0
-    for size in [*cuts, len(text)]:
-        if text[at : at + size]:
-            state, out = gate.step(state, Text(text[at : at + size]))
-            sent += [event.text for event in out if isinstance(event, Text)]
-        at += size
-    _, out, held = gate.finish(state)
-    sent += [event.text for event in out if isinstance(event, Text)]
-    judged = ruled(list(held), sent="".join(sent))
-    rest = [event.text for event in judged.events if isinstance(event, Text)]
-    return "".join([*sent, *rest]), [(call.name, call.arguments) for call in judged.calls]
-
-
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ('{"name": "search", "arguments": {}}', TextKind.CALL),
-        ('{"name": "Bob", "age": 3}', TextKind.PROSE),
-        ("<tool_call>{", TextKind.CALL),
-        ("⏺ sea", TextKind.OPEN),
+        ('{"name": "search", "arguments": {}}', TextKind.CALL), ('{"name": "Bob", "age": 3}', TextKind.PROSE),
+        ("<tool_call>{", TextKind.CALL), ("⏺ sea", TextKind.OPEN),
     ],
-)
+)  # fmt: skip
 def test_what_a_candidate_is(text, kind):
     """A call, an attempt at one, prose, or too short to tell."""
     assert settle_text(text, "", BOX) is kind

@@ -9,9 +9,7 @@ from reliability.loops import LoopConfig, SeenCall, Turn, Window, find_loop, obs
 
 texts = st.sampled_from(["I am done with it now.", "Please tell me what to do next.", ""])
 calls = st.builds(
-    lambda name, result: Turn((SeenCall(name, "{}"),), (result,)),
-    st.sampled_from(["f", "g"]),
-    st.sampled_from("ab"),
+    lambda name, result: Turn((SeenCall(name, "{}"),), (result,)), st.sampled_from(["f", "g"]), st.sampled_from("ab")
 )
 turns = st.lists(calls | texts.map(lambda text: Turn(text=text)), max_size=9)
 configs = st.builds(

@@ -214,14 +214,11 @@ def test_equal_rows_are_continued_to_the_letter():
 @pytest.mark.parametrize(
     ("said", "out"),
     [
-        ('"{anchor}"sor shows', "sor shows"),
-        ("...{anchor}...sor shows", "sor shows"),
-        ("{anchor}\n\nsor shows", None),
-        ("{anchor}{anchor}sor shows", None),
-        ("```\n{anchor}sor shows\n```", "sor shows"),
-        ('"{anchor}sor shows"', "sor shows"),
+        ('"{anchor}"sor shows', "sor shows"), ("...{anchor}...sor shows", "sor shows"),
+        ("{anchor}\n\nsor shows", None), ("{anchor}{anchor}sor shows", None),
+        ("```\n{anchor}sor shows\n```", "sor shows"), ('"{anchor}sor shows"', "sor shows"),
     ],
-)
+)  # fmt: skip
 def test_what_stands_around_the_words_that_were_asked_for_is_taken_off(said, out):
     """Law: within a word only its letters follow; the closing mark of what was opened goes; else nothing is joined."""
     begun = "The pressure in line two is read by the sen"

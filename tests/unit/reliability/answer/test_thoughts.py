@@ -37,16 +37,20 @@ def both(pieces, box, **thinks):
     return take_apart(pieces, box, **thinks), take_apart(pieces, box, Hold.ALL, **thinks)
 
 
+def reads(text, box, **thinks):
+    """What becomes of an answer in pieces of each size, streamed and held."""
+    return [apart for size in SIZES for apart in both(cut_at(text, [size]), box, **thinks)]
+
+
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
 @pytest.mark.parametrize("marks", OPENED, ids=lambda marks: marks[0].strip())
 def test_what_the_model_opens_is_apart(marks, box):
     """Law: the thought is reasoning, the rest is the text, to the letter, and no mark is left, however it was cut."""
     opener, closer, says, ends = marks
     text = f"{opener}{THOUGHT}{closer}{says}{ANSWER}{ends}"
-    for pieces in [cut_at(text, [size]) for size in SIZES]:
-        for apart in both(pieces, box):
-            assert (apart.text, apart.reasoning) == (ANSWER, THOUGHT)
-            assert apart.judged.flaw is None
+    for apart in reads(text, box):
+        assert (apart.text, apart.reasoning) == (ANSWER, THOUGHT)
+        assert apart.judged.flaw is None
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
@@ -56,9 +60,8 @@ def test_what_a_prompt_opens_is_apart_where_the_tier_says_so(marks, box):
     opener, closer, says, ends = marks
     mention = f"`{closer.strip()}`"
     text = f"{THOUGHT} {mention}{closer}{says}{ANSWER}{ends}"
-    for pieces in [cut_at(text, [size]) for size in SIZES]:
-        for apart in both(pieces, box, inside=row_of(opener, closer)):
-            assert (apart.text, apart.reasoning) == (ANSWER, f"{THOUGHT} {mention}")
+    for apart in reads(text, box, inside=row_of(opener, closer)):
+        assert (apart.text, apart.reasoning) == (ANSWER, f"{THOUGHT} {mention}")
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
@@ -81,10 +84,9 @@ def test_a_thought_that_never_ends_is_no_answer(marks, inside, box):
     """Law: all of it is reasoning, the call in it is none, and the answer is empty."""
     opener, closer, _, _ = marks
     text = f"{'' if inside else opener}{THOUGHT}\n{CALL}"
-    for pieces in [cut_at(text, [size]) for size in SIZES]:
-        for apart in both(pieces, box, inside=row_of(opener, closer) if inside else None):
-            assert (apart.text, apart.reasoning) == ("", f"{THOUGHT}\n{CALL}")
-            assert (apart.judged.flaw, apart.judged.calls) == (Flaw.EMPTY, ())
+    for apart in reads(text, box, inside=row_of(opener, closer) if inside else None):
+        assert (apart.text, apart.reasoning) == ("", f"{THOUGHT}\n{CALL}")
+        assert (apart.judged.flaw, apart.judged.calls) == (Flaw.EMPTY, ())
 
 
 @pytest.mark.parametrize("marks", OPENED, ids=lambda marks: marks[0].strip())
@@ -92,10 +94,9 @@ def test_a_call_behind_a_thought_is_one(marks):
     """Law: the call in the thought isn't made, the one behind it is, whole and streamed."""
     opener, closer, _, _ = marks
     text = f"{opener}I could do {CALL}.{closer}{CALL.replace('K-7', 'K-8')}"
-    for pieces in [cut_at(text, [size]) for size in SIZES]:
-        for apart in both(pieces, BOXES["tools"]):
-            assert [json.loads(call.arguments) for call in apart.judged.calls] == [{"code": "K-8"}]
-            assert trimmed(apart.reasoning) == trimmed(f"I could do {CALL}.")
+    for apart in reads(text, BOXES["tools"]):
+        assert [json.loads(call.arguments) for call in apart.judged.calls] == [{"code": "K-8"}]
+        assert trimmed(apart.reasoning) == trimmed(f"I could do {CALL}.")
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
@@ -105,24 +106,21 @@ def test_a_later_thought_is_apart_too(marks, box):
     opener, closer, says, ends = (mark.strip() for mark in marks)
     first, second = f"{opener}One.{closer}", f"{opener}Two.{closer}"
     for text in (f"{first}{second}Yes.", f"{first}Yes.\n{second}", f"Yes.\n{opener}One.\nTwo.{closer}{says}{ends}"):
-        for pieces in [cut_at(text, [size]) for size in SIZES]:
-            for apart in both(pieces, box):
-                assert (apart.text.strip(), trimmed(apart.reasoning.replace(".", ". "))) == ("Yes.", "One. Two.")
+        for apart in reads(text, box):
+            assert (apart.text.strip(), trimmed(apart.reasoning.replace(".", ". "))) == ("Yes.", "One. Two.")
 
 
 LETTERS = [
-    "A `<think>` tag begins it, `</think>` ends it.",
-    "In prose a <think> is only a word, and </think> too.",
+    "A `<think>` tag begins it, `</think>` ends it.", "In prose a <think> is only a word, and </think> too.",
     'The "<think>" of Qwen; the \'[THINK]\' of Mistral, and "[/THINK]".',
     "The format: <think> the reasoning </think> and then the answer.",
     "Write:\n```xml\n<think>\nso\n</think>\nanswer\n```\nThat is all.",
     "Write:\n\n```\n[THINK]so[/THINK]<|END_RESPONSE|>\n```\n",
     'Its JSON is {"text": "<b>x</b><think>so</think> it is", "end": "no.</think>"}.',
     '{\n  "a": "<think>",\n  "b": "see: <think>x</think>y"\n}',
-    "Run `sed s/<think>.*<.think>// file </think> x` there.",
-    "I <think> so, and < /think> not.",
+    "Run `sed s/<think>.*<.think>// file </think> x` there.", "I <think> so, and < /think> not.",
     "a <b> c </b> [x] [/x] <|im| <c",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
@@ -130,9 +128,8 @@ LETTERS = [
 def test_what_is_talked_about_stays_to_the_letter(text, box):
     """Law: quoted, in code, in a string of data, in a sentence: nothing of it goes, and nothing is reasoning."""
     for full in (text, f"Yes. {text}", f"{text}\n\nAnd so on."):
-        for pieces in [cut_at(full, [size]) for size in SIZES]:
-            for apart in both(pieces, box):
-                assert (apart.text, apart.reasoning) == (full, "")
+        for apart in reads(full, box):
+            assert (apart.text, apart.reasoning) == (full, "")
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
@@ -142,9 +139,8 @@ def test_a_pair_in_a_sentence_stays_to_the_letter(marks, box):
     opener, closer = marks[0].strip(), marks[1].strip()
     for inside in ("", "...", "x", " so ", f"\n{'so ' * 200}\n"):
         for text in (f"The tags {opener}{inside}{closer} wrap it.", f"5{opener}{inside}{closer}6"):
-            for pieces in [cut_at(text, [size]) for size in SIZES]:
-                for apart in both(pieces, box):
-                    assert (apart.text, apart.reasoning) == (text, "")
+            for apart in reads(text, box):
+                assert (apart.text, apart.reasoning) == (text, "")
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
@@ -158,9 +154,8 @@ def test_a_thought_behind_a_mention_is_apart(marks, box):
         f"First {opener}, {opener}.",
     ):
         text = f"{mention}\n\n{opener}\nNow I think.\n{closer}\n\nDone."
-        for pieces in [cut_at(text, [size]) for size in SIZES]:
-            for apart in both(pieces, box):
-                assert (apart.text.split(), apart.reasoning) == (f"{mention} Done.".split(), "Now I think.")
+        for apart in reads(text, box):
+            assert (apart.text.split(), apart.reasoning) == (f"{mention} Done.".split(), "Now I think.")
 
 
 @pytest.mark.parametrize("marks", MARKS, ids=lambda marks: marks[0].strip())
@@ -170,9 +165,8 @@ def test_marks_in_arguments_stay_to_the_letter(marks):
     value = f"a\n{opener}b{closer}\nc"
     call = f"<tool_call>\n<function=find_part>\n<parameter=code>\n{value}\n</parameter>\n</function>\n</tool_call>"
     for text in (call, f"{opener}So.{closer}{call}", f"I write.\n{call}"):
-        for pieces in [cut_at(text, [size]) for size in SIZES]:
-            for apart in both(pieces, BOXES["tools"]):
-                assert [json.loads(call.arguments) for call in apart.judged.calls] == [{"code": value}]
+        for apart in reads(text, BOXES["tools"]):
+            assert [json.loads(call.arguments) for call in apart.judged.calls] == [{"code": value}]
 
 
 PIECES = st.sampled_from(

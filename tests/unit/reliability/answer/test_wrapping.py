@@ -34,11 +34,7 @@ def test_without_a_wrapping_all_of_it_leaves(text, sizes):
 
 @pytest.mark.parametrize(
     ("begun", "said", "out", "torn"),
-    [
-        ("begun", 'rest"', "rest", False),
-        ('He said "a" and', ' rest"', " rest", True),
-        ("begun", "rest", "rest", False),
-    ],
+    [("begun", 'rest"', "rest", False), ('He said "a" and', ' rest"', " rest", True), ("begun", "rest", "rest", False)],
 )
 def test_a_closing_quotation_mark_that_may_be_the_text_s_own_tears(begun, said, out, torn):
     """Law: the last mark goes where only the wrapping has such marks."""

@@ -40,18 +40,6 @@ def test_each_family_is_here():
 
 
 @pytest.mark.parametrize(("opener", "closer"), MARKS)
-def test_a_thought_of_a_call_is_none(opener, closer):
-    """Closed or not, whole and in any pieces: there is no call, and nothing of it in the text."""
-    for text, said in (
-        (f"{opener}I could do {CALL} but no.{closer}Hello.", "Hello."),
-        (f"{opener}\n{CALL}", ""),
-        (f"Well.\n{opener}{CALL}", "Well."),
-    ):
-        for size in (1, 2, 3, 7, 1000):
-            assert play(cut_at(text, [size]), BOX) == whole(text, BOX) == ([], False, said)
-
-
-@pytest.mark.parametrize(("opener", "closer"), MARKS)
 def test_what_stands_behind_a_thought_is_read(opener, closer):
     """The call behind the reasoning is one, also where the prompt has opened it, and so is the text. In a stream what
     the prompt has opened has left as text, up to the first call in it."""
@@ -92,14 +80,11 @@ def test_a_thought_leaves_as_it_comes():
 @pytest.mark.parametrize(
     "text",
     [
-        "A `<think>` tag begins it. ",
-        "In prose a <think> is only a word. ",
-        '"</think>" ends it, he said. ',
-        "We say </think> for it. ",
-        "'[THINK]' is Magistral's, `[/THINK]` too. ",
+        "A `<think>` tag begins it. ", "In prose a <think> is only a word. ", '"</think>" ends it, he said. ',
+        "We say </think> for it. ", "'[THINK]' is Magistral's, `[/THINK]` too. ",
         "I <think> so, and </ think> not. ",
     ],
-)
+)  # fmt: skip
 def test_a_mention_is_no_thought(text):
     """Prose that talks of the marks takes nothing from the calls around it."""
     other = CALL.replace("K-7", "K-8")
@@ -107,15 +92,6 @@ def test_a_mention_is_no_thought(text):
     for full, calls in ((text + CALL, CALLS), (f"{CALL}\n{text}", CALLS), (f"{CALL}\n{text}\n{other}", both)):
         assert whole(full, BOX).calls == calls
         assert play(list(full), BOX) == whole(full, BOX)
-
-
-def test_a_mark_in_an_argument_is_data():
-    """A call that writes a closing tag into a file is a call."""
-    text = '<tool_call>{"name": "find_part", "arguments": {"code": "a</think>b\\n</think>\\n"}}</tool_call>'
-    for full in (text, f"<think>So.</think>{text}", text.replace("tool_call", "TOOL_REQUEST").join(["", ""])):
-        told = whole(full, BOX)
-        assert told.calls == [("find_part", {"code": "a</think>b\n</think>\n"})] or "REQUEST" in full
-        assert play(list(full), BOX) == told
 
 
 pieces_of_text = st.sampled_from(
@@ -141,18 +117,11 @@ def judged(rule, text, mark):
 @pytest.mark.parametrize(
     ("text", "opens"),
     [
-        ("<think>", True),
-        ("  <think> so", True),
-        ("Yes.\n<think> so", True),
-        ("Yes. <think>so", True),
-        ("Yes. <think> so", False),
-        ("Tags: <think>, <answer>", False),
-        ("I <think>so", False),
-        ("\n`<think>`", False),
-        ('{"a": "Yes. <think>so"}', False),
-        ("Run `cat x: <think>y`", False),
+        ("<think>", True), ("  <think> so", True), ("Yes.\n<think> so", True), ("Yes. <think>so", True),
+        ("Yes. <think> so", False), ("Tags: <think>, <answer>", False), ("I <think>so", False),
+        ("\n`<think>`", False), ('{"a": "Yes. <think>so"}', False), ("Run `cat x: <think>y`", False),
     ],
-)
+)  # fmt: skip
 def test_an_opener_opens_where_a_line_or_a_sentence_begins(text, opens):
     """Law: in a line only glued to what follows; in quotes, code and data never."""
     assert judged(opens_reasoning, text, "<think>") is opens
@@ -161,19 +130,13 @@ def test_an_opener_opens_where_a_line_or_a_sentence_begins(text, opens):
 @pytest.mark.parametrize(
     ("text", "ends", "used"),
     [
-        ("so</think>yes", True, True),
-        ("so.\n</think>", True, True),
-        ("the </think> tag", False, False),
-        ("so. </think> Yes", True, True),
-        ("'</think>'", False, False),
-        ('{"a": "so</think>yes"}', True, False),
-        ('{"a": "so", "b": 1}</think>yes', True, True),
-        ('he said "no" and so</think>yes', True, True),
-        ("in `a</think>b`", True, False),
-        ("```\nso\n```</think>```json", True, True),
+        ("so</think>yes", True, True), ("so.\n</think>", True, True), ("the </think> tag", False, False),
+        ("so. </think> Yes", True, True), ("'</think>'", False, False), ('{"a": "so</think>yes"}', True, False),
+        ('{"a": "so", "b": 1}</think>yes', True, True), ('he said "no" and so</think>yes', True, True),
+        ("in `a</think>b`", True, False), ("```\nso\n```</think>```json", True, True),
         ("with ```</think>```", False, False),
     ],
-)
+)  # fmt: skip
 def test_a_closer_ends_unless_it_is_talked_about(text, ends, used):
     """Law: behind an opener code and data are the reasoning's; without one they are the answer's."""
     assert judged(ends_reasoning, text, "</think>") is ends

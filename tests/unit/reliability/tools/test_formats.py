@@ -37,25 +37,15 @@ BEFORE = ("", "I'll look that up.\n", "I'll look that up. ", "See {x}, [1] and `
 AFTER = ("", "\nThat was it.", " and {more} <b>text</b>", "\r\n\r\nDas war's. 😀")
 prose = st.sampled_from(
     [
-        "I'll look that up.\n",
-        "Action: think about it\n",
-        "The functools module, functools[0] and functools.reduce. ",
-        "a commentary to=nobody, call: me. ",
-        "`<tool_call>` and '[TOOL_CALLS]' are marks. ",
-        "```\n`</tool_call>`\n```\n",
-        "{x} and {a: b c} and [1] ",
-        '{"name": "Bob", "age": 3}\n',
-        "<b>search</b> and a < b > c ",
-        "search is a word, so is get_time\n",
-        "é漢😀\r\n",
-        "It's so: [link](https://x/y).\n",
-        "⏺ Working on it\n",
-        "⏺ search: x\n",
-        "The <tool_call> tag, and <function= too. ",
-        "search(query='x') is how it's written.\n",
-        "I <think> so. ",
+        "I'll look that up.\n", "Action: think about it\n",
+        "The functools module, functools[0] and functools.reduce. ", "a commentary to=nobody, call: me. ",
+        "`<tool_call>` and '[TOOL_CALLS]' are marks. ", "```\n`</tool_call>`\n```\n",
+        "{x} and {a: b c} and [1] ", '{"name": "Bob", "age": 3}\n', "<b>search</b> and a < b > c ",
+        "search is a word, so is get_time\n", "é漢😀\r\n", "It's so: [link](https://x/y).\n", "⏺ Working on it\n",
+        "⏺ search: x\n", "The <tool_call> tag, and <function= too. ",
+        "search(query='x') is how it's written.\n", "I <think> so. ",
     ]
-)
+)  # fmt: skip
 examples = st.sampled_from([text for row in READ for text in row.examples])
 
 
@@ -172,21 +162,18 @@ def test_recorded_calls_are_the_same_streamed(text, box):
 
 
 MENTIONS = [
-    "Action: think about it, and the Action Input: follows. ",
-    "Action: search\nThen I look at it. ",
+    "Action: think about it, and the Action Input: follows. ", "Action: search\nThen I look at it. ",
     "The functools module has functools[0], and my_functools[1] too. ",
-    "It says to=functions.search, which is a header. ",
-    "A commentary to=functions.other {1} is none. ",
+    "It says to=functions.search, which is a header. ", "A commentary to=functions.other {1} is none. ",
     "Use the `<tool_call>` tag, or '[TOOL_CALLS]', or \"</tool_call>\". ",
     "```\nUse `<tool_call>` and `</tool_call>` for it.\n```\n",
     "In prose a <tool_call> is only a word, and so is [TOOL_REQUEST] here. ",
-    "Call: me. call:me, functions.me and search me. ",
-    "search[0] and search.y and search: x\n",
+    "Call: me. call:me, functions.me and search me. ", "search[0] and search.y and search: x\n",
     "A <scratch> tag, <b>bold</b>, <p>\n<div class='a'>text</div> and a<b>c. ",
     "xto=functions.search and unfunctools[{1}] ",
     "<tool_calling> and <function_caller> and <x:tool_calm> are tags. ",
     "analysis of it: commentary. assistant. final. ",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", MENTIONS)

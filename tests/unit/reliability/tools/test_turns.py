@@ -97,43 +97,26 @@ def test_an_answer_that_goes_on_as_the_agent_is_no_answer(mark):
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Claude Code adds hidden text. It looks like this.\n\n{m}\nBe brief.\n\nIt is added at each turn.",
-        "## What the agent sees\n\n{m}\nfoo\n",
-        "1. The reminder\n{m}\nfoo\n2. The rest",
-        "{m} – a tag that Claude Code adds.",
-        "{m} Tags are added by Claude Code.",
-        "So sieht das aus.\n{m}\nfoo\n",
-        "~~~\n{m}\nfoo\n~~~\nThat is one.",
-    ],
-)
-def test_what_agents_add_may_be_told_of(said):
-    """Law: anywhere else it is the answer's, in any pieces."""
-    for mark in ADDED:
-        text = said.format(m=mark)
-        assert whole(text, BOX) == ([], False, inked(text)), text
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+AGENTS = [
+    "Claude Code adds hidden text. It looks like this.\n\n{m}\nBe brief.\n\nIt is added at each turn.",
+    "## What the agent sees\n\n{m}\nfoo\n", "1. The reminder\n{m}\nfoo\n2. The rest",
+    "{m} – a tag that Claude Code adds.", "{m} Tags are added by Claude Code.",
+    "So sieht das aus.\n{m}\nfoo\n", "~~~\n{m}\nfoo\n~~~\nThat is one.",
+]  # fmt: skip
+SHOWN = [
+    "{m} is how a result begins.", "~~~\n{m}\n21\n~~~\nThat is one.", "The template\n\n    {m}\n    21\n",
+    "`{m}` opens one.", "It looks like this:\n\n{m}\n21\n", "```\n{m}\n21\n```\nThat is one.",
+    "- {m}: a result", "See {m}\n21", "> {m}\n> 21",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        "{m} is how a result begins.",
-        "~~~\n{m}\n21\n~~~\nThat is one.",
-        "The template\n\n    {m}\n    21\n",
-        "`{m}` opens one.",
-        "It looks like this:\n\n{m}\n21\n",
-        "```\n{m}\n21\n```\nThat is one.",
-        "- {m}: a result",
-        "See {m}\n21",
-        "> {m}\n> 21",
-    ],
+    ("said", "marks"), [*((said, ADDED) for said in AGENTS), *((said, (*OWN, *ADDED)) for said in SHOWN)]
 )
-def test_a_result_may_be_shown(said):
-    """Law: in a sentence, in code, announced or quoted, it is the answer's, in any pieces."""
-    for mark in (*OWN, *ADDED):
+def test_a_result_may_be_shown(said, marks):
+    """Law: in a sentence, in code, announced or quoted, and what agents add anywhere but at the head, it is the
+    answer's, in any pieces."""
+    for mark in marks:
         text = said.format(m=mark)
         assert whole(text, BOX) == ([], False, inked(text)), text
         assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
@@ -144,11 +127,9 @@ LINES = [
     *(f"```{name}\n21\n```" for name in ("tool_output", "tool_response", "function_results", "observation")),
 ]  # fmt: skip
 BARE = [
-    'search(query="x")',
-    '```python\nsearch(query="x")\n```',
-    '{"search": {"query": "x"}}',
+    'search(query="x")', '```python\nsearch(query="x")\n```', '{"search": {"query": "x"}}',
     '[search]{"query": "x"}',
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", [ONE, CALL, *BARE])
@@ -234,16 +215,11 @@ def test_a_role_may_be_a_word_and_a_colon(role):
 @pytest.mark.parametrize(
     "sentence",
     [
-        "The model writes {m}",
-        "`{m}` ends it",
-        'Its mark is "{m}".',
-        "Write {m}, then stop.",
-        "({m})",
-        "So:\n```\nHi{m}\n{r}user\n```\nThat is it.",
-        "Run `echo {m} {r}` first.",
+        "The model writes {m}", "`{m}` ends it", 'Its mark is "{m}".', "Write {m}, then stop.", "({m})",
+        "So:\n```\nHi{m}\n{r}user\n```\nThat is it.", "Run `echo {m} {r}` first.",
         "The format:\n{r}user\nHi{m}\n{r}assistant\nHello{m}\n",
     ],
-)
+)  # fmt: skip
 def test_prose_may_talk_of_the_marks(box, sentence):
     """Law: quoted, in code, apart in a sentence, or where a template is shown, they are the answer's."""
     for end, role in PAIRS:

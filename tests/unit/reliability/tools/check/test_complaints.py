@@ -88,23 +88,9 @@ def test_what_a_complaint_quotes_is_short_whatever_it_is_about():
     assert max(len(violation.message) for violation in found.violations) <= 200
 
 
-BOX = made(
-    [
-        tool(
-            "search",
-            {
-                "properties": {
-                    "query": {"type": "string"},
-                    "limit": {"type": ["integer", "null"]},
-                    "mode": {"enum": ["a", "b"]},
-                    "free": True,
-                },
-                "required": ["query"],
-            },
-        ),
-        tool("clock", {}),
-    ]
-)
+LIMIT, MODE = {"type": ["integer", "null"]}, {"enum": ["a", "b"]}
+QUERY = {"query": {"type": "string"}, "limit": LIMIT, "mode": MODE, "free": True}
+BOX = made([tool("search", {"properties": QUERY, "required": ["query"]}), tool("clock", {})])
 
 
 def test_the_corrective_message_says_everything():

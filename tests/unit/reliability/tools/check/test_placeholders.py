@@ -12,24 +12,14 @@ from tests.support.call_values import made
 from tests.support.checking import verdict
 from tests.support.renderings import tool
 
+TEXT = {"type": "string"}
+KIND, HOST = {**TEXT, "enum": ["string", "TODO"]}, {**TEXT, "description": "such as example.com"}
+QUERY = {"query": TEXT, "kind": KIND, "options": {"type": "object"}, "host": HOST}
 SEARCH = made(
     [
-        tool(
-            "search",
-            {
-                "properties": {
-                    "query": {"type": "string"},
-                    "kind": {"type": "string", "enum": ["string", "TODO"]},
-                    "options": {"type": "object"},
-                    "host": {"type": "string", "description": "such as example.com"},
-                },
-                "required": ["query"],
-            },
-        ),
-        tool(
-            "edit", {"properties": {"old": {"type": "string"}, "new": {"type": "string"}}, "required": ["old", "new"]}
-        ),
-        tool("note", {"properties": {"text": {"type": "string", "description": "may be empty"}}, "required": ["text"]}),
+        tool("search", {"properties": QUERY, "required": ["query"]}),
+        tool("edit", {"properties": {"old": TEXT, "new": TEXT}, "required": ["old", "new"]}),
+        tool("note", {"properties": {"text": {**TEXT, "description": "may be empty"}}, "required": ["text"]}),
     ]
 )
 
@@ -130,26 +120,22 @@ def test_only_a_call_that_says_nothing_is_empty():
     assert searched({"text": ""}, name="note").ok
 
 
-def judged(name, key, value, **schema):
+def judged(name, key, value, said=None, **schema):
     parameters = {"properties": {key: {"type": "string", **schema}}, "required": [key]}
-    return verdict({key: value}, name, made([tool(name, parameters)]), CheckConfig()).violations
+    conversation = None if said is None else [said]
+    return verdict({key: value}, name, made([tool(name, parameters)]), conversation=conversation).violations
 
 
 @pytest.mark.parametrize(
     ("name", "key", "value", "schema"),
     [
-        ("bash_input", "input", "\n", {"minLength": 1}),
-        ("write_stdin", "chars", "\r\n", {}),
-        ("split", "delimiter", "\t", {}),
-        ("press_key", "key", " ", {}),
-        ("keyboard", "text", " ", {}),
-        ("join", "separator", " ", {}),
-        ("pad", "character", "  ", {}),
-        ("set_mode", "mode", " ", {"enum": [" ", "x"]}),
-        ("set_mode", "mode", " ", {"default": " "}),
+        ("bash_input", "input", "\n", {"minLength": 1}), ("write_stdin", "chars", "\r\n", {}),
+        ("split", "delimiter", "\t", {}), ("press_key", "key", " ", {}), ("keyboard", "text", " ", {}),
+        ("join", "separator", " ", {}), ("pad", "character", "  ", {}),
+        ("set_mode", "mode", " ", {"enum": [" ", "x"]}), ("set_mode", "mode", " ", {"default": " "}),
         ("set_mode", "mode", "", {"const": ""}),
     ],
-)
+)  # fmt: skip
 def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
     """Law: a tab and a line break say something; a space does where characters or keys are asked for, or the schema
     names it."""
@@ -159,30 +145,20 @@ def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
-        ("search", "query", "  "),
-        ("get_weather", "city", " "),
-        ("press_key", "key", ""),
-        ("join", "separator", ""),
-        ("fetch", "api_key", " "),
-        ("ask", "input", " "),
-        ("send_message", "text", " "),
-        ("run_in_terminal", "command", " "),
+        ("search", "query", "  "), ("get_weather", "city", " "), ("press_key", "key", ""),
+        ("join", "separator", ""), ("fetch", "api_key", " "), ("ask", "input", " "),
+        ("send_message", "text", " "), ("run_in_terminal", "command", " "),
     ],
-)
+)  # fmt: skip
 def test_spaces_are_no_value_of_a_text(name, key, value):
     """Law: elsewhere a space says no more than nothing does."""
     assert [one.kind for one in judged(name, key, value)] == [Flaws.EMPTY]
 
 
 NAMED = [
-    "Your Song",
-    "your first app",
-    "Your orders",
-    "Enter your email",
-    "Your Library",
-    "YOUR NAME",
+    "Your Song", "your first app", "Your orders", "Enter your email", "Your Library", "YOUR NAME",
     "Your Mother's Eyes",
-]
+]  # fmt: skip
 PLACES = ["path", "slug", "key", "branch", "route", "filename", "component", "query", "title_id"]
 
 
@@ -200,18 +176,14 @@ def test_a_name_is_said_however_it_is_spelled(title, key):
     is only suspected. What asks for the argument itself or stands in brackets is plain, and with both certain."""
     for value in spell(title):
         for said in (title, f"Write the page for '{title.upper()}', please.", f"It is\n# {title}\nby name."):
-            assert not judged_of(key, value, said), (value, said)
-        assert all(one.doubt is Uncertainty.SUSPECTED for one in judged_of(key, value, "Write it.")), value
+            assert not judged("make_thing", key, value, said), (value, said)
+        assert all(one.doubt is Uncertainty.SUSPECTED for one in judged("make_thing", key, value, "Write it.")), value
     for value in (f"your_{key}", f"YOUR_{key}".upper(), f"<your {key}>", "[your thing]", f"<{key}>"):
-        assert not any(one.doubt is Uncertainty.SUSPECTED for one in judged_of(key, value, "Write your page.")), value
+        assert not any(
+            one.doubt is Uncertainty.SUSPECTED for one in judged("make_thing", key, value, "Write your page.")
+        ), value
     for value, doubt in ((f"<your {key}>", None), ("[your thing]", Uncertainty.PLAIN)):
-        assert [one.doubt for one in judged_of(key, value, "Write your page.")] == [doubt]
-
-
-def judged_of(key, value, said):
-    parameters = {"properties": {key: {"type": "string"}}, "required": [key]}
-    box = made([tool("make_thing", parameters)])
-    return verdict({key: value}, "make_thing", box, CheckConfig(), conversation=[said]).violations
+        assert [one.doubt for one in judged("make_thing", key, value, "Write your page.")] == [doubt]
 
 
 @pytest.mark.parametrize(

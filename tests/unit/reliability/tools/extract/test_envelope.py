@@ -45,11 +45,7 @@ WRITTEN = toolbox(TOOLS)
 MARKS = [
     *("<tool_call>", "</tool_call>", "<tool_calls>", "<longcat_tool_call>", "<function_calls>", "</function_calls>"),
     *(
-        "[TOOL_CALLS]",
-        "[TOOL_REQUEST]",
-        "[END_TOOL_REQUEST]",
-        "<|python_tag|>",
-        "<｜DSML｜tool_calls>",
+        "[TOOL_CALLS]", "[TOOL_REQUEST]", "[END_TOOL_REQUEST]", "<|python_tag|>", "<｜DSML｜tool_calls>",
         "<｜DSML｜invoke",
     ),
     *("<｜DSML｜invoke", "◁think▷", "<|START_THINKING|>", "<|inner_prefix|>"),
@@ -58,40 +54,22 @@ MARKS = [
     *("<｜tool▁calls▁begin｜>", "<|tools_prefix|>", "<|plamo:begin_tool_requests:plamo|>", "<start_function_call>"),
     *("functools", "<|channel|>", "<|message|>", "<|call|>", "call:", "[ARGS]", "[CALL_ID]", "Action:", ">>>"),
     *(
-        "-> tool/function_call",
-        "function call<|role_sep|>",
-        "commentary to=functions.",
-        "<think>",
-        "</think>",
+        "-> tool/function_call", "function call<|role_sep|>", "commentary to=functions.", "<think>", "</think>",
         "[THINK]",
     ),
-]
+]  # fmt: skip
 SENTENCES = [
-    "You write a call between {m} and a closing tag. Then it goes on.",
-    "The model writes {m}",
-    "Use {m}, then stop.",
-    "It is {m}.",
-    "A call begins with {m} and the name find_part follows.",
-    "`{m}` opens a call.",
-    "The mark is `{m}`",
-    "{m} is the mark that opens a call.",
-    "- {m} opens it\n- `{m}` too\n",
-    "I use {m} to call.\nThen more prose.\n\nAnd a paragraph.",
-    "({m})",
-    "Models wrote {m}\nfor a call.",
-    "```\n{m}\n```\nis how it begins.",
-    "An unclosed `{m}` and {m} here",
-]
+    "You write a call between {m} and a closing tag. Then it goes on.", "The model writes {m}",
+    "Use {m}, then stop.", "It is {m}.", "A call begins with {m} and the name find_part follows.",
+    "`{m}` opens a call.", "The mark is `{m}`", "{m} is the mark that opens a call.",
+    "- {m} opens it\n- `{m}` too\n", "I use {m} to call.\nThen more prose.\n\nAnd a paragraph.", "({m})",
+    "Models wrote {m}\nfor a call.", "```\n{m}\n```\nis how it begins.", "An unclosed `{m}` and {m} here",
+]  # fmt: skip
 MEANT = [
-    "<tool_call>",
-    "I look it up. <tool_call>",
-    "I look it up.\n<tool_call>\n",
-    "<tool_call>find_part of K-7",
-    "<tool_call>\nI look it up\n</tool_call>",
-    "I look it up: <tool_call>the part</tool_call>",
-    "find_part K-7 </tool_call>",
-    '{"name": "find_part", "arguments": {</tool_call>',
-]
+    "<tool_call>", "I look it up. <tool_call>", "I look it up.\n<tool_call>\n", "<tool_call>find_part of K-7",
+    "<tool_call>\nI look it up\n</tool_call>", "I look it up: <tool_call>the part</tool_call>",
+    "find_part K-7 </tool_call>", '{"name": "find_part", "arguments": {</tool_call>',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)

@@ -13,43 +13,16 @@ from tests.support.renderings import tool
 
 def test_bare_values_take_the_type_that_the_schema_gives_them():
     """Text is text where a string is allowed; elsewhere it is a literal, or stays for the check to refuse."""
-    text = (
-        "<function=save>"
-        + "".join(
-            f"<parameter={key}>{value}</parameter>"
-            for key, value in {
-                "path": "007",
-                "data": "{'a': True}",
-                "tags": '[1, "x"]',
-                "on": "yes",
-                "mixed": "5",
-                "size": "null",
-                "new": "1",
-            }.items()
-        )
-        + "</function>"
-    )
-
-    assert calls(text) == [
-        (
-            "save",
-            {"path": "007", "data": {"a": True}, "tags": [1, "x"], "on": "yes", "mixed": "5", "size": None, "new": "1"},
-        )
-    ]
+    written = {"path": "007", "data": "{'a': True}", "tags": '[1, "x"]', "on": "yes", "mixed": "5", "size": "null"}
+    inner = "".join(f"<parameter={key}>{value}</parameter>" for key, value in {**written, "new": "1"}.items())
+    meant = {"path": "007", "data": {"a": True}, "tags": [1, "x"], "on": "yes", "mixed": "5", "size": None, "new": "1"}
+    assert calls(f"<function=save>{inner}</function>") == [("save", meant)]
     assert calls("<function=save><parameter=size>1.5 m</parameter></function>") == [("save", {"size": "1.5 m"})]
     assert calls("<function=nope><parameter=a>1</parameter></function>") == [("nope", {"a": "1"})]
 
 
-def test_a_parameter_keeps_its_own_line_breaks():
-    """One line break at each end is framing; every other one, and one at one end only, belongs to the value."""
-    assert calls("<function=save>\n<parameter=path>\n\na\n\n</parameter>\n</function>") == [("save", {"path": "\na\n"})]
-
-
-def test_line_ends_of_windows_frame_a_parameter():
-    """The line break that stands before and behind a parameter's text is no part of it, whichever it is."""
-    for line_break in ("\n", "\r\n"):
-        inner = line_break.join(["<parameter=query>", f"a{line_break}b", "</parameter>"])
-        assert calls(f"<function=search>{inner}</function>") == [("search", {"query": f"a{line_break}b"})]
+def test_a_frame_ends_as_it_begins():
+    """Behind a plain line break at the opening tag a carriage return before the closing tag is the text's."""
     assert calls("<function=search><parameter=query>\na\r\n</parameter></function>") == [("search", {"query": "a\r"})]
 
 
@@ -150,14 +123,11 @@ def test_line_breaks_are_noted_where_the_template_writes_inline(value, line_brea
     content, noted = content.format(f"{line_break}{value}{line_break}"), {RepairKind.LAYOUT}
     apart, inline = path.format("\na\n"), path.format("a")
     for head, inner, kind in (
-        ("<seed:tool_call>", content, noted),
-        ("<seed:tool_call>", inline + content, noted),
-        (opener, inline + content, noted),
-        (opener, content + inline, noted),
+        ("<seed:tool_call>", content, noted), ("<seed:tool_call>", inline + content, noted),
+        (opener, inline + content, noted), (opener, content + inline, noted),
         (opener, apart + content, noted if line_break == "\r\n" else set()),
-        ("<seed:tool_call>", inline, set()),
-        ("<seed:tool_call>", path.format("\ra"), set()),
-    ):
+        ("<seed:tool_call>", inline, set()), ("<seed:tool_call>", path.format("\ra"), set()),
+    ):  # fmt: skip
         text = f"{head}\n<function=save>\n{inner}\n</function>\n{head.replace('<', '</')}"
         assert calls(text)[0][1].get("mixed", value) == value
         assert kinds(text) == kind
@@ -175,17 +145,10 @@ def test_a_pair_s_value_that_holds_the_end_of_its_call_is_refused(value):
     assert calls(pair.format("a") + pair.format("b")) == [("save", {"path": "a"}), ("save", {"path": "b"})]
 
 
-NOTE = {
-    "type": "object",
-    "properties": {
-        "title": {"type": "string"},
-        "count": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "integer"}},
-        "box": {"type": "object", "properties": {"w": {"type": "integer"}}},
-    },
-    "required": ["title"],
-}
-BOX = build_toolbox([tool("note", NOTE), tool("rooms", {})])
+COUNT = {"type": "integer"}
+TAGS_OF, BOX_OF = {"type": "array", "items": COUNT}, {"type": "object", "properties": {"w": COUNT}}
+NOTE = {"title": {"type": "string"}, "count": COUNT, "tags": TAGS_OF, "box": BOX_OF}
+BOX = build_toolbox([tool("note", {"type": "object", "properties": NOTE, "required": ["title"]}), tool("rooms", {})])
 M3 = "]<]minimax[>["
 
 
@@ -194,58 +157,46 @@ def found(text):
     return [(call.name, call.arguments) for call in one.calls], len(one.malformed)
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
-        ("<note><title>a</title></note>", {"title": "a"}),
-        ("<note>\n<title>\na\nb\n</title>\n<count>2</count>\n</note>", {"title": "a\nb", "count": 2}),
-        ("<note><title><b>x</b></title></note>", {"title": "<b>x</b>"}),
-    ],
-)
-def test_the_tags_of_a_declared_tool_are_a_call(text, arguments):
-    """Each child is a parameter, typed by its schema, and its text is kept to the letter."""
-    assert found(text) == ([("note", arguments)], 0)
-
-
-@pytest.mark.parametrize("text", ["<rooms></rooms>", "<rooms/>", "<rooms>\n</rooms>"])
-def test_a_tool_that_takes_nothing_is_called_by_its_tag(text):
-    """An empty tag is a call where nothing is required."""
-    assert found(text) == ([("rooms", {})], 0)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["<note>A remark.</note>", "<note></note>", "<p><title>a</title></p>", "`<note>`<title>a</title>", "<note/>"],
-)
-def test_other_tags_are_prose(text):
-    """A tag without a parameter in it, or of another name, is none."""
-    assert found(text) == ([], 0)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["<note><title>a</title>", "<note><title>a", "<note><count>1</count></note>", "<note><title>a</title><x>1</x>"],
-)
-def test_a_broken_one_is_reported(text):
-    """Where a parameter has begun a call was meant: what is cut, missing or strange in it is no prose."""
-    assert found(text) == ([], 1)
-
-
 def m3(inner: str) -> str:
     return f'{M3}<invoke name="note">{M3}<title>a{M3}</title>{inner}{M3}</invoke>'
 
 
+A = {"title": "a"}
+NOTES = [
+    ("<note><title>a</title></note>", A),
+    ("<note>\n<title>\na\nb\n</title>\n<count>2</count>\n</note>", {"title": "a\nb", "count": 2}),
+    ("<note><title><b>x</b></title></note>", {"title": "<b>x</b>"}),
+    (m3(f"{M3}<tags>{M3}<item>1{M3}</item>{M3}<item>2{M3}</item>{M3}</tags>"), A | {"tags": [1, 2]}),
+    (m3(f"{M3}<box>{M3}<w>3{M3}</w>{M3}</box>"), A | {"box": {"w": 3}}),
+    (m3(f"{M3}<count>3</count>"), A | {"count": 3}),
+]
+OTHER_TAGS = [
+    "<note>A remark.</note>",
+    "<note></note>",
+    "<p><title>a</title></p>",
+    "`<note>`<title>a</title>",
+    "<note/>",
+]
+BROKEN = [
+    "<note><title>a</title>", "<note><title>a", "<note><count>1</count></note>", "<note><title>a</title><x>1</x>",
+    m3(f"{M3}<count>3"), m3(f"{M3}<tags>x{M3}<item>1{M3}</item>{M3}</tags>"), m3(f"{M3}<title>b{M3}</title>"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("inner", "arguments"),
+    ("text", "meant"),
     [
-        (f"{M3}<tags>{M3}<item>1{M3}</item>{M3}<item>2{M3}</item>{M3}</tags>", {"tags": [1, 2]}),
-        (f"{M3}<box>{M3}<w>3{M3}</w>{M3}</box>", {"box": {"w": 3}}),
-        (f"{M3}<count>3</count>", {"count": 3}),
+        *((text, ([("note", arguments)], 0)) for text, arguments in NOTES),
+        *((text, ([("rooms", {})], 0)) for text in ("<rooms></rooms>", "<rooms/>", "<rooms>\n</rooms>")),
+        *((text, ([], 0)) for text in OTHER_TAGS),
+        *((text, ([], 1)) for text in BROKEN),
     ],
 )
-def test_values_of_minimax_nest(inner, arguments):
-    """Children of a child are items or members; a closing tag may lack the token."""
-    assert found(m3(inner)) == ([("note", {"title": "a", **arguments})], 0)
+def test_the_tags_of_a_declared_tool_are_a_call(text, meant):
+    """Each child is a parameter, typed by its schema, and its text is kept to the letter; children of MiniMax's are
+    items or members. An empty tag is a call where nothing is required. Without a parameter in it, or of another name, a
+    tag is prose; where a parameter has begun a call was meant, and what is cut, strange or given twice is reported."""
+    assert found(text) == meant
 
 
 @pytest.mark.parametrize(
@@ -260,14 +211,6 @@ def test_what_is_repaired_in_a_child_is_noted(inner, kind):
     """A lost token, and a literal that is no JSON."""
     (call,) = extract_calls(m3(inner), BOX).calls
     assert {repair.kind for repair in call.repairs} == {kind}
-
-
-@pytest.mark.parametrize(
-    "inner", [f"{M3}<count>3", f"{M3}<tags>x{M3}<item>1{M3}</item>{M3}</tags>", f"{M3}<title>b{M3}</title>"]
-)
-def test_what_has_two_readings_is_refused(inner):
-    """No end, text beside tags, and a parameter given twice."""
-    assert found(m3(inner)) == ([], 1)
 
 
 def test_a_child_may_still_come():

@@ -13,25 +13,12 @@ from reliability.tools.extract.text import is_damaged_key
 from tests.support import extracting
 from tests.support.call_values import IDS, made
 from tests.support.extracting import calls
-from tests.support.renderings import ALL, JSON, PYTHON, fits, tool
+from tests.support.renderings import ALL, JSON, fits, tool
 
-BOX = made(
-    [
-        tool(
-            "write_file",
-            {
-                "properties": {
-                    "path": {"type": "string"},
-                    "content": {"type": "string"},
-                    "n": {"type": "integer"},
-                    "flag": {"type": "boolean"},
-                },
-                "required": ["path"],
-            },
-        ),
-        tool("Bash", {"properties": {"command": {"type": "string"}}, "required": ["command"]}),
-    ]
-)
+TEXT = {"type": "string"}
+FILE = {"path": TEXT, "content": TEXT, "n": {"type": "integer"}, "flag": {"type": "boolean"}}
+BASH = tool("Bash", {"properties": {"command": TEXT}, "required": ["command"]})
+BOX = made([tool("write_file", {"properties": FILE, "required": ["path"]}), BASH])
 CALLS = (
     ("write_file", {"path": "alpha", "content": "gamma one", "n": 7, "flag": True}),
     ("Bash", {"command": "ls"}),
@@ -70,6 +57,7 @@ def found(text):
 def test_a_damaged_frame_changes_no_value(kind):
     """Of a call with one sign too few, too many or another, each argument arrives as it was meant, or the call is
     refused: no part of its frame gets into a value or a key, and no argument is lost."""
+    assert fits(kind, CALLS[0][1])
     random = Random(kind)
     for meant in (CALLS[:1], CALLS[:2], CALLS[1:]):
         text = "\n".join(ALL[kind](*call) for call in meant)
@@ -119,12 +107,8 @@ def test_an_object_that_closes_too_early_loses_no_argument(kind, early):
 def test_what_stands_behind_an_object_in_prose_is_no_part_of_it():
     """Only another key right behind an object, or behind a comma or a bracket, shows that it was closed too early."""
     for rest in (
-        "",
-        "\n\nThen I read it.",
-        ' The key "a": see above.',
-        '\n"Done": that is what it said.',
-        ", then: go",
-    ):
+        "", "\n\nThen I read it.", ' The key "a": see above.', '\n"Done": that is what it said.', ", then: go",
+    ):  # fmt: skip
         assert not goes_on_behind(rest, 0)
     for rest in (', "a": 1', ' "a": 1', '},\n "a": 1', "}flag': 1"):
         assert goes_on_behind(rest, 0)
@@ -137,11 +121,6 @@ def test_a_key_with_signs_of_its_tag_is_refused(key):
     assert not is_damaged_key(f"a{key}b") or '"' in key
     for text in (f"<function=search><parameter={key}>x</parameter></function>",):
         assert calls(text) in ([], [("search", {"path": "x"})], [("search", {"n": "x"})])
-
-
-def test_the_notations_of_python_have_damages_too():
-    """The law above reads every notation that can say the calls."""
-    assert all(fits(kind, CALLS[0][1]) for kind in (*PYTHON, *ALL))
 
 
 HEADS = [

@@ -63,13 +63,6 @@ READ = [
 
 
 @pytest.mark.parametrize("text", READ)
-def test_each_is_read(text):
-    """One call, and neither the words nor the fence are left."""
-    assert calls(text) == [("search", {"query": "x"})]
-    assert extract_calls(text, BOX).text == ""
-
-
-@pytest.mark.parametrize("text", READ)
 def test_of_an_undeclared_tool_it_is_prose(text):
     """Data behind the same words is data."""
     found = extract_calls(text.replace("search", "nobody"), BOX)

@@ -38,10 +38,7 @@ def is_apart(parts: Sequence[str]) -> bool:
 @pytest.mark.parametrize("kind", [kind for kind in ALL if kind not in RUNS_ON])
 @settings(max_examples=10, deadline=None)
 @given(
-    before=prose,
-    between=st.none() | prose,
-    behind=prose,
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    before=prose, between=st.none() | prose, behind=prose, sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3)
 )
 def test_the_same_text_leaves_whole_and_streamed(kind, before, between, behind, sizes):
     """Law: however it is cut, held or streamed, an answer is one text, white space included, with the same calls. Where

@@ -84,23 +84,9 @@ def test_a_call_alone_on_its_line_in_a_code_span_is_made(frame, kind):
 
 
 QUOTES = [
-    "`",
-    "``",
-    '"',
-    "'",
-    "“",
-    "”",
-    "> ",
-    "\n",
-    "\n\n",
-    " ",
-    "so ",
-    "e.",
-    "```python\n",
-    "```",
-    "import os\n",
+    "`", "``", '"', "'", "“", "”", "> ", "\n", "\n\n", " ", "so ", "e.", "```python\n", "```", "import os\n",
     "x" * 150,
-]
+]  # fmt: skip
 WRITTEN = [CALL, f"<tool_call>{CALL}</tool_call>", "<tool_call>", '{"name": "search", ', "[search(query='x')]"]
 quotable = st.sampled_from([*QUOTES, *WRITTEN])
 
@@ -143,21 +129,13 @@ def test_the_end_of_a_sample_is_no_call(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "```python\n# look it up\nsearch(query='x')\n```",
-        "```python\nsearch(query='x')\nget_time()\n```",
-        "```tool_code\nimport tools\nsearch(query='x')\n```",
-        f"```json\n{CALL}\n```\nI will now wait.",
-        f"```\n{CALL}\n```\nI will now wait.",
-        f"```python\n{CALL}\n```\nI will now wait.",
-        f"```python\nx = 1\n```\n{CALL}",
-        f'He said "hi" and `x`: {CALL}',
-        f"It's so: {CALL} and 'so'",
-        f'An inch is 1" and {CALL}',
-        f"Use `search`: {CALL} and `so`",
-        f"1 < 2 > {CALL}",
-        f"`{CALL}` `{CALL}`",
+        "```python\n# look it up\nsearch(query='x')\n```", "```python\nsearch(query='x')\nget_time()\n```",
+        "```tool_code\nimport tools\nsearch(query='x')\n```", f"```json\n{CALL}\n```\nI will now wait.",
+        f"```\n{CALL}\n```\nI will now wait.", f"```python\n{CALL}\n```\nI will now wait.",
+        f"```python\nx = 1\n```\n{CALL}", f'He said "hi" and `x`: {CALL}', f"It's so: {CALL} and 'so'",
+        f'An inch is 1" and {CALL}', f"Use `search`: {CALL} and `so`", f"1 < 2 > {CALL}", f"`{CALL}` `{CALL}`",
     ],
-)
+)  # fmt: skip
 def test_what_is_meant_stays_a_call(text):
     """Fences of calls, and quotes that stand elsewhere in the line."""
     assert calls(text)[:1] == [("search", {"query": "x"})]

@@ -14,13 +14,11 @@ from tests.support.streaming import cut_at, play, whole
 @pytest.mark.parametrize(
     "text",
     [
-        f"<tool_call>{CALL}</tool_call>",
         f"<tool_call>{CALL}<tool_call>",
         f"<|tool_call|>[{CALL}]<|/tool_call|>",
-        f"<tools_call>{CALL}</tools_call>".replace("tools_call", "tool_calls"),
+        f"<tool_calls>{CALL}</tool_calls>",
         f"<TOOLCALL>[{CALL}]</TOOLCALL>",
         f"<scratch>{CALL}</scratch>",
-        f"<|action_start|><|plugin|>{CALL}<|action_end|>",
         f"<tool_call>Here it is: {CALL}</tool_call>",
         f"<tool_call>{CALL}}}}}</tool_call>",
         f"<think>maybe <tool_call>{CALL}</tool_call></think>{CALL}",
@@ -29,28 +27,18 @@ from tests.support.streaming import cut_at, play, whole
         "{'name': 'search', 'arguments': {'query': 'x',},}",
         '{"function": {"name": "search", "arguments": {"query": "x"}}}',
         '{"tool_calls": [{"type": "function", "function": ' + CALL + "}]}",
-        '{"tool_uses": [{"recipient_name": "functions.search", "parameters": {"query": "x"}}]}'.replace(
-            "functions.", ""
-        ),
+        '{"tool_uses": [{"recipient_name": "search", "parameters": {"query": "x"}}]}',
         '{"role": "assistant", "content": null, "tool_calls": [' + CALL + "]}",
         '<tool_call>{"search": {"query": "x"}}</tool_call>',
         '<tool_call>{"name": "search", "arguments": {"query": "x"}</tool_call>',
         '<tool_call>search{"query": "x"}</tool_call>',
-        '[search]\n{"query": "x"}',
-        'search[ARGS]{"query": "x"}',
-        '[TOOL_CALLS]search[CALL_ID]abc123def[ARGS]{"query": "x"}',
-        '<function=search>{"query": "x"}</function>',
         "<function=search><parameter=query>x</parameter></tool_call>",
         '<function name="search"><param name="query"><![CDATA[x]]></param></function>',
-        '<tool name="search" query="x" />',
         '<tool name="search" query="x"></tool>',
         "search <arg_key>query</arg_key> <arg_value>x</arg_value>",
-        "call:search{query:<escape>x<escape>}",
         'call:search{<|"|>query<|"|>:<|"|>x<|"|>}',
-        'Action: search\nAction Input: {"query": "x"}\n',
         '<|channel|>commentary to=search<|message|>{"query": "x"}<|call|>',
         "{name: 'search', arguments: {query: 'x'}}",
-        '[search(query="x")]',
         "<tool_call>search(query='''x''')</tool_call>",
     ],
 )
@@ -68,31 +56,20 @@ def test_one_call_in_many_disguises(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "I would search for it, then call get_time().",
-        'The record is {"name": "Bob", "age": 3}.',
+        "I would search for it, then call get_time().", 'The record is {"name": "Bob", "age": 3}.',
         'It says {"name": "search", "description": "finds things"}.',
         '{"type": "function", "name": "search", "parameters": {"type": "object", "properties": {}}}',
         '{"data": {"name": "search", "arguments": {"query": "x"}}}',
         '{"name": "unknown_tool", "arguments": {}} is how a call looks.',
-        'Use the `<tool_call>` tag, or "<tool_call>".',
-        "Write `<function=search>` first.",
-        "In prose a <tool_call> is only a word.",
-        "See [search](https://x/y) and [1].",
-        "search\nis what I do { not }",
-        "Action: think about it\nAction Input: none",
-        "function search() { return { name: 1 } }",
-        "{'a', 'b'} and {1: 2} and [x for x in y]",
-        "[other(a=1)]",
-        "get_time() is a function",
-        "an empty text",
-        '<invoke name="other"></invoke>',
-        "call:other{a:1}",
-        '[search]\n{"query": "x"} is a link and an object',
-        "[note]\n{see below}",
-        'The header to=functions.other {"a": 1}',
-        "Hello <|im_end|>",
+        'Use the `<tool_call>` tag, or "<tool_call>".', "Write `<function=search>` first.",
+        "In prose a <tool_call> is only a word.", "See [search](https://x/y) and [1].",
+        "search\nis what I do { not }", "Action: think about it\nAction Input: none",
+        "function search() { return { name: 1 } }", "{'a', 'b'} and {1: 2} and [x for x in y]", "[other(a=1)]",
+        "get_time() is a function", "an empty text", '<invoke name="other"></invoke>', "call:other{a:1}",
+        '[search]\n{"query": "x"} is a link and an object', "[note]\n{see below}",
+        'The header to=functions.other {"a": 1}', "Hello <|im_end|>",
     ],
-)
+)  # fmt: skip
 def test_prose_and_data_are_left_alone(text):
     """No mark and no declared name with a call's keys: nothing is found, and the text is as it came."""
     found = extract_calls(text, BOX)
@@ -248,14 +225,11 @@ def test_python_with_comments_is_shown(fence, comment):
 @pytest.mark.parametrize(
     "text",
     [
-        r"[save(pa\_th='x\_y')]",
-        r"save(pa\_th='x\_y')",
-        r"[get\_time(a='b\_c')]",
-        r"[get\_time(a='b\_c'), get\_time(a='d')]",
-        r"get\_time(a='b\_c')",
+        r"[save(pa\_th='x\_y')]", r"save(pa\_th='x\_y')", r"[get\_time(a='b\_c')]",
+        r"[get\_time(a='b\_c'), get\_time(a='d')]", r"[get\_time(a='b\_c'), search(query='x')]", r"get\_time(a='b\_c')",
         r"<|tool_call_start|>[save(pa\_th='x\_y')]<|tool_call_end|>",
     ],
-)
+)  # fmt: skip
 def test_an_underscore_that_markdown_may_have_escaped_is_refused(text):
     """Where the underscores of a name or a key are escaped, one in a string may be Markdown's too: no call, and no
     text either."""
@@ -264,19 +238,13 @@ def test_an_underscore_that_markdown_may_have_escaped_is_refused(text):
     assert found.malformed
     assert calls(r"[save(pa\_th='x_y')]") == [("save", {"pa_th": "x_y"})]
     assert calls(r"[save(path='x\_y')]") == [("save", {"path": r"x\_y"})]
+    assert calls("search(query='x'),") == [("search", {"query": "x"})]
 
 
 @pytest.mark.parametrize("text", ["`search(query='x')`", "Call `search(query='x')`", "`search(query='x')`\n"])
 def test_inline_code_is_text(text):
     """It leaves as text, and only as text."""
     assert extract_calls(text, BOX) == Extraction(text=text)
-
-
-def test_a_list_that_cant_be_read_is_no_answer():
-    """With its brackets or without them, a call that is the whole answer is asked for again."""
-    for call in (r"get\_time(a='b\_c')", r"[get\_time(a='b\_c')]", r"[get\_time(a='b\_c'), search(query='x')]"):
-        assert len(extract_calls(call, BOX).malformed) == 1
-    assert calls("search(query='x'),") == [("search", {"query": "x"})]
 
 
 @pytest.mark.parametrize(

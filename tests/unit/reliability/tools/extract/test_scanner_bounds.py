@@ -22,32 +22,11 @@ def test_calls_and_reports_have_bounds():
 
 
 HOSTILE = [
-    "[",
-    "{",
-    "[{",
-    '{"a":',
-    '{"name":',
-    "<tool_call>",
-    "</tool_call>",
-    "<think>",
-    '{"a":/*',
-    '{"a":(',
-    "<function=a>",
-    "[[1],",
-    '{"\\',
-    '{"a":[[1],[1]],"a":2} ',
-    "x <tool_call> y ",
-    "functools[",
-    '{"name":"search","arguments":{"a":"',
-    '<tool name="search"',
-    "search[ARGS]{",
-    "[search]{} ",
-    "<function=search>{}",
-    "`",
-    "\n",
-    "call:search{",
-    "[search(a=",
-]
+    "[", "{", "[{", '{"a":', '{"name":', "<tool_call>", "</tool_call>", "<think>", '{"a":/*', '{"a":(',
+    "<function=a>", "[[1],", '{"\\', '{"a":[[1],[1]],"a":2} ', "x <tool_call> y ", "functools[",
+    '{"name":"search","arguments":{"a":"', '<tool name="search"', "search[ARGS]{", "[search]{} ",
+    "<function=search>{}", "`", "\n", "call:search{", "[search(a=",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -3,28 +3,7 @@
 import pytest
 
 from reliability.tools import extract_calls
-from reliability.tools.extract.settling import MALFORMED_MAX, Findings
 from tests.support.extracting import BOX, CALL, calls
-
-
-def test_marks_that_hold_nothing_leave_the_prose_around_them():
-    """Dropped marks are neither prose nor a call, and something is found all the same."""
-    found = Findings(BOX, 0)
-    found.text = "One <x></x> two"
-    found.drop(4, 11)
-    found.prose.add(found.text[found.kept :], found.kept)
-    assert (found.calls, found.malformed, found.found) == ([], [], True)
-    assert found.prose.text() == "One two"
-
-
-def test_what_cant_be_read_is_bounded():
-    """Behind the last that is reported everything is one more of them."""
-    found = Findings(BOX, 0)
-    found.text = "x" * 2 * MALFORMED_MAX
-    for at in range(MALFORMED_MAX):
-        found.report_malformed(at, at + 1, "bad", "test")
-    assert len(found.malformed) == MALFORMED_MAX
-    assert found.at == len(found.text)
 
 
 @pytest.mark.parametrize(

@@ -9,27 +9,16 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"
 VALUE = {"name": "Anna", "age": 3}
 DOCUMENT = '{"name": "Anna", "age": 3}'
 BEFORE = [
-    'Here is the JSON for "Anna":\n\n',
-    "Here is the `p` object (age=3):\n\n",
-    "Here is the output [JSON], see [the page](http://a/b):\n",
-    "Step 1: read it.\nStep 2: write it.\n\n",
-    'I extracted: name "Anna", age = 3.\n\n',
-    "The JSON {object} is: ",
-    "Sure: ",
-    "**Answer:** ",
-    "Output:\n",
-    "data = ",
-    "Anna's age is 3.\n\nJSON: ",
-    "",
-]
+    'Here is the JSON for "Anna":\n\n', "Here is the `p` object (age=3):\n\n",
+    "Here is the output [JSON], see [the page](http://a/b):\n", "Step 1: read it.\nStep 2: write it.\n\n",
+    'I extracted: name "Anna", age = 3.\n\n', "The JSON {object} is: ", "Sure: ", "**Answer:** ", "Output:\n",
+    "data = ", "Anna's age is 3.\n\nJSON: ", "",
+]  # fmt: skip
 BEHIND = [
-    "",
-    '\n\nI set "age" to 3.',
-    "\n\nNote: `age` is a number.",
-    '\n\nExplanation:\n- `name`: the name\n- "age": the age\n',
-    "\n\n1. name: the name",
+    "", '\n\nI set "age" to 3.', "\n\nNote: `age` is a number.",
+    '\n\nExplanation:\n- `name`: the name\n- "age": the age\n', "\n\n1. name: the name",
     '\n\n"name" is a string [sic], a = b.',
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("behind", BEHIND)
@@ -55,40 +44,13 @@ def test_what_is_taken_off_from_around_arguments_is_taken_off_here(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "X X",
-        "X\nX",
-        "```json\nX\n```\n```json\nX\n```",
-        "[]X",
-        "X, []",
-        "[X, X",
-        "[1, X",
-        '{"p": X',
-        "{p: X, q: 1",
-        "{'a': 1, 'p': X",
-        "{{X}}"[1:-1],
-        '{"name": "Bob", "age": }\nX',
-        'X\n{"name": "Bo',
-        'X, "b": 2}',
-        'X and "b": 2',
-        "X, 'b': None",
-        "X: 2",
-        "X 42",
-        "X\n42",
-        'X\n"b"',
-        '"a": 1\nX',
-        '"p": X',
-        '"a", "p":\n X',
-        "name: X",
-        "**age** = X",
-        "city: Lima\nitem: X",
-        "item: X\nother: 3",
-        "x = X\ny = 2",
-        "```yaml\ncity: Lima\nitem: X\n```",
-        "no value at all",
-        "{1, 2}",
-        "",
+        "X X", "X\nX", "```json\nX\n```\n```json\nX\n```", "[]X", "X, []", "[X, X", "[1, X", '{"p": X',
+        "{p: X, q: 1", "{'a': 1, 'p': X", "{{X}}"[1:-1], '{"name": "Bob", "age": }\nX', 'X\n{"name": "Bo',
+        'X, "b": 2}', 'X and "b": 2', "X, 'b': None", "X: 2", "X 42", "X\n42", 'X\n"b"', '"a": 1\nX', '"p": X',
+        '"a", "p":\n X', "name: X", "**age** = X", "city: Lima\nitem: X", "item: X\nother: 3", "x = X\ny = 2",
+        "```yaml\ncity: Lima\nitem: X\n```", "no value at all", "{1, 2}", "",
     ],
-)
+)  # fmt: skip
 def test_a_part_of_a_document_is_never_left_out(text):
     """Law: where another value, a part of one, or a key of this one stands around the document, nothing is read."""
     assert isinstance(read_document(text.replace("X", DOCUMENT), SCHEMA), str)

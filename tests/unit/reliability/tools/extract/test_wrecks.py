@@ -14,20 +14,16 @@ KEYS = {"path": {"type": "string"}, "n": {"type": "integer"}, "opts": {"type": "
 BOX = made([tool("write_file", {"type": "object", "properties": KEYS}), tool("Bash", {"properties": {"command": {}}})])
 GOOD = '{"name": "Bash", "arguments": {"command": "ls"}}'
 WRECKS = [
-    '{"name"": "write_file", "arguments": {"path": "a"}}',
-    '{"name": write_file", "arguments": {"path": "a"}}',
-    '{""tool": "write_file", "args": {"n": 1}}',
-    '"name": "write_file", "arguments": {"path": "a"}}',
-    '{"arguments" {"path": "a"}, "name": "write_file"}',
-    '<functionwrite_file>{"path": "a"}</function>',
+    '{"name"": "write_file", "arguments": {"path": "a"}}', '{"name": write_file", "arguments": {"path": "a"}}',
+    '{""tool": "write_file", "args": {"n": 1}}', '"name": "write_file", "arguments": {"path": "a"}}',
+    '{"arguments" {"path": "a"}, "name": "write_file"}', '<functionwrite_file>{"path": "a"}</function>',
     '<function,write_file>{"path": "a"}</function>',
     '<invoke name>"write_file">\n<parameter name="path">a</parameter>\n</invoke>',
     '<invoke tool="write_file">\n<parameter name="path">a</parameter>\n</invoke>',
-    "<python_tag|>write_file(path='a')",
-    "<|python_tag|>write_file(path='a'), n=1)",
+    "<python_tag|>write_file(path='a')", "<|python_tag|>write_file(path='a'), n=1)",
     'Action write_file\nAction Input: {"path": "a"}',
     'assistantcommentary to"functions.write_file json{"path": "a"}',
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("wreck", WRECKS)
@@ -43,32 +39,21 @@ def test_what_was_meant_as_a_call_is_no_text(wreck, frame):
 @pytest.mark.parametrize(
     "text",
     [
-        "write_file(path: str, n: int = 1) writes a file.",
-        'The tool write_file takes "path": a string.',
-        '"write_file" takes "path" and "n".',
-        "- write_file: path, n and opts",
-        "**write_file** (path, n): writes n lines.",
-        "`write_file(path='a'))`",
+        "write_file(path: str, n: int = 1) writes a file.", 'The tool write_file takes "path": a string.',
+        '"write_file" takes "path" and "n".', "- write_file: path, n and opts",
+        "**write_file** (path, n): writes n lines.", "`write_file(path='a'))`",
         "Use `write_file` with path='a' if you like.",
         'Never write {"name"": "write_file", "arguments": {"path": "a"}} into a file.',
-        '> {"name"": "write_file", "arguments": {"path": "a"}}',
-        "write_file(path='a')\nis how one writes.",
-        '{"tool": "write_file", "path": "a", "why": "it is data"}',
-        "write_file",
-        "Bash: command not found",
+        '> {"name"": "write_file", "arguments": {"path": "a"}}', "write_file(path='a')\nis how one writes.",
+        '{"tool": "write_file", "path": "a", "why": "it is data"}', "write_file", "Bash: command not found",
         "1. Bash(command=\"git status\")\n2. write_file(path='a', n=50)\n\nAll tests pass.",
-        '● Bash(command: "git status")\n  ⎿  clean',
-        "```toml\n[Bash]\ncommand = 30\n```",
-        'tool: Bash\nargs:\n  command: "ls"',
-        "| Bash | command: 3 |",
-        'tool=Bash command="ls" ms=12',
-        'function Bash({command = "x"}) {',
-        '### Bash\n\n- `command`: "x"',
-        "write_file(path'a', opts={'c': x'})",
-        'shell Bash {"command": ["ls"]}',
+        '● Bash(command: "git status")\n  ⎿  clean', "```toml\n[Bash]\ncommand = 30\n```",
+        'tool: Bash\nargs:\n  command: "ls"', "| Bash | command: 3 |", 'tool=Bash command="ls" ms=12',
+        'function Bash({command = "x"}) {', '### Bash\n\n- `command`: "x"',
+        "write_file(path'a', opts={'c': x'})", 'shell Bash {"command": ["ls"]}',
         "```python\nimport os\nwrite_file(path'a')\n```\nis wrong.",
     ],
-)
+)  # fmt: skip
 def test_a_sentence_about_a_tool_is_text(text):
     """Law: words that no call has, quotation, code around it, and what a reader knows as data make it none."""
     assert extract_calls(text, BOX).malformed == ()

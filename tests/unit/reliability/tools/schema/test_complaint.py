@@ -44,10 +44,6 @@ def test_one_text_for_all_that_is_equal_and_for_nothing_else(a, b):
     assert write_canonical(respelled(a)) == write_canonical(a)
 
 
-def test_equal_is_equal_as_json():
-    """1 is 1.0 and not true; the order of members means nothing; no text is taken for something else."""
-    unique = Validator({"uniqueItems": True})
-    assert not unique.is_valid([{"a": 1, "b": 2}, {"b": 2.0, "a": 1.0}])
-    assert unique.is_valid([1, True, "1", [1], {"1": 1}, None, "null", False, 0, "", [], {}, [[]], [""], ["", ""]])
-    assert unique.is_valid([["a", "b"], ["a,b"], ['a"1:b'], "a", '"a'])
+def test_a_number_of_any_length_is_compared():
+    """Python writes none of so many digits in decimals."""
     assert Validator({"const": 10**5000}).is_valid(10**5000)

@@ -19,97 +19,72 @@ def accepts(parameters, value):
     return made([tool("f", parameters)]).tools[0].validator.is_valid(value)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "good", "bad"),
-    [
-        ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "integer"}}}, {"a": 1}, {"a": "x"}),
-        ({"properties": {"a": {"$ref": "#/definitions/A"}}, "definitions": {"A": {"enum": [1]}}}, {"a": 1}, {"a": 2}),
-        (
-            {"properties": {"a": {"$ref": "#here"}}, "$defs": {"A": {"$anchor": "here", "type": "null"}}},
-            {"a": None},
-            {"a": 1},
-        ),
-        ({"properties": {"a": {"$ref": "#/$defs/x~1y%20z"}}, "$defs": {"x/y z": {"const": 3}}}, {"a": 3}, {"a": 4}),
-        (
-            {"properties": {"a": {"$ref": "#/$defs/Gr%C3%B6%C3%9Fe%E6%BC%A2"}}, "$defs": {"Größe漢": {"const": 3}}},
-            {"a": 3},
-            {"a": 4},
-        ),
-        (
-            {"properties": {"a": {"$ref": "#/properties/b/anyOf/1"}, "b": {"anyOf": [{}, {"type": "null"}]}}},
-            {"a": None},
-            {"a": 1},
-        ),
-        ({"properties": {"b": {"type": "null"}, "a": {"$ref": "1/b"}}}, {"a": None}, {"a": 1}),
-        (
-            {"properties": {"x~/%25": {"properties": {"b": {"const": 1}, "a": {"$ref": "1/b"}}}}},
-            {"x~/%25": {"a": 1}},
-            {"x~/%25": {"a": 2}},
-        ),
-        ({"type": "object", "properties": {"a": {"$ref": "2"}}}, {"a": {}}, {"a": {"a": 1}}),
-        (
-            {"properties": {"a": {"items": [{"type": "null"}, {"$ref": "#/properties/a/items/0"}]}}},
-            {"a": [None, None]},
-            {"a": [None, 1]},
-        ),
-        ({"properties": {"a": {"items": [{"type": "null"}, {"$ref": "1/0"}]}}}, {"a": [None, None]}, {"a": [None, 1]}),
-        ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, {"a": None}, {"a": 1}),
-        ({"properties": {"a": {"type": "string", "nullable": True}}}, {"a": None}, {"a": 1}),
-        ({"properties": {"a": {"type": "string", "enum": ["x"], "nullable": True}}}, {"a": None}, {"a": "y"}),
-        (
-            {"properties": {"a": {"$ref": "#/$defs/A", "nullable": True}}, "$defs": {"A": {"type": "string"}}},
-            {"a": None},
-            {"a": 1},
-        ),
-        ({"properties": {"a": {"oneOf": [{"type": "string"}], "nullable": True}}}, {"a": None}, {"a": 1}),
-        ({"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}, {"a": "x"}, {"a": 1}),
-        ({"properties": {"a": {"type": ["STRING", "null"]}}}, {"a": None}, {"a": 1}),
-        ({"type": "dict", "properties": {"a": {"type": "int"}}}, {"a": 1}, {"a": "x"}),
-        ({"properties": {"a": {"type": ["str", "float"]}, "b": {"type": "bool"}}}, {"a": 1.5}, {"b": "x"}),
-        ({"properties": {"a": {"type": "list", "items": []}}}, {"a": [1]}, {"a": 1}),
-        ({"properties": {"a": {"type": ["tuple", "None"]}}}, {"a": None}, {"a": 1}),
-        ({"properties": [], "additionalProperties": [], "required": ["a"]}, {"a": 1}, {}),
-        ({"properties": {"a": {"type": "string", "required": True}}}, {"a": "x"}, {}),
-        (
-            {"properties": {"a": {"items": [{"type": "string"}], "additionalItems": False}}},
-            {"a": ["x"]},
-            {"a": ["x", 1]},
-        ),
-        ({"properties": {"a": {"type": "number", "minimum": 1, "exclusiveMinimum": True}}}, {"a": 2}, {"a": 1}),
-        ({"properties": {"a": {"type": "number", "maximum": 1, "exclusiveMaximum": False}}}, {"a": 1}, {"a": 2}),
-        ({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}}, {"a": 1, "b": 2}, {"c": 1}),
-        ({"dependencies": {"a": ["b"]}}, {"b": 2}, {"a": 1}),
-        ({"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://x/", "required": ["a"]}, {"a": 1}, {}),
-        (
-            {"properties": {"default": {"type": "string", "default": None, "enum": None}}},
-            {"default": "x"},
-            {"default": 1},
-        ),
-        (
-            {"properties": {"a": {"type": "string", "format": "date-time"}}},
-            {"a": "2031-01-02T03:04:05Z"},
-            {"a": "2031-13-02T03:04:05Z"},
-        ),
-        ({"properties": {"a": {"format": "time"}}}, {"a": "03:04:05+01:00"}, {"a": "3 pm"}),
-        ({"properties": {"a": {"format": "uri"}}}, {"a": "https://x/y?z=1"}, {"a": "x y"}),
-        ({"properties": {"a": {"format": "hostname"}}}, {"a": "db.host"}, {"a": "-x-"}),
-        ({"properties": {"a": {"format": "duration"}}}, {"a": "P1DT2H"}, {"a": "2 h"}),
-        ({"properties": {"a": {"format": "regex"}}}, {"a": "\\p{L}"}, {"a": "["}),
-        ({"properties": {"a": {"format": "date"}}}, {"a": "2031-02-28"}, {"a": "2031-02-30"}),
-        ({"properties": {"a": {"format": "no such format", "x-own": {"pattern": "["}}}}, {"a": "x"}, None),
-        ({"properties": {"a": {"pattern": "^a+$"}}}, {"a": "aa"}, {"a": "aa\n"}),
-        ({"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}, {"x-a": "b"}, {"y": "b"}),
-        ({"properties": {"a": {"$ref": "#"}}, "additionalProperties": False}, {"a": {"a": {}}}, {"a": {"b": 1}}),
-        (
-            {
-                "components": {"schemas": {"A": {"type": "string", "nullable": True}}},
-                "properties": {"a": {"$ref": "#/components/schemas/A"}},
-            },
-            {"a": None},
-            {"a": 1},
-        ),
-    ],
-)
+SCHEMAS = [
+    (
+        {"properties": {"x~/%25": {"properties": {"b": {"const": 1}, "a": {"$ref": "1/b"}}}}},
+        {"x~/%25": {"a": 1}},
+        {"x~/%25": {"a": 2}},
+    ),
+    ({"properties": {"a": {"type": ["str", "float"]}, "b": {"type": "bool"}}}, {"a": 1.5}, {"b": "x"}),
+    ({"properties": [], "additionalProperties": [], "required": ["a"]}, {"a": 1}, {}),
+    ({"properties": {"a": {"type": "string", "required": True}}}, {"a": "x"}, {}),
+    ({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}}, {"a": 1, "b": 2}, {"c": 1}),
+    ({"dependencies": {"a": ["b"]}}, {"b": 2}, {"a": 1}),
+    ({"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://x/", "required": ["a"]}, {"a": 1}, {}),
+    ({"properties": {"default": {"type": "string", "default": None, "enum": None}}}, {"default": "x"}, {"default": 1}),
+    ({"properties": {"a": {"format": "no such format", "x-own": {"pattern": "["}}}}, {"a": "x"}, None),
+    ({"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}, {"x-a": "b"}, {"y": "b"}),
+]
+# The schema of a property, a value of it and one that it refuses, and what stands around it.
+PROPERTIES = [
+    ({"items": [{"type": "null"}, {"$ref": "1/0"}]}, [None, None], [None, 1]),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, 1),
+    ({"type": "string", "nullable": True}, None, 1),
+    ({"type": "string", "enum": ["x"], "nullable": True}, None, "y"),
+    ({"oneOf": [{"type": "string"}], "nullable": True}, None, 1),
+    ({"type": ["STRING", "null"]}, None, 1),
+    ({"type": "list", "items": []}, [1], 1),
+    ({"type": ["tuple", "None"]}, None, 1),
+    ({"items": [{"type": "string"}], "additionalItems": False}, ["x"], ["x", 1]),
+    ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, 2, 1),
+    ({"type": "number", "maximum": 1, "exclusiveMaximum": False}, 1, 2),
+    ({"type": "string", "format": "date-time"}, "2031-01-02T03:04:05Z", "2031-13-02T03:04:05Z"),
+    ({"format": "time"}, "03:04:05+01:00", "3 pm"),
+    ({"format": "uri"}, "https://x/y?z=1", "x y"),
+    ({"format": "hostname"}, "db.host", "-x-"),
+    ({"format": "duration"}, "P1DT2H", "2 h"),
+    ({"format": "regex"}, "\\p{L}", "["),
+    ({"format": "date"}, "2031-02-28", "2031-02-30"),
+    ({"pattern": "^a+$"}, "aa", "aa\n"),
+    ({"$ref": "#/$defs/A"}, 1, "x", {"$defs": {"A": {"type": "integer"}}}),
+    ({"$ref": "#/definitions/A"}, 1, 2, {"definitions": {"A": {"enum": [1]}}}),
+    ({"$ref": "#here"}, None, 1, {"$defs": {"A": {"$anchor": "here", "type": "null"}}}),
+    ({"$ref": "#/$defs/x~1y%20z"}, 3, 4, {"$defs": {"x/y z": {"const": 3}}}),
+    ({"$ref": "#/$defs/Gr%C3%B6%C3%9Fe%E6%BC%A2"}, 3, 4, {"$defs": {"Größe漢": {"const": 3}}}),
+    ({"$ref": "#/properties/b/anyOf/1"}, None, 1, {"properties": {"b": {"anyOf": [{}, {"type": "null"}]}}}),
+    ({"$ref": "1/b"}, None, 1, {"properties": {"b": {"type": "null"}}}),
+    ({"$ref": "2"}, {}, {"a": 1}, {"type": "object"}),
+    ({"$ref": "#/$defs/A", "nullable": True}, None, 1, {"$defs": {"A": {"type": "string"}}}),
+    ({"type": "STRING"}, "x", 1, {"type": "OBJECT"}),
+    ({"type": "int"}, 1, "x", {"type": "dict"}),
+    ({"$ref": "#"}, {"a": {}}, {"b": 1}, {"additionalProperties": False}),
+    (
+        {"$ref": "#/components/schemas/A"},
+        None,
+        1,
+        {"components": {"schemas": {"A": {"type": "string", "nullable": True}}}},
+    ),
+    ({"items": [{"type": "null"}, {"$ref": "#/properties/a/items/0"}]}, [None, None], [None, 1]),
+]
+
+
+def place(schema, good, bad, rest=None):
+    """A whole schema with this property, and the arguments that it takes and refuses."""
+    rest = rest or {}
+    return {**rest, "properties": {"a": schema, **rest.get("properties", {})}}, {"a": good}, {"a": bad}
+
+
+@pytest.mark.parametrize(("parameters", "good", "bad"), [*SCHEMAS, *(place(*row) for row in PROPERTIES)])
 def test_schemas_mean_what_their_dialect_says(parameters, good, bad):
     """References, nullable, older drafts, formats and unknown keywords are asserted as they were meant."""
     assert accepts(parameters, good)

@@ -1,12 +1,10 @@
 """Where the references of a schema lead."""
 
-import json
 
 import pytest
 
 from reliability.tools import BadTools, build_toolbox
-from reliability.tools.schema.references import check_references, find_allowed_types, property_schema
-from reliability.tools.schema.validator import Validator
+from reliability.tools.schema.references import Places
 from tests.support.renderings import tool
 
 
@@ -24,16 +22,6 @@ def test_bad_references_are_told_apart(parameters, said):
     bad = build_toolbox([tool("a", parameters)])
     assert isinstance(bad, BadTools)
     assert said in bad.message
-
-
-def test_references_are_those_of_the_document():
-    """An anchor, a pointer with escapes, and the root."""
-    parts = {"p": {"$ref": "#/$defs/a~1b"}, "q": {"$ref": "#here"}, "r": {"$ref": "#"}}
-    schema = {"$defs": {"a/b": {"$anchor": "here", "type": "string"}}, "properties": parts}
-    check_references(schema)
-    assert Validator(schema).is_valid({"p": "x", "q": "y", "r": {"p": "z"}})
-    assert not Validator(schema).is_valid({"r": {"r": {"q": 1}}})
-    assert json.loads(json.dumps(schema)) == schema
 
 
 @pytest.mark.parametrize(
@@ -59,15 +47,16 @@ def test_references_are_those_of_the_document():
 def test_the_types_that_a_schema_allows(schema, kinds):
     """No type is left out; what can't be told is anything."""
     root = {"$defs": {"A": {"type": "boolean"}, "Loop": {"$ref": "#/$defs/Loop"}}}
-    assert find_allowed_types(schema, root) == kinds
+    assert Places(root).find_types(schema) == kinds
 
 
 def test_a_property_is_found_wherever_its_schema_stands():
     """Through references and alternatives, and in `additionalProperties`; nowhere is None."""
     root = {"$defs": {"A": {"properties": {"b": {"type": "null"}}}}}
     either = {"$ref": "#/$defs/A", "anyOf": [{"properties": {"b": {"type": "string"}}}]}
-    assert find_allowed_types(property_schema(either, root, "b"), root) == {"null", "string"}
-    assert property_schema({"$ref": "#/$defs/A"}, root, "b") == {"type": "null"}
-    assert property_schema({"additionalProperties": {"type": "array"}}, root, "b") == {"type": "array"}
-    assert property_schema({"additionalProperties": False}, root, "b") is None
-    assert property_schema(True, root, "b") is None
+    places = Places(root)
+    assert places.find_types(places.find_member(either, "b")) == {"null", "string"}
+    assert places.find_member({"$ref": "#/$defs/A"}, "b") == {"type": "null"}
+    assert places.find_member({"additionalProperties": {"type": "array"}}, "b") == {"type": "array"}
+    assert places.find_member({"additionalProperties": False}, "b") is None
+    assert places.find_member(True, "b") is None

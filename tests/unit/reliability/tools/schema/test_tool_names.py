@@ -6,14 +6,21 @@ from hypothesis import strategies as st
 
 from reliability.tools import RawCall, ToolBox, check_calls, extract_calls
 from reliability.tools.schema.tool_names import ToolNames
-from reliability.types import Finish, FinishReason, Hold, Text
 from tests.support.call_values import IDS, made
 from tests.support.renderings import tool
-from tests.unit.deployments.request.test_attempt_loops import reading
+from tests.support.streaming import cut_at, inked, play
 
 GITHUB = "mcp__github__create_issue"
 WORDS = ["get", "weather", "math", "gcd", "issue", "v2", "http", "list"]
-CALLED = ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search", "mcp__srv__web_search"]
+CALLED = [
+    "web.search",
+    "web__search",
+    "functions.web_search",
+    "webSearch",
+    "tools.web.search",
+    "Web-Search",
+    "WEB_SEARCH",
+]
 SEPARATORS = ["_", "__", ".", "-", ":", "/", "::"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
@@ -36,33 +43,18 @@ def test_what_stands_between_the_words_of_a_name_says_nothing(parts, declared, c
 @pytest.mark.parametrize(
     ("declared", "called"),
     [
-        ("math_gcd", "math.gcd"),
-        ("math_gcd", "math__gcd"),
-        ("math_gcd", "functions.math_gcd"),
-        ("math_gcd", "functions.math.gcd"),
-        ("math_gcd", "functions_math_gcd"),
-        ("math_gcd", "default_api.math_gcd"),
-        ("math_gcd", "default_api:math_gcd"),
-        ("math_gcd", "tools.math_gcd"),
-        ("math_gcd", "tool__math_gcd"),
-        ("math_gcd", "MathGcd"),
-        ("math.gcd", "math_gcd"),
-        ("math.gcd", "gcd"),
-        ("math_gcd", "mcp__calculator__math_gcd"),
-        ("math_gcd", "mcp_calculator_math_gcd"),
-        ("math_gcd", "mcp.calculator.math_gcd"),
-        ("calculator_gcd", "mcp__calculator__gcd"),
-        (GITHUB, "mcp.github.create_issue"),
-        (GITHUB, "mcp_github_create_issue"),
-        (GITHUB, "github.create_issue"),
-        (GITHUB, "github__create_issue"),
-        (GITHUB, "github_create_issue"),
-        (GITHUB, "create_issue"),
-        (GITHUB, "functions.create_issue"),
-        (GITHUB, "createIssue"),
-        ("HTTPServer_get", "http_server_get"),
+        ("math_gcd", "math.gcd"), ("math_gcd", "math__gcd"), ("math_gcd", "functions.math_gcd"),
+        ("math_gcd", "functions.math.gcd"), ("math_gcd", "functions_math_gcd"),
+        ("math_gcd", "default_api.math_gcd"), ("math_gcd", "default_api:math_gcd"),
+        ("math_gcd", "tools.math_gcd"), ("math_gcd", "tool__math_gcd"), ("math_gcd", "MathGcd"),
+        ("math.gcd", "math_gcd"), ("math.gcd", "gcd"), ("math_gcd", "mcp__calculator__math_gcd"),
+        ("math_gcd", "mcp_calculator_math_gcd"), ("math_gcd", "mcp.calculator.math_gcd"),
+        ("calculator_gcd", "mcp__calculator__gcd"), (GITHUB, "mcp.github.create_issue"),
+        (GITHUB, "mcp_github_create_issue"), (GITHUB, "github.create_issue"), (GITHUB, "github__create_issue"),
+        (GITHUB, "github_create_issue"), (GITHUB, "create_issue"), (GITHUB, "functions.create_issue"),
+        (GITHUB, "createIssue"), ("HTTPServer_get", "http_server_get"),
     ],
-)
+)  # fmt: skip
 def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
     """The name that is delivered is the client's, and the change is recorded."""
     box = made([tool(declared, {}), tool("search", {})])
@@ -75,25 +67,16 @@ def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
 @pytest.mark.parametrize(
     ("declared", "called"),
     [
-        (["a.search", "b.search"], "search"),
-        (["a__search", "b__search"], "functions.search"),
-        (["math.gcd", "math__gcd"], "math_gcd"),
-        (["getItem", "get_item"], "get.item"),
-        (["mcp__github__search", "mcp__jira__search"], "mcp__gitlab__search"),
-        (["math_gcd"], "gcd"),
-        (["gcd"], "math.gcd"),
-        (["math_gcd"], "mathgcd"),
-        (["math_gcd"], "math_gcd_v2"),
-        (["math_gcd"], "do_math_gcd"),
-        (["math_gcd"], "math_lcm"),
-        (["remove"], "os.remove"),
-        (["mcp__github__search"], "mcp__jira__search"),
-        (["search"], "functions."),
-        (["search"], "mcp__"),
-        (["search"], ""),
-        (["run_c"], "run_c++"),
+        (["a.search", "b.search"], "search"), (["a__search", "b__search"], "functions.search"),
+        (["math.gcd", "math__gcd"], "math_gcd"), (["getItem", "get_item"], "get.item"),
+        (["Read-File", "read_file"], "READ_FILE"),
+        (["mcp__github__search", "mcp__jira__search"], "mcp__gitlab__search"), (["math_gcd"], "gcd"),
+        (["gcd"], "math.gcd"), (["math_gcd"], "mathgcd"), (["math_gcd"], "math_gcd_v2"),
+        (["math_gcd"], "do_math_gcd"), (["math_gcd"], "math_lcm"), (["remove"], "os.remove"),
+        (["mcp__github__search"], "mcp__jira__search"), (["search"], "functions."), (["search"], "mcp__"),
+        (["search"], ""), (["run_c"], "run_c++"),
     ],
-)
+)  # fmt: skip
 def test_what_would_be_a_guess_is_not_meant(declared, called):
     """Several that fit, another word, another namespace: the model is asked again."""
     box = made([tool(name, {}) for name in declared])
@@ -103,16 +86,10 @@ def test_what_would_be_a_guess_is_not_meant(declared, called):
 @pytest.mark.parametrize(
     "called",
     [
-        "functions.search:0",
-        "search<|channel|>commentary",
-        " search\n",
-        "`search`",
-        '"search"',
-        "search()",
-        "SEARCH:12",
-        "search.call",
+        "functions.search:0", "search<|channel|>commentary", " search\n", "`search`", '"search"', "search()",
+        "SEARCH:12", "search.call",
     ],
-)
+)  # fmt: skip
 def test_what_is_left_on_a_native_name_is_taken_off(called):
     """A special token, an index, quotes, brackets and the `.call` of Llama's own tools belong to no name."""
     raw = RawCall(name=called, arguments="{}")
@@ -154,22 +131,17 @@ def test_every_beginning_of_a_meant_name_may_become_it(parts, separator, style, 
 
 
 FORMS = [
-    "{0}(query='x')",
-    '[{0}(query="x")]',
-    '{0}\n{{"query": "x"}}',
+    "{0}(query='x')", '[{0}(query="x")]', '{0}\n{{"query": "x"}}',
     '{{"name": "{0}", "arguments": {{"query": "x"}}}}',
     "<function={0}><parameter=query>x</parameter></function>",
     '<invoke name="{0}"><parameter name="query">x</parameter></invoke>',
-    '<tool_call>{{"name": "{0}", "arguments": {{"query": "x"}}}}</tool_call>',
-    '{0}[ARGS]{{"query": "x"}}',
+    '<tool_call>{{"name": "{0}", "arguments": {{"query": "x"}}}}</tool_call>', '{0}[ARGS]{{"query": "x"}}',
     'Action: {0}\nAction Input: {{"query": "x"}}',
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "called", ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search"]
-)
+@pytest.mark.parametrize("called", CALLED)
 @pytest.mark.parametrize("before", ["", "I will look.\n", "I will look. "])
 def test_a_name_in_another_spelling_is_held_in_a_stream(form, called, before):
     """In whatever pieces it comes, the call is delivered under its declared name, and none of it leaves as text."""
@@ -177,18 +149,9 @@ def test_a_name_in_another_spelling_is_held_in_a_stream(form, called, before):
     text = before + form.format(called)
     if before.endswith(" ") and form.startswith(("{0}(", "{0}\n", "Action")):
         return  # a call that begins a line
+    box = made([tool("web_search", parameters)])
     for size in (1, 3, 8, len(text)):
-        attempt = reading(tools=[tool("web_search", parameters)], hold=Hold.TOOL_CALLS)
-        out = [event for at in range(0, len(text), size) for event in attempt.take([Text(text[at : at + size])], 1)]
-        out += attempt.take([Finish(reason=FinishReason.STOP)], 1) + attempt.finish()
-        judged = attempt.judged
-        assert judged is not None
-        assert [(call.name, call.arguments) for call in judged.calls] in (
-            [("web_search", '{"query":"x"}')],
-            [("web_search", '{"query": "x"}')],
-        )
-        left = "".join(event.text for event in (*out, *judged.events) if isinstance(event, Text))
-        assert left.strip() == before.strip()
+        assert play(cut_at(text, [size]), box) == ([("web_search", {"query": "x"})], False, inked(before))
 
 
 def test_the_box_finds_nothing_in_no_tools():

@@ -65,12 +65,9 @@ def test_hostile_schemas_are_refused():
     doubling = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(20)}
     wide = {"properties": {str(i): {} for i in range(30_000)}}
     for parameters in (
-        deep,
-        very_deep,
-        wide,
-        {"$ref": "#/$defs/d0", "$defs": {**doubling, "d20": {}}},
+        deep, very_deep, wide, {"$ref": "#/$defs/d0", "$defs": {**doubling, "d20": {}}},
         {"description": "x" * 1_100_000},
-    ):
+    ):  # fmt: skip
         bad = build_toolbox([tool("a", parameters)])
         assert isinstance(bad, BadTools)
         assert bad.path.startswith("/tools/0/function/parameters")
@@ -91,12 +88,3 @@ def test_legacy_functions_and_flat_tools_are_tools():
         "/functions/0/name", build_toolbox([tool("a b", {})]).message
     )
     assert isinstance(build_toolbox([tool("f", {})], [{"name": "f"}]), BadTools)
-
-
-def test_names_are_found_without_a_guess():
-    """Case, - and _, and a `functions.` prefix are forgiven where one tool answers, not two."""
-    box = made([tool("get_weather", {}), tool("Read-File", {}), tool("read_file", {})])
-    assert box.find("get_weather") is box.find("Get-Weather") is box.find("functions.get_weather") is box.tools[0]
-    assert box.find("Read-File") is box.tools[1]
-    assert box.find("READ_FILE") is None
-    assert box.find("get_wether") is None
