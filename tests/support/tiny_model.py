@@ -41,17 +41,23 @@ def weights(seed: int = 0) -> dict[str, Any]:
 
     out = {"token_embd.weight": matrix(len(TOKENS), HIDDEN), "output_norm.weight": np.ones(HIDDEN, np.float32)}
     for block in range(LAYERS):
-        shapes = dict.fromkeys(("attn_q", "attn_output"), (HIDDEN, HIDDEN))
-        shapes |= dict.fromkeys(("attn_k", "attn_v"), (KV_HEADS * HEAD_DIM, HIDDEN))
-        shapes |= dict.fromkeys(("ffn_gate", "ffn_up"), (WIDE, HIDDEN)) | {"ffn_down": (HIDDEN, WIDE)}
+        shapes = {
+            "attn_q": (HIDDEN, HIDDEN),
+            "attn_k": (KV_HEADS * HEAD_DIM, HIDDEN),
+            "attn_v": (KV_HEADS * HEAD_DIM, HIDDEN),
+            "attn_output": (HIDDEN, HIDDEN),
+            "ffn_gate": (WIDE, HIDDEN),
+            "ffn_up": (WIDE, HIDDEN),
+            "ffn_down": (HIDDEN, WIDE),
+        }
         out |= {f"blk.{block}.{name}.weight": matrix(*shape) for name, shape in shapes.items()}
         out |= {f"blk.{block}.{name}.weight": np.ones(HIDDEN, np.float32) for name in ("attn_norm", "ffn_norm")}
     return out
 
 
-def biases() -> dict[str, Any]:
+def biases(seed: int = 1) -> dict[str, Any]:
     """The biases that `qwen2` has beside the other tensors."""
-    dice = np.random.default_rng(1)
+    dice = np.random.default_rng(seed)
     rows = {"attn_q": HIDDEN, "attn_k": KV_HEADS * HEAD_DIM, "attn_v": KV_HEADS * HEAD_DIM}
     return {
         f"blk.{block}.{name}.bias": dice.normal(0, 0.2, size).astype(np.float32)
@@ -106,6 +112,7 @@ def _add(writer: Any, name: str, value: Any, *, permute: bool) -> None:
 
 
 def write_folder(folder: Path, *, seed: int = 0) -> Path:
+    """The converted model, ready for mlx-lm. Another seed is another model with the same tokens."""
     folder.mkdir(parents=True)
     write_gguf(folder / "tiny.gguf", seed=seed)
     convert(folder / "tiny.gguf", folder)

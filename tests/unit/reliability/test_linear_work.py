@@ -29,8 +29,8 @@ def clear(size: int, **rule: object) -> Do:
     return lambda: apply_edits(request, (edit,))
 
 
-def list_words(size: int) -> tuple[str, ...]:
-    return tuple(Word(f"g{n}") for n in range(size))
+def list_words(size: int) -> frozenset[str]:
+    return frozenset(Word(f"g{n}") for n in range(size))
 
 
 def branch(size: int) -> dict[str, object]:
