@@ -29,8 +29,12 @@ def clear(size: int, **rule: object) -> Do:
     return lambda: apply_edits(request, (edit,))
 
 
-def list_words(size: int) -> frozenset[str]:
-    return frozenset(Word(f"g{n}") for n in range(size))
+def list_words(size: int) -> tuple[str, ...]:
+    return tuple(Word(f"g{n}") for n in range(size))
+
+
+def name_tools(size: int) -> frozenset[str]:
+    return frozenset(list_words(size))
 
 
 def branch(size: int) -> dict[str, object]:
@@ -83,8 +87,8 @@ def share_names(size: int) -> Do:
 @pytest.mark.parametrize(
     "prepare",
     [
-        pytest.param(lambda size: clear(size, spared=list_words), id="results and spared tools"),
-        pytest.param(lambda size: clear(size, inputs=list_words), id="results and tools whose arguments go"),
+        pytest.param(lambda size: clear(size, spared=name_tools), id="results and spared tools"),
+        pytest.param(lambda size: clear(size, inputs=name_tools), id="results and tools whose arguments go"),
         pytest.param(lambda size: clear(size, inputs=lambda _: None), id="arguments of one turn's calls"),
         pytest.param(judge_texts, id="texts and parts of the schema"),
         pytest.param(judge_standins, id="placeholders and required keys"),
