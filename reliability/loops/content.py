@@ -15,6 +15,7 @@ from reliability.loops.built_things import LEADS, MADE_AGAIN, REPEATED, is_of_bu
 from reliability.loops.comparison.findings import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 from reliability.loops.endless_orders import orders_repetition
+from reliability.loops.nudges import NUDGES
 from reliability.tools.turns import HARNESS_TAGS
 
 Message = dict[str, Any]
@@ -242,7 +243,7 @@ def list_other_parts(message: Message) -> list[Message]:
 def classify_speaker(message: Message) -> Who:
     """Tell whether a user-role message could be the user's own, is a bare "go on", a harness's report, or nobody's."""
     text = read_own_text(message)
-    if text.startswith(NOTICE) or _WRAPPED.fullmatch(text):
+    if text.startswith(NOTICE) or text in NUDGES or _WRAPPED.fullmatch(text):
         return Who.NOBODY
     if _REPORTS.match(text):
         return Who.REPORTS

@@ -13,18 +13,17 @@ from tests.support.agent import Agent
 from tests.support.http_asking import WEATHER_TOOLS, Outcome, ask, incidents_of, report_of, user
 from tests.support.serving import Server
 
-NUDGED = "with the same arguments for the"
-FIFTH = "for the 5th time"
+NUDGED = "You have called this already"
 SAME = "I have looked at everything and there is nothing more that I can do about this."
 
 
 def rules(tier: str) -> list[dict[str, Any]]:
-    leaves = {"fast": (NUDGED, "heeds"), "standard": (FIFTH, "fifth")}[tier]
+    leaves = {"fast": {"transcript": "heeds"}, "standard": {"transcript": "fifth", "turn": 5}}[tier]
     return [
         {"when": {"last_user": "Say hello."}, "answer": f"Hello from {tier}."},
         {"when": {"last_user": "question"}, "answer": SAME},
-        {"when": {"last_user": "You have given the same answer", "transcript": "question"}, "answer": SAME},
-        {"when": {"last_user": leaves[0], "transcript": leaves[1]}, "answer": f"{tier} stops here."},
+        {"when": {"last_user": "You have said this already", "transcript": "question"}, "answer": SAME},
+        {"when": {"last_user": NUDGED} | leaves, "answer": f"{tier} stops here."},
         {"when": {"tool_result": "9 of 9"}, "answer": "All done."},
         scripts.CALLS,
     ]

@@ -51,7 +51,8 @@ from tests.support.driving import (
 from tests.unit.deployments.request.test_drive import names
 
 SAID = {"text": "Let me look. "}
-ADVISED = {"when": {"transcript": "Reliability notice"}, "answer": "It is one."}
+NUDGED = {"transcript": {"regex": "nothing has changed|said this already"}}
+ADVISED = {"when": NUDGED, "answer": "It is one."}
 BAD_CALL = {"tool_call": {"name": "f", "arguments": "{"}}
 
 
@@ -113,7 +114,7 @@ def test_words_behind_a_looped_call_stay_behind():
     """The text of an answer comes from one attempt: where a later one has spoken, the words that were held with the
     looped call are dropped, and the call is delivered."""
     looping = {"times": 1, "answer": [CALL, {"text": "I said so."}]}
-    advised = {"when": {"transcript": "Reliability notice"}, "answer": [{"text": "Well then. "}, BAD_CALL]}
+    advised = {"when": NUDGED, "answer": [{"text": "Well then. "}, BAD_CALL]}
     run, events = answered([advised, looping, {"answer": "It is one."}])
 
     assert [a.flaw for a in run.attempts] == [Flaw.LOOP, Flaw.TOOL_CALL_INVALID, Flaw.EMPTY]
@@ -125,7 +126,7 @@ def test_words_behind_a_looped_call_stay_behind():
 def test_a_nudge_that_brings_another_call_is_taken():
     """What the nudge is for: the text stands, and the calls are those of the model's second thought."""
     other = {"tool_call": {"name": "f", "arguments": {"a": 2}}}
-    advised = {"when": {"transcript": "Reliability notice"}, "answer": [{"text": "Then so. "}, other]}
+    advised = {"when": NUDGED, "answer": [{"text": "Then so. "}, other]}
     run, events = answered([advised, {"answer": [SAID, CALL]}])
 
     assert [a.flaw for a in run.attempts] == [Flaw.LOOP, None]
@@ -167,7 +168,7 @@ def test_an_agent_whose_answers_are_texts_is_nudged_before_it_is_told(count, out
     turns = ({"role": "assistant", "content": text}, {"role": "user", "content": "continue"})
     messages = ({"role": "user", "content": "Change it."}, *turns * count)
 
-    script = [{"when": {"transcript": "Reliability notice"}, "answer": "Then otherwise."}, {"answer": text}]
+    script = [{"when": NUDGED, "answer": "Then otherwise."}, {"answer": text}]
     run, events = drive_once(scripted({"t0": script}), show(messages, (), stream=True))
 
     assert text_of(events) == {"streamed": text, "nudged": "Then otherwise.", "broken": ""}[outcome]

@@ -59,7 +59,6 @@ def test_the_answer_of_the_requests_before_is_a_copy(ask, before, rounds):
 
     assert loop is not None
     assert (loop.kind, loop.stage) == (Kind.COPIES, Stage.WARN)
-    assert ANSWER in nudge(loop)
     assert "something else" in nudge(loop)
     assert find_loop(read_turns(messages), LoopConfig(), Turn(text=ANSWER)) is None  # no other rule sees it
     assert find_copy(copied, Turn(text="The owner's name is Tomas-919."), CONFIG) is None

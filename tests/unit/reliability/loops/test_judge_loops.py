@@ -3,7 +3,6 @@
 import pytest
 
 from reliability.loops import Stage, find_loop, nudge, read_turns
-from reliability.loops.content import NOTICE
 from tests.support.conversation import CONFIG, USER, Message, acted, ask, loop_at, quiet, said, stages
 
 
@@ -32,11 +31,10 @@ def test_20_spelling_does_not_hide_a_loop(spelling: str) -> None:
 
 
 def test_21_a_streak_keeps_its_name() -> None:
-    """A frozen streak, with our nudge and an empty reply between, is the same one, and the nudge begins with it."""
+    """A frozen streak, with our nudge and an empty reply between, is the same one."""
     history = [USER, *acted("save", {}, "Error: disk full"), *acted("save", {}, "Error: disk full")]
     loop = loop_at(history, ask("save"))
     assert loop is not None
-    assert nudge(loop).startswith(f"{NOTICE} {loop.key}] ")
     history += [{"role": "user", "content": nudge(loop)}, said(""), *acted("save", {}, "Error: disk full")]
     again = loop_at(history, ask("save"))
     assert again is not None

@@ -242,8 +242,8 @@ def test_the_nudge_says_what_is_wrong():
     loop = loop_at([USER, *SEEN, *look("c"), *look("a")], ask("read_file", {"path": "d"}))
     assert loop is not None
     assert (loop.kind, loop.repetitions) == (Kind.REVISITS, 3)
-    assert "seen before" in nudge(loop)
-    assert "Answer the user" in nudge(loop)
+    assert "You have seen this already" in nudge(loop)
+    assert "Answer the request now" in nudge(loop)
 
 
 DEEDS = (
