@@ -2,7 +2,7 @@
 
 A body has `first_s` seconds, and one more for each `_RATE_BYTES` that have come; no `first_s` without a byte. Above
 `readers_max` bodies at once the slowest ends, if it has been coming for `YOUNG_S`. All three end in a 408. Of several
-API keys one has at most half of the replica's requests, and its large bodies hold at most half of the bytes for them.
+API keys one has at most `of_key_max` requests, and its large bodies hold at most half of the bytes for them.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class _IncomingBody:
 
 
 class Bodies:
-    """The bodies that are coming to one Router replica, at most `readers_max`."""
+    """The bodies that are coming to one Router replica, at most `readers_max`, and how many requests each key has."""
 
-    def __init__(self, readers_max: int) -> None:
-        self._readers_max = max(1, readers_max)
+    def __init__(self, readers_max: int, of_key_max: int = 256) -> None:
+        self._readers_max, self._of_key_max = max(1, readers_max), max(1, of_key_max)
         self._incoming: set[_IncomingBody] = set()
         self._held = Counter[str]()  # bytes, by the name of the API key
         self._requests = Counter[str]()  # from the head to the last byte of the answer
@@ -92,12 +92,12 @@ class Bodies:
             raise ApiError("request_timeout", words) from None
 
     def _take_slot(self, key: str, ending: ExitStack) -> None:
-        """Count the request for its key until `ending` closes. Half of what the Router takes is for the other keys."""
+        """Count the request for its key until `ending` closes: some of what the Router takes is for the other keys."""
         if not key:
             return
-        if self._requests[key] >= self._readers_max:
-            words = f"{self._requests[key]} requests of this API key run, and {self._readers_max} may"
-            raise ApiError("overloaded", f"{words} (half of server.max_ongoing_requests)")
+        if self._requests[key] >= self._of_key_max:
+            words = f"{self._requests[key]} requests of this API key run, and {self._of_key_max} may"
+            raise ApiError("overloaded", f"{words} (7/8 of server.max_ongoing_requests)")
         self._requests[key] += 1
         ending.callback(self._requests.subtract, (key,))
 

@@ -108,7 +108,8 @@ class Router:
         self._room = ControlRoom(access=lambda: self._live.access, overview=self._overview, chat=chat)
         self._workers = Workers(imports=WORKER_IMPORTS)
         self._metrics, self._traces = RequestMetrics(), Traces(config.telemetry)
-        self._bodies = Bodies(config.server.max_ongoing_requests // 2)
+        slots = config.server.max_ongoing_requests
+        self._bodies = Bodies(slots // 2, of_key_max=slots * 7 // 8)
         self._clock = MonotonicClock()
         self._jitter = random.Random()
         self._started_s = int(time.time())

@@ -93,9 +93,9 @@ async def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_no_key_takes_every_request() -> None:
-    """Law: however many requests of one key run, half of them are for the others; a slot is free when its request has
+    """Law: however many requests of one key run, some slots are for the others; one is free when its request has
     ended, also one that was refused. Without another key there is no such bound."""
-    bodies = Bodies(4)
+    bodies = Bodies(2, of_key_max=4)
 
     async def read(key: str, ending: ExitStack) -> bytes:
         request: Any = Sent(2)
