@@ -1,6 +1,7 @@
 """The first start of a person's server on a Mac: what is fetched when, and what the terminal and `/ready` say of it."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,8 +70,9 @@ def test_sleeping_tiers_say_where_their_models_are(fetched, tmp_path, monkeypatc
     assert look_up().state is TierState.UNAVAILABLE
     assert "fetches it once it can answer" in look_up().reason
     source = parse_source(choose_here("standard", "auto").source)
-    with cache_folder.hold(tmp_path / "models", hub.name_fetch(source)):
-        downloads.tell(tmp_path, hub.name_fetch(source), lambda _: None)("43 % of 6.0 GB")
+    name = hub.name_fetch(source)
+    with cache_folder.hold(tmp_path / "models", name), downloads.tell(tmp_path, name, lambda _: None) as say:
+        say("43 % of 6.0 GB")
         status = look_up()
         assert (status.state, status.reason) == (TierState.LOADING, "43 % of 6.0 GB")
     monkeypatch.setattr(hub, "find_complete", lambda _: tmp_path)
@@ -105,7 +107,9 @@ def test_a_replica_leases_its_part_and_gives_it_to_its_engine(fetched, monkeypat
     monkeypatch.setattr(replica, "bind_to_node", lambda: None)
     monkeypatch.setattr(replica, "hush", lambda _: None)
     lease = Lease()
-    monkeypatch.setattr(replica, "_lease", lambda *_: lease)
+    here = SimpleNamespace(app_name="app", replica_id=SimpleNamespace(unique_id="r"))
+    monkeypatch.setattr(replica.serve, "get_replica_context", lambda: here)
+    monkeypatch.setattr(replica, "ReplicaLease", lambda *_: lease)
     rooms: list[Any] = []
     monkeypatch.setattr(replica, "make_tier", lambda name, config, cloud, room: rooms.append(room))
     config = settle()
