@@ -89,8 +89,6 @@ def test_prose_and_data_are_left_alone(text):
         '<tool_call>{"name": "get_time"</tool_call>',
         '<tool_call>{"name": "search"}</tool_call>',
         '<tool_call>{"query": "x", "limit": 1}</tool_call>',
-        "<tool_call>I will now call the tool.</tool_call>",
-        "<tool_call>",
         "<tool_call>\n<function=search>\n<",
         f"<tool_call>{CALL} and then {{}} </tool_call>",
         "<function=search><parameter=query>x</parameter>",
@@ -123,15 +121,11 @@ def test_prose_and_data_are_left_alone(text):
         "search[ARGS]{'query': ",
         '<tool_call>search({"query": "x"}</tool_call>',
         "Action: search\nAction Input: the weather in Lima",
-        'Action: search\nAction Input: {"query": ',
-        'to=functions.search {"query": ',
         '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": <|call|>',
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.search",
         '{"name": "search", "arguments": {"query": "x"',
         '{"action": "search", "query": "x"}',
         '{"tool": "search", "action": "go", "args": {"query": "x"}}',
-        '{"name": "made_up", "arguments": {"query": "x"}}',
-        "Something broke here }}</tool_call>",
         "[" + CALL + ', {"name": 3}]',
     ],
 )
@@ -203,9 +197,8 @@ def test_python_lines_are_calls_where_nothing_follows():
     for shown in (
         "I write\nsearch(query='x')\nto find it.",
         "Never:\n\n```python\nsearch(query='x')\n```\n\nUse make instead.",
-        "import os\n\nsearch(query='x')\n\nx = 2",
-        "Earlier I called:\n\nsearch(query='x')\n\nIt failed.",
-    ):
+        "import os\n\nsearch(query='x')\n\nx = 2", "Earlier I called:\n\nsearch(query='x')\n\nIt failed.",
+    ):  # fmt: skip
         assert extract_calls(shown, BOX) == Extraction(text=shown)
     assert calls("I look it up:\nsearch(query='x')\nget_time()") == [("search", {"query": "x"}), ("get_time", {})]
     assert calls("So:\n```tool_code\nsearch(query='x')\n```\nDone.") == [("search", {"query": "x"})]

@@ -1,6 +1,5 @@
 """Where the references of a schema lead."""
 
-
 import pytest
 
 from reliability.tools import BadTools, build_toolbox

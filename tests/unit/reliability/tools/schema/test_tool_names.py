@@ -13,14 +13,9 @@ from tests.support.streaming import cut_at, inked, play
 GITHUB = "mcp__github__create_issue"
 WORDS = ["get", "weather", "math", "gcd", "issue", "v2", "http", "list"]
 CALLED = [
-    "web.search",
-    "web__search",
-    "functions.web_search",
-    "webSearch",
-    "tools.web.search",
-    "Web-Search",
+    "web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search", "Web-Search",
     "WEB_SEARCH",
-]
+]  # fmt: skip
 SEPARATORS = ["_", "__", ".", "-", ":", "/", "::"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
