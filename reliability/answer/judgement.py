@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.answer import answer_calls
-from reliability.answer.answer_head import drop_marks
+from reliability.answer.answer_calls import drop_told, keep_few_counted, read_native_calls, read_stopped
+from reliability.answer.answer_head import read_held
 from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
 from reliability.attempt import Leeway
@@ -215,17 +216,14 @@ def judge(
 ) -> Judged:
     """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
     anew; `text_committed`: an earlier attempt's has; `stopped`: its loop. Raises `OutOfSteps` (more than `steps`)."""
-    held = held if told + sent else drop_marks(held)
-    text = "".join(event.text for event in held if isinstance(event, Text))
+    held, text = read_held(held, begun=bool(told + sent))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     cut = stopped is None and finish.reason is FinishReason.LENGTH
-    found, dropped = answer_calls.read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
+    found, dropped = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
     found = found.refuse_list() if found.unended and cut else found
-    found, native = answer_calls.drop_told(
-        found, answer_calls.read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before
-    )
+    found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
-    found, native, counted = answer_calls.keep_few_counted(found, native, expected.toolbox, cut=cut)
+    found, native, counted = keep_few_counted(found, native, expected.toolbox, cut=cut)
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
@@ -236,9 +234,7 @@ def judge(
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
-        if loop is not None:
-            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
-            detail = _LOOPED.format(loop.repetitions)
+        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     judged = Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
@@ -342,6 +338,10 @@ def _check_loops(
     if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
         return None, None
     return turn, loop
+
+
+def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
+    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, _LOOPED.format(loop.repetitions)
 
 
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:

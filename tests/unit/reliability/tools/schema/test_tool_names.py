@@ -12,10 +12,8 @@ from tests.support.streaming import cut_at, inked, play
 
 GITHUB = "mcp__github__create_issue"
 WORDS = ["get", "weather", "math", "gcd", "issue", "v2", "http", "list"]
-CALLED = [
-    "web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search", "Web-Search",
-    "WEB_SEARCH",
-]  # fmt: skip
+CALLED = ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search"]
+FOLDED = ["Web-Search", "WEB_SEARCH"]
 SEPARATORS = ["_", "__", ".", "-", ":", "/", "::"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
@@ -136,14 +134,14 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("called", CALLED)
+@pytest.mark.parametrize("called", [*CALLED, *FOLDED])
 @pytest.mark.parametrize("before", ["", "I will look.\n", "I will look. "])
 def test_a_name_in_another_spelling_is_held_in_a_stream(form, called, before):
     """In whatever pieces it comes, the call is delivered under its declared name, and none of it leaves as text."""
     parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
     text = before + form.format(called)
-    if before.endswith(" ") and form.startswith(("{0}(", "{0}\n", "Action")):
-        return  # a call that begins a line
+    if before.endswith(" ") and form.startswith(("{0}(", "{0}\n", "Action", *["{0}"] * (called in FOLDED))):
+        return  # a call that begins a line; behind a sentence a word counts to the letter
     box = made([tool("web_search", parameters)])
     for size in (1, 3, 8, len(text)):
         assert play(cut_at(text, [size]), box) == ([("web_search", {"query": "x"})], False, inked(before))
