@@ -19,10 +19,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from reliability.steps import Steps
-from reliability.tool_calls import Flaws, Uncertainty
+from reliability.tool_calls import Flaws, Uncertainty, Violation, join
 from reliability.tools.check.placeholder_forms import (
     Argument,
     Matcher,
@@ -86,37 +86,28 @@ _ENDING = re.compile(r"\.\w{1,5}\Z")
 Path = tuple[str | int, ...]
 
 
-class Implausible(NamedTuple):
-    """What says nothing, and where."""
-
-    kind: Flaws
-    path: Path
-    message: str
-    doubt: Uncertainty | None
-
-
 def find_implausible(
     arguments: Mapping[str, Any],
     tool: Tool,
+    i: int,
     placeholders: Sequence[str],
     conversation: Sequence[str] | None,
     steps: Steps,
-) -> list[Implausible]:
-    """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
-    unless the steps are final: then what hasn't been looked at passes."""
+) -> list[Violation]:
+    """Find what stands in the i-th call's arguments without saying anything, at most `_FOUND_MAX` things. Raises
+    `OutOfSteps`, unless the steps are final: then what hasn't been looked at passes."""
     blanks = _find_blank(arguments, tool, steps)
-    found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, Uncertainty.SUSPECTED) for key in blanks]
+    place = (i, "arguments")
+    found = [Violation(Flaws.EMPTY, join(*place, key), _EMPTY, tool.name, Uncertainty.SUSPECTED) for key in blanks]
     if not placeholders:
         return found
     matcher = build_matcher(tuple(placeholders))
-    conversation_chars = sum(map(len, conversation or ()))
+    search_steps = sum(map(len, conversation or ())) // CHARS_A_STEP
     looked = tool.places.looked
     for path, text in _list_strings(arguments):
         _spend(tool.places.looked - looked, steps)
         looked = tool.places.looked
-        if (steps.final and steps.left < _STEPS_A_WORD + conversation_chars // CHARS_A_STEP) or len(
-            found
-        ) >= _FOUND_MAX:
+        if len(found) >= _FOUND_MAX or (steps.final and steps.left < _STEPS_A_WORD + search_steps):
             break
         steps.spend(1)
         if len(text) > _PLACEHOLDER_CHARS_MAX:
@@ -125,7 +116,7 @@ def find_implausible(
         standin, argument, schema = _find_standin(text, path, tool, matcher)
         if standin is None:
             continue
-        _spend(conversation_chars // CHARS_A_STEP, steps)
+        _spend(search_steps, steps)
         if not standin.framed and (
             conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)
         ):
@@ -134,7 +125,7 @@ def find_implausible(
         doubt = _find_doubt(text, standin, argument)
         if not honest and (conversation is None or not _is_said(text, standin, conversation, doubt)):
             words = _SUSPECTED if doubt is Uncertainty.SUSPECTED else _PLAIN
-            found.append(Implausible(Flaws.PLACEHOLDER, path, words.format(text), doubt))
+            found.append(Violation(Flaws.PLACEHOLDER, join(*place, *path), words.format(text), tool.name, doubt))
     return found
 
 
