@@ -31,6 +31,7 @@ from reliability.tools.check.placeholder_forms import (
     may_be_description,
     split_words,
 )
+from reliability.tools.schema.complaint import Path
 from reliability.tools.schema.toolbox import Tool
 
 _PLACEHOLDER_CHARS_MAX = 400
@@ -82,8 +83,6 @@ _MAY_BE_EMPTY = re.compile(
     re.IGNORECASE,
 )
 _ENDING = re.compile(r"\.\w{1,5}\Z")
-
-Path = tuple[str | int, ...]
 
 
 def find_implausible(

@@ -28,7 +28,7 @@ from reliability.steps import Steps
 from reliability.tool_calls import join
 from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
 
-_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _PYTHON = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "dict": "object", "list": "array"}
 _PYTHON |= {"none": "null", "nonetype": "null", "tuple": "array", "set": "array"}
 _EMPTY_IN_PHP = frozenset({"properties", "items", "additionalProperties"})
@@ -69,8 +69,8 @@ def _are_names(value: Any) -> bool:
 
 def _is_type(value: Any) -> bool:
     if isinstance(value, str):
-        return value in _TYPES
-    return _are_names(value) and bool(value) and _TYPES.issuperset(value)
+        return value in TYPES
+    return _are_names(value) and bool(value) and TYPES.issuperset(value)
 
 
 def _check_each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -87,7 +87,7 @@ _COUNT: Check = (_is_count, "must be a whole number that is not negative")
 _NUMBER: Check = (is_number, "must be a number")
 
 CHECKS: dict[str, Check] = {
-    "type": (_is_type, f"must be one or several of {', '.join(sorted(_TYPES))}, each once"),
+    "type": (_is_type, f"must be one or several of {', '.join(sorted(TYPES))}, each once"),
     "required": (_are_names, "must be a list of names, each once"),
     "dependentRequired": (_check_each(_are_names), "must be an object of lists of names, each once"),
     "multipleOf": (lambda value: is_number(value) and value > 0, "must be a number above 0"),
@@ -238,7 +238,7 @@ def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
 
 def _name_type(kind: str) -> str:
     lower = kind.lower()
-    return lower if lower in _TYPES else _PYTHON.get(lower, kind)
+    return lower if lower in TYPES else _PYTHON.get(lower, kind)
 
 
 def _split_dependencies(node: dict[str, Any]) -> None:
