@@ -5,7 +5,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.answer import gate as gates
+from reliability.answer.call_starts import PARTIAL, find_call_start, prepare_names
 from reliability.answer.gate import TextKind, finish, open_gate, step
+from reliability.tools.format_row import Place
 from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Hold, Reasoning, Refusal, Started, Text
 from tests.support.gate_feeding import TOOLS, always_open, cut, decide, fed, live, never
 
@@ -247,3 +249,10 @@ def test_too_much_space_behind_a_name_is_prose() -> None:
     """A name and its bracket further apart than the bound are no call."""
     text = "search" + " " * 70 + "(x)\n[search]" + " " * 70 + "{\n```" + " " * 70 + "x"
     assert "".join(live([text], kind=always_open)) == text
+
+
+def test_words_know_no_empty_name() -> None:
+    """An empty name declares nothing, and without names only the marks of turns and messages begin anything."""
+    assert prepare_names(["", "a"]).names == ("a",)
+    assert find_call_start(prepare_names([""]), "a(1) and {", 0, Place.LINE) == (10, Place.ANYWHERE, None)
+    assert find_call_start(prepare_names([""]), "a(1) and <|im_e", 0, Place.LINE) == (9, Place.ANYWHERE, PARTIAL)
