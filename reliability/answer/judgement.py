@@ -59,7 +59,7 @@ from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reas
 WORDS_CHARS_MAX = 200_000
 _PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
-LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
+_LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
 _EMPTY_BLOCK = re.compile(r"`{3,8}[\w+.#-]{1,32}\s{0,64}(?:`{3,8}(?![\w`])|\Z)")  # a tag opens, none closes
 _LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 
@@ -377,7 +377,7 @@ def _correct_finish(finish: Finish, checked: Checked, behind: int, left_out: int
     reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason
     if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP
-    notes = [LEFT_OUT.format(left_out)] if left_out and checked.calls else []
+    notes = [_LEFT_OUT.format(left_out)] if left_out and checked.calls else []
     notes += [BEHIND.format(behind)] if behind else []
     if reason is finish.reason and not notes:
         return finish

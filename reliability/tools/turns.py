@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
 
-RESULT_CHARS = 32  # more than the beginning of a line that gives a result
+_RESULT_CHARS = 32  # more than the beginning of a line that gives a result
 LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps
 _ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
 # Elements in which agents wrap what they add to the user's side of a conversation.
@@ -188,8 +188,8 @@ def ends_answer(
 
 def may_give_result(text: str, at: int) -> bool:
     """Return whether a text ends in what a line begins with that gives a result."""
-    cut = text[at : at + RESULT_CHARS].lstrip(" \t")
-    return bool(cut) and at + RESULT_CHARS > len(text) and any(word.startswith(cut) for word in _RESULT_WORDS)
+    cut = text[at : at + _RESULT_CHARS].lstrip(" \t")
+    return bool(cut) and at + _RESULT_CHARS > len(text) and any(word.startswith(cut) for word in _RESULT_WORDS)
 
 
 def skip_ends(text: str, at: int) -> int:

@@ -41,7 +41,7 @@ _FOUND_MAX = 100
 _EMPTY = "is empty, and nothing else is given (if that is meant, write it again)"
 _PLAIN = "{!r} only stands in for a value"
 _SUSPECTED = "{!r} seems to stand in for a value (if it is meant, write it again)"
-REQUEST_CHARS_MAX = 2_000  # a longer text of the conversation is a prompt or a result, and speaks of everything
+_REQUEST_CHARS_MAX = 2_000  # a longer text of the conversation is a prompt or a result, and speaks of everything
 
 
 def _list_words(text: str) -> frozenset[str]:
@@ -247,7 +247,7 @@ def _find_doubt(text: str, standin: Standin, argument: Argument) -> Uncertainty 
 
 def _is_said(text: str, standin: Standin, conversation: Sequence[str], doubt: Uncertainty | None) -> bool:
     if not standin.instructs_own and any(
-        len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
+        len(message) <= _REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
     ):
         return True
     plain = text.strip().casefold()

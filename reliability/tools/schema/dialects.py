@@ -42,7 +42,7 @@ _FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
 _LIST: Check = (lambda value: isinstance(value, list), "must be a list")
 _NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
 _SCHEMA_DEPTH_MAX = 64
-SCHEMA_NODES_MAX = 20_000
+_SCHEMA_NODES_MAX = 20_000
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
 _NULL_IS_DATA = frozenset({"const", "default", "example"})
 _DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
@@ -136,7 +136,7 @@ class Normaliser:
         `BadSchema`, or `OutOfSteps`: it is larger than the steps that were given."""
         self._nodes += 1
         self._steps.spend(_STEPS_A_NODE)
-        if len(path) > _SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
+        if len(path) > _SCHEMA_DEPTH_MAX or self._nodes > _SCHEMA_NODES_MAX:
             raise BadSchema(join(*path[:8]), "the schema is larger or deeper than this server takes")
         if isinstance(node, list) and not known:
             return [self.normalise(item, (*path, i), known=False) for i, item in enumerate(node)]

@@ -13,7 +13,7 @@ from reliability.tool_calls import join
 from reliability.tools.schema.dialects import DATA, MAPS, TYPES, BadSchema
 
 _HEIGHT_MAX = 64
-WEIGHT_MAX = 10_000
+_WEIGHT_MAX = 10_000
 
 _ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
@@ -110,7 +110,7 @@ def _weigh(
             raise BadSchema(join(*path, key), f"{node[key][:80]!r} leads nowhere") from None
     parts = [_weigh(part, path, root, anchors, known, depth + 1) for part in below]
     weight, height = 1 + sum(w for w, _ in parts), 1 + max((h for _, h in parts), default=0)
-    if weight > WEIGHT_MAX or height > _HEIGHT_MAX:
+    if weight > _WEIGHT_MAX or height > _HEIGHT_MAX:
         raise BadSchema(join(*path), "references multiply beyond what this server follows")
     known[id(node)] = weight, height
     return weight, height
