@@ -79,3 +79,9 @@ def drop_marks(events: Sequence[Event]) -> Sequence[Event]:
     if not text.strip() or _ONLY_MARKS.match(text) is None:
         return events
     return [event for event in events if not isinstance(event, Text)]
+
+
+def read_held(events: Sequence[Event], *, begun: bool) -> tuple[Sequence[Event], str]:
+    """Return the held events of an answer, without marks alone unless it has `begun` to leave, and their text."""
+    held = events if begun else drop_marks(events)
+    return held, "".join(event.text for event in held if isinstance(event, Text))

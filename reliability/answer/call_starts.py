@@ -20,7 +20,7 @@ from reliability.tools.format_row import Place, Reader, Start, Until
 from reliability.tools.schema.tool_names import Lookup, prepare_tool_names
 from reliability.tools.turns import ENDS, GIVEN_RESULTS, list_fences
 
-SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
+_SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of it
 _SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
@@ -258,7 +258,7 @@ def _find_mark_of_reasoning(
     if format_reasoning.is_unsettled(text, found.end()):
         return PARTIAL
     lead = text[at - DELIMITER_MAX : at] if at - start >= DELIMITER_MAX else before + text[start:at]
-    near, end = lead + text[at : found.end() + SAID_CHARS], len(lead) + found.end() - at
+    near, end = lead + text[at : found.end() + _SAID_CHARS], len(lead) + found.end() - at
     if row is not None:
         meant = place is not Place.ANYWHERE and format_reasoning.opens_reasoning(near, len(lead), end)
         passes = not meant and (row in told or formats.is_quoted(near, len(lead), end))

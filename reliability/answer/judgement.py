@@ -1,7 +1,5 @@
 """Is this answer good enough? The judgement on one attempt, once its last event is here.
 
-    held events of the gate  ->  calls (native, and out of the text)  ->  valid?  ->  a loop?  ->  what may be delivered
-
 The first check that fails is the flaw; a flawed answer still carries what could be delivered, since a loop that a
 second tier repeats is delivered, marked. All calls are delivered or none. A refusal without calls is complete.
 """
@@ -14,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.answer import answer_calls
-from reliability.answer.answer_head import drop_marks
+from reliability.answer.answer_calls import drop_told, keep_few_counted, read_native_calls, read_stopped
+from reliability.answer.answer_head import read_held
 from reliability.answer.gate import TextKind
-from reliability.answer.leeway import give_leeway
 from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
 from reliability.attempt import Leeway
 from reliability.deferred_tools import take_load
@@ -44,22 +42,24 @@ from reliability.loops import (
     read_shown,
     read_turns,
 )
+from reliability.loops.comparison.findings import digest
 from reliability.loops.content import PersonsOrder
 from reliability.loops.ordered_calls import NO_ORDER
 from reliability.sessions import name_request
 from reliability.steps import Steps
+from reliability.tool_calls import Uncertainty
 from reliability.tools import CheckConfig, Checked, Extraction, Flaws, RawCall, Repair, ToolBox, Violation
 from reliability.tools.check.calls import check_calls, id_source, ids_in
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
-from reliability.tools.extract.scanner import is_prose, may_be_told
+from reliability.tools.extract.scanner import extract_calls, is_prose, may_be_told
 from reliability.tools.schema.toolbox import Tool
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
 WORDS_CHARS_MAX = 200_000
 _PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
-LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
+_LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
 _EMPTY_BLOCK = re.compile(r"`{3,8}[\w+.#-]{1,32}\s{0,64}(?:`{3,8}(?![\w`])|\Z)")  # a tag opens, none closes
 _LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 
@@ -67,13 +67,11 @@ _LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the req
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What the request asks of every answer to it. `checks` and `loops` are None where they are switched off. `form`:
-    what its text must be, where `response_format` says so; `forced`: the one tool that must be called. `loader`: the
-    server's own tool, if it has one, and whether an answer `may_load` by it; `listed`: the tools that the model may
-    have seen no more of than their line in its list. `asked` names the request where it brings no history; then
-    `window`, what its session was answered before, is held against the answer once the owner of the windows has sent
-    it. `shown`: what the request shows of its session, to be joined with what the window has kept. `copied`: the answer
-    that would be a copy (see `read_copied`). `memo` is what the
-    loop rules have found out about `turns`; `order` is what the user orders."""
+    what its text must be; `forced`: the one tool that must be called. `loader`: the server's own tool, if it has one,
+    and whether an answer `may_load` by it; `listed`: the tools of which the model may have seen only a line. `asked`
+    names the request where it brings no history; then `window` is what its session was answered before. `shown`: what
+    the request shows of its session. `copied`: the answer that would be a copy (see `read_copied`). `memo`: what the
+    loop rules have found out about `turns`; `order`: what the user orders."""
 
     toolbox: ToolBox
     id_seed: str
@@ -131,11 +129,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer. `native_calls`
-    is how many calls came as calls, and not in the text. `raw_text` is the text as it came, `written` the same with
-    native calls as a model would have written them: what a re-ask may show to the model, and what never leaves for a
-    client. `leeway`: of a flawed answer whose events may leave. `loads`: the tools whose definitions it asks the server
-    for, and nothing else; then `raw_text` is without its calls."""
+    """The judgement. `events` is what may be delivered, `finish` its end; `flaw` None is a good answer. `native_calls`:
+    how many calls came as calls. `raw_text` is the text as it came, `written` the same with native calls as a model
+    writes them: what a re-ask may show to the model, and what never leaves for a client. `leeway`: of a flawed answer
+    whose events may leave. `loads`: the tools whose definitions it asks for; then `raw_text` is without its calls."""
 
     events: tuple[Event, ...]
     finish: Finish
@@ -219,17 +216,14 @@ def judge(
 ) -> Judged:
     """Judge one answer. `held`: what the gate kept; `sent`: what it let pass; `told`: what had left before it began
     anew; `text_committed`: an earlier attempt's has; `stopped`: its loop. Raises `OutOfSteps` (more than `steps`)."""
-    held = held if told + sent else drop_marks(held)
-    text = "".join(event.text for event in held if isinstance(event, Text))
+    held, text = read_held(held, begun=bool(told + sent))
     before = told if told or reasoned or any(isinstance(event, Reasoning) for event in held) else None
     cut = stopped is None and finish.reason is FinishReason.LENGTH
-    found, dropped = answer_calls.read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
+    found, dropped = read_stopped(sent + text, len(sent), expected.toolbox, stopped, told=before)
     found = found.refuse_list() if found.unended and cut else found
-    found, native = answer_calls.drop_told(
-        found, answer_calls.read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before
-    )
+    found, native = drop_told(found, read_native_calls(held), expected.toolbox, sent + text, len(sent), told=before)
     loads, found, native = take_load(expected.loader, expected.toolbox, found, native, may_load=expected.may_load)
-    found, native, counted = answer_calls.keep_few_counted(found, native, expected.toolbox, cut=cut)
+    found, native, counted = keep_few_counted(found, native, expected.toolbox, cut=cut)
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
@@ -240,9 +234,7 @@ def judge(
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
-        if loop is not None:
-            flaw = Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP
-            detail = _LOOPED.format(loop.repetitions)
+        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
     judged = Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
@@ -258,7 +250,24 @@ def judge(
         raw_text=told + sent + text,
         written=told + sent + text + answer_calls.write_native_calls(held),
     )
-    return give_leeway(judged, found, expected.toolbox, sent + text, len(sent), before)
+    return _give_leeway(judged, found, expected.toolbox, sent + text, len(sent), before)
+
+
+def _give_leeway(judged: Judged, found: Extraction, box: ToolBox, text: str, sent: int, told: str | None) -> Judged:
+    """Return the judgement with what may leave of a flawed answer, if anything: calls of which a value is only doubted,
+    and an undeclared call, as words. It is asked for again first (`reliability.escalation.policies`)."""
+    if judged.flaw is not Flaw.TOOL_CALL_INVALID or not all(one.doubt for one in judged.violations):
+        return judged
+    suspected = all(one.doubt is Uncertainty.SUSPECTED for one in judged.violations)
+    if judged.calls:
+        said = digest(*(f"{one.path} {one.message}" for one in judged.violations))
+        return replace(judged, leeway=Leeway(said, suspected))
+    if judged.native_calls or found.calls:
+        return judged
+    words = extract_calls(text, replace(box, tools=()), sent, told=told).text
+    events = [event for event in judged.events if not isinstance(event, Text)]
+    said = digest(" ".join(words.split()))
+    return replace(judged, events=(*events, Text(words)), leeway=Leeway(said, suspected))
 
 
 def _check_distinct(
@@ -331,6 +340,10 @@ def _check_loops(
     return turn, loop
 
 
+def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
+    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, _LOOPED.format(loop.repetitions)
+
+
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
     loop = find_loop(expected.turns, config, turn, expected.memo) or find_copy(expected.copied, turn, config)
@@ -364,7 +377,7 @@ def _correct_finish(finish: Finish, checked: Checked, behind: int, left_out: int
     reason = FinishReason.TOOL_CALLS if checked.calls else finish.reason
     if not checked.calls and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.STOP
-    notes = [LEFT_OUT.format(left_out)] if left_out and checked.calls else []
+    notes = [_LEFT_OUT.format(left_out)] if left_out and checked.calls else []
     notes += [BEHIND.format(behind)] if behind else []
     if reason is finish.reason and not notes:
         return finish

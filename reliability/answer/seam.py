@@ -25,7 +25,7 @@ ANCHOR_CHARS = 24
 _ANCHOR_CHARS_MAX = 200
 _ECHO_CHARS = 24
 _BEGINNING_CHARS = 24  # a text that begins with so much of `begun` begins anew
-REMARK_CHARS = 100  # within so many characters a remark about the text names what it is about
+_REMARK_CHARS = 100  # within so many characters a remark about the text names what it is about
 # How models open who were asked to continue and say so, in lower case, with what follows such a word there.
 _OPENINGS = tuple(
     word + mark
@@ -271,7 +271,7 @@ class Seam:
     def _begins_apart(self, line: str) -> bool:
         """Return whether a line may be no part of the text: short, glued to it, and not in small letters."""
         return (
-            len(line) <= REMARK_CHARS
+            len(line) <= _REMARK_CHARS
             and self._held[:1].isspace() <= self._space[:1].isspace()
             and not line[:1].islower()
         )
@@ -300,11 +300,11 @@ class Seam:
             return True
         if self._within_word and not self._held[:1].isspace() and _MARK_START.fullmatch(said):
             return True
-        open_line = len(head) < REMARK_CHARS and "\n" not in head
+        open_line = len(head) < _REMARK_CHARS and "\n" not in head
         return open_line and (low.startswith(_OPENINGS) or any(opening.startswith(low) for opening in _OPENINGS))
 
     def _is_remark(self, head: str) -> bool:
-        line = head[:REMARK_CHARS].partition("\n")[0]
+        line = head[:_REMARK_CHARS].partition("\n")[0]
         return line.lower().startswith(_OPENINGS) and _ABOUT.search(line) is not None
 
     def _is_opening(self, head: str) -> bool:

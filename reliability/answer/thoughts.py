@@ -28,7 +28,7 @@ from reliability.types import CallDelta, Event, Reasoning, Refusal, Text
 Passed = tuple[Event, Gate, tuple[Event, ...]]
 """A part of an event, the gate behind it, and what may leave."""
 
-PIECE_CHARS = 65_536
+_PIECE_CHARS = 65_536
 _HELD_CHARS_MAX = 512  # of a head, and of white space in reasoning
 
 _ROWS = (*REASONING, *MESSAGES)
@@ -185,9 +185,9 @@ def pass_on(thoughts: Thoughts, gate: Gate, event: Event) -> list[Passed]:
 
 def _cut(event: Event) -> Sequence[Event]:
     """Cut a very long text: what stands behind a mark is looked at anew."""
-    if not isinstance(event, Text) or len(event.text) <= PIECE_CHARS:
+    if not isinstance(event, Text) or len(event.text) <= _PIECE_CHARS:
         return (event,)
-    return [Text(event.text[at : at + PIECE_CHARS]) for at in range(0, len(event.text), PIECE_CHARS)]
+    return [Text(event.text[at : at + _PIECE_CHARS]) for at in range(0, len(event.text), _PIECE_CHARS)]
 
 
 def close(thoughts: Thoughts, gate: Gate) -> tuple[tuple[Event, ...], tuple[Event, ...]]:

@@ -4,6 +4,8 @@ envelope or in the open. The last row is a line of a transcript, which isn't rea
 
 from __future__ import annotations
 
+from typing import Any
+
 from reliability.tools.format_row import (
     DSML,
     DSML_CALL,
@@ -51,20 +53,22 @@ def _any_case(word: str) -> str:
     return "".join(f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else letter for letter in word)
 
 
+def _notation(family: str, reader: Reader | None, *examples: str, **more: Any) -> Format:
+    return Format(family=family, examples=examples, reader=reader, **more)
+
+
 NOTATIONS: tuple[Format, ...] = (
-    Format(
-        family="elements: Qwen3-Coder, MiniMax, MiniCPM, functionary",
-        examples=(
-            ELEMENTS_CALL,
-            INVOKE_CALL,
-            '<function=search>{"query": "x"}</function>',
-            '<function=search={"query": "x"}</function>',
-            '<function name="search"><param name="query">x</param></function>',
-            '<functionname="search"><paramname="query">x</param></function>',
-            DSML_CALL,
-            M3_CALL,
-        ),
-        reader=Reader.ELEMENTS,
+    _notation(
+        "elements: Qwen3-Coder, MiniMax, MiniCPM, functionary",
+        Reader.ELEMENTS,
+        ELEMENTS_CALL,
+        INVOKE_CALL,
+        '<function=search>{"query": "x"}</function>',
+        '<function=search={"query": "x"}</function>',
+        '<function name="search"><param name="query">x</param></function>',
+        '<functionname="search"><paramname="query">x</param></function>',
+        DSML_CALL,
+        M3_CALL,
         opens=tuple(rf"{begin}{tag}(?==|\s|name)" for begin in _ELEMENT_BEGINS for tag in _ELEMENT_TAGS),
         closes=tuple(rf"{begin}{tag}>" for begin in _ELEMENT_ENDS for tag in _ELEMENT_TAGS),
         holds=(
@@ -77,42 +81,41 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         compared=tuple(rf"{begin}{tag}(?==|\s|name)" for begin in _ELEMENT_BEGINS for tag in _ELEMENT_TAGS),
     ),
-    Format(
-        family="sections: Kimi K3 and PLaMo without their tags",
-        examples=(
-            '<|open|>call tool="search" index="1"<|sep|><|open|>argument key="query" type="string"<|sep|>x'
-            "<|close|>argument<|sep|><|close|>call<|sep|>",
-            "<|plamo:begin_tool_name:plamo|>search<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
-            '<|plamo:constrain|>json<|plamo:msg|>{"query": "x"}<|plamo:end_tool_arguments:plamo|>',
-        ),
-        reader=Reader.SECTIONS,
+    _notation(
+        "sections: Kimi K3 and PLaMo without their tags",
+        Reader.SECTIONS,
+        '<|open|>call tool="search" index="1"<|sep|><|open|>argument key="query" type="string"<|sep|>x'
+        "<|close|>argument<|sep|><|close|>call<|sep|>",
+        "<|plamo:begin_tool_name:plamo|>search<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+        '<|plamo:constrain|>json<|plamo:msg|>{"query": "x"}<|plamo:end_tool_arguments:plamo|>',
         opens=(K3_CALL, r"call tool=(?=\"[^\"<>]{1,128}\"[^<>]{0,64}<\|sep\|>)", r"<\|plamo:begin_tool_name:plamo\|>"),
         holds=(Start(K3_CALL), Start("call tool=", place=Place.SENTENCE), Start(r"<\|plamo:begin_tool_name:plamo\|>")),
         closes=(r"<\|close\|>call<\|sep\|>", r"<\|plamo:end_tool_arguments:plamo\|>"),
         compared=(K3_CALL, r"<\|plamo:begin_tool_name:plamo\|>"),
         explicit=True,
     ),
-    Format(
-        family="Qwen2",
-        examples=('✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿', '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}'),
-        reader=Reader.FLOWERS,
+    _notation(
+        "Qwen2",
+        Reader.FLOWERS,
+        '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}\n✿RESULT✿',
+        '✿FUNCTION✿: search\n✿ARGS✿: {"query": "x"}',
         opens=("✿FUNCTION✿",),
         closes=("✿RESULT✿", "✿RETURN✿"),
         compared=("✿FUNCTION✿",),
         explicit=True,
     ),
-    Format(
-        family="attributes",
-        examples=('<tool name="search" query="x" />',),
-        reader=Reader.ATTRIBUTES,
+    _notation(
+        "attributes",
+        Reader.ATTRIBUTES,
+        '<tool name="search" query="x" />',
         opens=(r"<tool\s{1,8}name",),
         closes=(r"/>", r">\s*</tool>"),
         compared=(r"<tool\s{1,8}name",),
     ),
-    Format(
-        family="pairs: GLM without its tags",
-        examples=("search\n<arg_key>query</arg_key>\n<arg_value>x</arg_value>",),
-        reader=Reader.PAIRS,
+    _notation(
+        "pairs: GLM without its tags",
+        Reader.PAIRS,
+        "search\n<arg_key>query</arg_key>\n<arg_value>x</arg_value>",
         opens=_PAIR_KEYS,
         holds=(
             *map(Start, _PAIR_KEYS),
@@ -121,10 +124,11 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         named=True,
     ),
-    Format(
-        family="name and JSON: Mistral without its tags",
-        examples=('search[ARGS]{"query": "x"}', 'search[CALL_ID]abc123def[ARGS]{"query": "x"}'),
-        reader=Reader.NAMED,
+    _notation(
+        "name and JSON: Mistral without its tags",
+        Reader.NAMED,
+        'search[ARGS]{"query": "x"}',
+        'search[CALL_ID]abc123def[ARGS]{"query": "x"}',
         opens=_SEPARATORS,
         holds=(
             *map(Start, _SEPARATORS),
@@ -134,10 +138,11 @@ NOTATIONS: tuple[Format, ...] = (
         explicit=True,
         compared=tuple(rf"{_NAMED_BEFORE}{separator}" for separator in _SEPARATORS),
     ),
-    Format(
-        family="name and JSON: Kimi and DeepSeek without their tags",
-        examples=('search<|tool_call_argument_begin|>{"query": "x"}', 'search<｜tool▁sep｜>{"query": "x"}'),
-        reader=Reader.NAMED,
+    _notation(
+        "name and JSON: Kimi and DeepSeek without their tags",
+        Reader.NAMED,
+        'search<|tool_call_argument_begin|>{"query": "x"}',
+        'search<｜tool▁sep｜>{"query": "x"}',
         opens=_INDEX_SEPARATORS,
         holds=(
             *map(Start, _INDEX_SEPARATORS),
@@ -151,13 +156,11 @@ NOTATIONS: tuple[Format, ...] = (
         named=True,
         compared=tuple(rf"{_NAMED_BEFORE}{separator}" for separator in _INDEX_SEPARATORS),
     ),
-    Format(
-        family="Command R",
-        examples=(
-            'Action: ```json\n[\n  {\n    "tool_name": "search",\n    "parameters": {"query": "x"}\n  }\n]```',
-            'Action: {"name": "search", "arguments": {"query": "x"}}',
-        ),
-        reader=Reader.ANNOUNCED,
+    _notation(
+        "Command R",
+        Reader.ANNOUNCED,
+        'Action: ```json\n[\n  {\n    "tool_name": "search",\n    "parameters": {"query": "x"}\n  }\n]```',
+        'Action: {"name": "search", "arguments": {"query": "x"}}',
         opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
         holds=(
             Start(
@@ -170,15 +173,13 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         place=Place.LINE,
     ),
-    Format(
-        family="name and JSON: a line of its own",
-        examples=(
-            'search\n{"query": "x"}',
-            'search\n```json\n{"query": "x"}\n```',
-            '[search]\n{"query": "x"}',
-            '[search]\n{"query": "x"}[END_TOOL_REQUEST]',
-        ),
-        reader=Reader.NAMED,
+    _notation(
+        "name and JSON: a line of its own",
+        Reader.NAMED,
+        'search\n{"query": "x"}',
+        'search\n```json\n{"query": "x"}\n```',
+        '[search]\n{"query": "x"}',
+        '[search]\n{"query": "x"}[END_TOOL_REQUEST]',
         opens=(rf"[ \t]{{0,8}}(?:\[{NAME}\]|{NAME}[ \t]{{0,8}}(?=\r?\n))(?=\s{{0,8}}[{{`])",),
         holds=(
             Start("", _OBJECT, Until.LAST_CLOSES, Place.LINE),
@@ -188,18 +189,20 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         place=Place.LINE,
     ),
-    Format(
-        family="name and JSON: functionary",
-        examples=('>>>search\n{"query": "x"}', '>>>search{"query": "x"}'),
-        reader=Reader.NAMED,
+    _notation(
+        "name and JSON: functionary",
+        Reader.NAMED,
+        '>>>search\n{"query": "x"}',
+        '>>>search{"query": "x"}',
         opens=(rf">>>[ \t]{{0,8}}(?={NAME}\s{{0,8}}\{{)",),
         holds=(Start(r">>>[ \t]{0,8}", r"\s{0,8}\{", Until.LAST_CLOSES, Place.LINE),),
         place=Place.LINE,
     ),
-    Format(
-        family="name and JSON: functions.",
-        examples=('functions.search({"query": "x"})', 'functions.search{"query": "x"}'),
-        reader=Reader.NAMED,
+    _notation(
+        "name and JSON: functions.",
+        Reader.NAMED,
+        'functions.search({"query": "x"})',
+        'functions.search{"query": "x"}',
         opens=(rf"functions\.(?={NAME}\(?\s{{0,8}}\{{)",),
         holds=(
             Start(r"functions\.", r"\s{0,8}\(", Until.LAST_CLOSES, Place.SENTENCE),
@@ -208,10 +211,12 @@ NOTATIONS: tuple[Format, ...] = (
             Start(r"functions\.", rf"{_SPACES}[:<]", place=Place.LINE),
         ),
     ),
-    Format(
-        family="braces: Gemma without its tags",
-        examples=(GEMMA_CALL, "call:search{query:<escape>x<escape>}", "call:search{query:x}"),
-        reader=Reader.BRACES,
+    _notation(
+        "braces: Gemma without its tags",
+        Reader.BRACES,
+        GEMMA_CALL,
+        "call:search{query:<escape>x<escape>}",
+        "call:search{query:x}",
         opens=(rf"call:(?={NAME}\{{)",),
         holds=(
             Start("call:", r"\{", Until.LAST_CLOSES, Place.SENTENCE),
@@ -220,25 +225,23 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         compared=(r"call:(?=[\w.-]{1,40}\{)",),
     ),
-    Format(
-        family="Python: a list",
-        examples=('[search(query="x")]',),
-        reader=Reader.PYTHON,
+    _notation(
+        "Python: a list",
+        Reader.PYTHON,
+        '[search(query="x")]',
         opens=(rf"\[(?=\s{{0,64}}{NAME}\()",),
         holds=(Start(rf"\[{_SPACES}", r"\(", Until.FIRST_CLOSES),),
     ),
-    Format(
-        family="Python: all from here on",
-        examples=(
-            'search(query="x")',
-            'search(query="x");',
-            'search({"query": "x"})',
-            '"search"(query="x")',
-            '["search(query=\\"x\\")"]',
-            '```tool_code\nsearch(query="x")\n```',
-            '```tool_code\nprint(search(query="x"))\n```',
-        ),
-        reader=Reader.LINES,
+    _notation(
+        "Python: all from here on",
+        Reader.LINES,
+        'search(query="x")',
+        'search(query="x");',
+        'search({"query": "x"})',
+        '"search"(query="x")',
+        '["search(query=\\"x\\")"]',
+        '```tool_code\nsearch(query="x")\n```',
+        '```tool_code\nprint(search(query="x"))\n```',
         opens=(
             rf"[ \t]{{0,8}}(?=(?:print\(\s{{0,8}})?[\"'`]?{_ESCAPED_NAME}[\"'`]?\()",
             rf"[ \t]{{0,8}}(?=\[\s{{0,64}}[\"']{_ESCAPED_NAME}\()",
@@ -252,28 +255,24 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         place=Place.LINE,
     ),
-    Format(
-        family="ReAct",
-        examples=(
-            'Action: search\nAction Input: {"query": "x"}',
-            'Action: search\nAction Input: ```json\n{"query": "x"}\n```',
-            'Action: search\nAction Input:\n```\n{"query": "x"}\n```',
-        ),
-        reader=Reader.REACT,
+    _notation(
+        "ReAct",
+        Reader.REACT,
+        'Action: search\nAction Input: {"query": "x"}',
+        'Action: search\nAction Input: ```json\n{"query": "x"}\n```',
+        'Action: search\nAction Input:\n```\n{"query": "x"}\n```',
         opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}[ \t]{{0,8}}",),
         holds=(
             Start(rf"{_any_case('Action:')}[ \t]{{0,8}}", r"[ \t]{0,8}\r?\n\s{0,8}Action Input:", place=Place.LINE),
         ),
         place=Place.LINE,
     ),
-    Format(
-        family="Harmony without its tags",
-        examples=(
-            'commentary to=functions.search json{"query": "x"}',
-            'assistantcommentary to=functions.search json{"query": "x"}',
-            'to=functions.search {"query": "x"}',
-        ),
-        reader=Reader.CHANNEL,
+    _notation(
+        "Harmony without its tags",
+        Reader.CHANNEL,
+        'commentary to=functions.search json{"query": "x"}',
+        'assistantcommentary to=functions.search json{"query": "x"}',
+        'to=functions.search {"query": "x"}',
         opens=tuple(rf"{words}to=functions\." for words in _CHANNELS),
         holds=tuple(
             Start(rf"{words}to=functions\.", r"[^\n{]{0,64}\s{0,8}\{", Until.LAST_CLOSES, Place.SENTENCE)
@@ -281,49 +280,47 @@ NOTATIONS: tuple[Format, ...] = (
         ),
         compared=tuple(rf"{words}to=functions\." for words in _CHANNELS),
     ),
-    Format(
-        family="Harmony: gpt-oss",
-        examples=(
-            '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "x"}<|call|>',
-            '<|start|>assistant to=functions.search<|channel|>commentary json<|message|>{"query": "x"}<|call|>',
-            '<|channel|>analysis to=functions.search code<|message|>{"query": "x"}',
-            ' to=functions.search<|channel|>commentary <|constrain|>json<|message|>{"query": "x"}<|call|>',
-        ),
-        reader=Reader.MESSAGES,
+    _notation(
+        "Harmony: gpt-oss",
+        Reader.MESSAGES,
+        '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "x"}<|call|>',
+        '<|start|>assistant to=functions.search<|channel|>commentary json<|message|>{"query": "x"}<|call|>',
+        '<|channel|>analysis to=functions.search code<|message|>{"query": "x"}',
+        ' to=functions.search<|channel|>commentary <|constrain|>json<|message|>{"query": "x"}<|call|>',
         opens=_HARMONY[:2],
         holds=(*map(Start, _HARMONY), *(Start(rf"{word}\s{{0,8}}<\|", place=Place.SENTENCE) for word in _HEADER_WORDS)),
         closes=(r"<\|call\|>", r"<\|end\|>", r"<\|return\|>"),
         explicit=True,
         compared=(r"<\|start\|>assistant<\|channel\|>commentary to=", r"<\|channel\|>commentary to="),
     ),
-    Format(
-        family="Harmony with tags in it: Muse",
-        examples=(f" to=search<|message|>{_ATEM_CALL}<|eom|>", f"<|start|>assistant to=search<|message|>{_ATEM_CALL}"),
-        reader=Reader.MESSAGES,
+    _notation(
+        "Harmony with tags in it: Muse",
+        Reader.MESSAGES,
+        f" to=search<|message|>{_ATEM_CALL}<|eom|>",
+        f"<|start|>assistant to=search<|message|>{_ATEM_CALL}",
         opens=_HARMONY[:1],
         holds=(Start("to=", r"\s{0,8}<\|", place=Place.SENTENCE),),
         closes=(r"<\|eom\|>", r"<\|eot\|>"),
         explicit=True,
         compared=(r"<\|start\|>assistant to=[\w.:-]{1,48}<\|message\|>", r"to=[\w.:-]{1,48}<\|message\|>"),
     ),
-    Format(
-        family="parameters as tags: Cline, Roo",
-        examples=("<search>\n<query>x</query>\n</search>", "<search><query>x</query></search>"),
-        reader=Reader.CHILDREN,
+    _notation(
+        "parameters as tags: Cline, Roo",
+        Reader.CHILDREN,
+        "<search>\n<query>x</query>\n</search>",
+        "<search><query>x</query></search>",
         opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
         holds=(Start("<", rf"\s{{0,8}}>{_SPACES}<"), Start("<", r"\s{0,8}/>")),
     ),
-    Format(
-        family="JSON",
-        examples=(
-            JSON_CALL,
-            PARAMETERS_CALL,
-            f"[{JSON_CALL}]",
-            '{"action": "search", "action_input": {"query": "x"}}',
-            "{'name': 'search', 'arguments': {'query': 'x'}}",
-            f'{{"tool_calls": [{JSON_CALL}]}}',
-        ),
-        reader=Reader.JSON,
+    _notation(
+        "JSON",
+        Reader.JSON,
+        JSON_CALL,
+        PARAMETERS_CALL,
+        f"[{JSON_CALL}]",
+        '{"action": "search", "action_input": {"query": "x"}}',
+        "{'name': 'search', 'arguments': {'query': 'x'}}",
+        f'{{"tool_calls": [{JSON_CALL}]}}',
         opens=(r"\{(?=\s*+[\"'\w}])", r"\[(?=\s*+[\[{A-Za-z_])"),
         # A key and a colon, since a call must say what it calls; too much white space is held, not waited for.
         holds=(
@@ -335,17 +332,18 @@ NOTATIONS: tuple[Format, ...] = (
             Start(r"\[\s{65}", until=Until.FIRST_CLOSES),
         ),
     ),
-    Format(
-        family="JSON: the name is the key, and all from here on",
-        examples=('{"search": {"query": "x"}}', '[{"search": {"query": "x"}}]'),
-        reader=Reader.JSON,
+    _notation(
+        "JSON: the name is the key, and all from here on",
+        Reader.JSON,
+        '{"search": {"query": "x"}}',
+        '[{"search": {"query": "x"}}]',
         holds=(),
         place=Place.LINE,
     ),
-    Format(
-        family="a line of a transcript",
-        examples=("⏺ search: x\n",),
-        reader=None,
+    _notation(
+        "a line of a transcript",
+        None,
+        "⏺ search: x\n",
         opens=("⏺",),
         closes=(r"\n",),
         compared=("⏺",),

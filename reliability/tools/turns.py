@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from reliability.tools.formats import QUOTES, beginnings, begins_sentence, compile_any, is_quoted
 
-RESULT_CHARS = 32  # more than the beginning of a line that gives a result
+_RESULT_CHARS = 32  # more than the beginning of a line that gives a result
 LINE_CHARS = 100  # of the line before a mark, looked through for inline code: fewer than the gate keeps
 _ROLE_WORDS = "user|human|system|developer|tool|function|observation|ipython|assistant|model"
 # Elements in which agents wrap what they add to the user's side of a conversation.
@@ -126,10 +126,8 @@ _ENDS = tuple(end for turns in TURNS for end in turns.ends)
 _STOPS = tuple(stop for turns in TURNS for stop in turns.stops)
 _ROLES = (*(role for turns in TURNS for role in turns.roles), *_STOPS)
 _RESULTS = tuple(result for turns in TURNS for result in turns.results)
-ENDS = (*_ENDS, *_STOPS)
-"""What the gate holds."""
+ENDS = (*_ENDS, *_STOPS)  # what the gate holds
 GIVEN_RESULTS = (*(result for result in _RESULTS if result != "<observations?>"), r"<\|observation\|>")
-"""What the gate holds where tools are declared."""
 GIVEN_RESULT = re.compile(rf"(?:{'|'.join(GIVEN_RESULTS)})(?![,.:;)]|[ \t]+(?-i:[a-z]))", re.IGNORECASE)
 RESULT_ALONE = re.compile(rf"\s*+{GIVEN_RESULT.pattern}[ \t]*\r?\n\s*+\S", re.IGNORECASE)
 """How an answer begins that goes on with a result which it gives itself."""
@@ -137,9 +135,7 @@ MARKS = (*_ENDS, *_ROLES, *_RESULTS)
 
 _OWN = tuple(own for turns in TURNS for own in turns.own)
 OWN_TURN = "|".join(rf"{own}(?!\w)" if own[-1].isalpha() else own for own in _OWN)
-"""What opens the turn of the answer, which is open already."""
 OWN_TURN_BEGUN = "|".join(beginnings(own, complete=False) for own in _OWN)
-"""The beginning of one, where the text ends."""
 MARK = compile_any(MARKS)
 _END = compile_any(_ENDS)
 _STOP = compile_any(_STOPS)
@@ -192,8 +188,8 @@ def ends_answer(
 
 def may_give_result(text: str, at: int) -> bool:
     """Return whether a text ends in what a line begins with that gives a result."""
-    cut = text[at : at + RESULT_CHARS].lstrip(" \t")
-    return bool(cut) and at + RESULT_CHARS > len(text) and any(word.startswith(cut) for word in _RESULT_WORDS)
+    cut = text[at : at + _RESULT_CHARS].lstrip(" \t")
+    return bool(cut) and at + _RESULT_CHARS > len(text) and any(word.startswith(cut) for word in _RESULT_WORDS)
 
 
 def skip_ends(text: str, at: int) -> int:

@@ -143,10 +143,7 @@ def _check_schema(
             repairs = (*repairs, *(Repair(kind, join(i, "arguments", *path)) for kind, path in repaired.repairs))
         violations = describe(repaired.errors, i, tool)
     if not violations:
-        violations = [
-            Violation(one.kind, join(i, "arguments", *one.path), one.message, tool.name, one.doubt)
-            for one in find_implausible(value, tool, config.placeholders, conversation, steps)
-        ]
+        violations = find_implausible(value, tool, i, config.placeholders, conversation, steps)
     return _Judged(call.name, text, repairs, tuple(violations))
 
 

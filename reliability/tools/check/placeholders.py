@@ -19,10 +19,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from reliability.steps import Steps
-from reliability.tool_calls import Flaws, Uncertainty
+from reliability.tool_calls import Flaws, Uncertainty, Violation, join
 from reliability.tools.check.placeholder_forms import (
     Argument,
     Matcher,
@@ -31,6 +31,7 @@ from reliability.tools.check.placeholder_forms import (
     may_be_description,
     split_words,
 )
+from reliability.tools.schema.complaint import Path
 from reliability.tools.schema.toolbox import Tool
 
 _PLACEHOLDER_CHARS_MAX = 400
@@ -40,7 +41,7 @@ _FOUND_MAX = 100
 _EMPTY = "is empty, and nothing else is given (if that is meant, write it again)"
 _PLAIN = "{!r} only stands in for a value"
 _SUSPECTED = "{!r} seems to stand in for a value (if it is meant, write it again)"
-REQUEST_CHARS_MAX = 2_000  # a longer text of the conversation is a prompt or a result, and speaks of everything
+_REQUEST_CHARS_MAX = 2_000  # a longer text of the conversation is a prompt or a result, and speaks of everything
 
 
 def _list_words(text: str) -> frozenset[str]:
@@ -83,40 +84,29 @@ _MAY_BE_EMPTY = re.compile(
 )
 _ENDING = re.compile(r"\.\w{1,5}\Z")
 
-Path = tuple[str | int, ...]
-
-
-class Implausible(NamedTuple):
-    """What says nothing, and where."""
-
-    kind: Flaws
-    path: Path
-    message: str
-    doubt: Uncertainty | None
-
 
 def find_implausible(
     arguments: Mapping[str, Any],
     tool: Tool,
+    i: int,
     placeholders: Sequence[str],
     conversation: Sequence[str] | None,
     steps: Steps,
-) -> list[Implausible]:
-    """Find what stands in the arguments without saying anything, at most `_FOUND_MAX` things. Raises `OutOfSteps`,
-    unless the steps are final: then what hasn't been looked at passes."""
+) -> list[Violation]:
+    """Find what stands in the i-th call's arguments without saying anything, at most `_FOUND_MAX` things. Raises
+    `OutOfSteps`, unless the steps are final: then what hasn't been looked at passes."""
     blanks = _find_blank(arguments, tool, steps)
-    found = [Implausible(Flaws.EMPTY, (key,), _EMPTY, Uncertainty.SUSPECTED) for key in blanks]
+    place = (i, "arguments")
+    found = [Violation(Flaws.EMPTY, join(*place, key), _EMPTY, tool.name, Uncertainty.SUSPECTED) for key in blanks]
     if not placeholders:
         return found
     matcher = build_matcher(tuple(placeholders))
-    conversation_chars = sum(map(len, conversation or ()))
+    search_steps = sum(map(len, conversation or ())) // CHARS_A_STEP
     looked = tool.places.looked
     for path, text in _list_strings(arguments):
         _spend(tool.places.looked - looked, steps)
         looked = tool.places.looked
-        if (steps.final and steps.left < _STEPS_A_WORD + conversation_chars // CHARS_A_STEP) or len(
-            found
-        ) >= _FOUND_MAX:
+        if len(found) >= _FOUND_MAX or (steps.final and steps.left < _STEPS_A_WORD + search_steps):
             break
         steps.spend(1)
         if len(text) > _PLACEHOLDER_CHARS_MAX:
@@ -125,7 +115,7 @@ def find_implausible(
         standin, argument, schema = _find_standin(text, path, tool, matcher)
         if standin is None:
             continue
-        _spend(conversation_chars // CHARS_A_STEP, steps)
+        _spend(search_steps, steps)
         if not standin.framed and (
             conversation is None or not _is_required(path, tool) or not _is_free_text(schema, tool)
         ):
@@ -134,7 +124,7 @@ def find_implausible(
         doubt = _find_doubt(text, standin, argument)
         if not honest and (conversation is None or not _is_said(text, standin, conversation, doubt)):
             words = _SUSPECTED if doubt is Uncertainty.SUSPECTED else _PLAIN
-            found.append(Implausible(Flaws.PLACEHOLDER, path, words.format(text), doubt))
+            found.append(Violation(Flaws.PLACEHOLDER, join(*place, *path), words.format(text), tool.name, doubt))
     return found
 
 
@@ -257,7 +247,7 @@ def _find_doubt(text: str, standin: Standin, argument: Argument) -> Uncertainty 
 
 def _is_said(text: str, standin: Standin, conversation: Sequence[str], doubt: Uncertainty | None) -> bool:
     if not standin.instructs_own and any(
-        len(message) <= REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
+        len(message) <= _REQUEST_CHARS_MAX and _TEMPLATES.search(message) for message in conversation
     ):
         return True
     plain = text.strip().casefold()

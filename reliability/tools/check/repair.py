@@ -20,7 +20,7 @@ from typing import Any
 from reliability.steps import OutOfSteps, Steps
 from reliability.tool_calls import RepairKind
 from reliability.tools.extract.text import read_literal
-from reliability.tools.schema.complaint import Complaint, SchemaRun
+from reliability.tools.schema.complaint import Complaint, Path, SchemaRun
 from reliability.tools.schema.toolbox import Tool
 from reliability.tools.schema.validator import UNBOUNDED
 
@@ -28,7 +28,6 @@ _REPAIRS_MAX = 64
 _ITEMS_A_STEP = 50
 _WORDS_A_STEP = 4
 
-Path = tuple[str | int, ...]
 _CHOICES = ("type", "enum", "const", "anyOf", "oneOf", "required")
 
 

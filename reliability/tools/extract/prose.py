@@ -47,8 +47,8 @@ def _build_joint(before: str, blank: str) -> str:
 class Prose:
     """Pieces of prose, and the calls between them. `sent`: how much has left; `told`: what left before this text."""
 
-    def __init__(self, sent: int = 0) -> None:
-        self.sent, self.told = sent, ""
+    def __init__(self, sent: int, told: str) -> None:
+        self.sent, self.told = sent, told
         self._pieces: list[_Piece] = []
         self._first_call: int | None = None
         self._after_call = False

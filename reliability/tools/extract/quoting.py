@@ -61,7 +61,7 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _BEFORE_CHARS = 64
 
 
-class Telling(NamedTuple):
+class _Telling(NamedTuple):
     """Whether a call is told, and up to where; `open`: the text ends too early to tell."""
 
     told: bool = False
@@ -69,7 +69,7 @@ class Telling(NamedTuple):
     end: int = 0
 
 
-_CALL = Telling()
+_CALL = _Telling()
 
 
 def is_block_quoted(text: str, least: int, at: int, *, whole: bool = False) -> bool:
@@ -104,7 +104,7 @@ def is_in_sample(text: str, least: int, taken: Sequence[tuple[int, int]], start:
     return sample is not None and _NO_CODE.match(text, max(sample.end(), kept), start) is None
 
 
-def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = False) -> Telling:
+def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = False) -> _Telling:
     """Say whether a call, from `start` to `end`, stands in quotes and in a sentence. `broken`: it can't be read, so
     that its end is a guess, and the quotes may end before it."""
     least = max(least, start - _QUOTED_CHARS)
@@ -122,10 +122,10 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
         if (at := text.rfind(opener, line, start)) >= 0 and text.find(closer, at + len(opener), start) < 0
     ]
     told = next((telling for telling in found if telling.told), _CALL)
-    return told if told.told else Telling(open=any(telling.open for telling in found))
+    return told if told.told else _Telling(open=any(telling.open for telling in found))
 
 
-def find_form(text: str, least: int, start: int, end: int, box: ToolBox, *, broken: bool = False) -> Telling:
+def find_form(text: str, least: int, start: int, end: int, box: ToolBox, *, broken: bool = False) -> _Telling:
     """Say whether what stands from `start` to `end` is the form of a call and none: it has a stand-in for its name,
     names no declared tool, and stands in a sentence. `broken`: as above."""
     least = max(least, start - _QUOTED_CHARS)
@@ -140,8 +140,8 @@ def find_form(text: str, least: int, start: int, end: int, box: ToolBox, *, brok
         return _CALL
     closed = end <= stop and (not broken or CLOSER.search(text, start, end) is not None)
     if not text[end if closed else form.end() : stop].strip(" \t}])"):
-        return Telling(open=newline < 0 and stop == len(text))
-    return Telling(told=True, end=min(end, stop))
+        return _Telling(open=newline < 0 and stop == len(text))
+    return _Telling(told=True, end=min(end, stop))
 
 
 def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> str:
@@ -164,7 +164,7 @@ def _find_opener(text: str, line: int, start: int, opens: str, closes: str) -> s
     return opener if apart and speaks and opener not in _APOSTROPHES else ""
 
 
-def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes: str, *, broken: bool) -> Telling:
+def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes: str, *, broken: bool) -> _Telling:
     """Say whether the quotation is closed behind the call, and other words stand on its line."""
     limit = end + _QUOTED_CHARS
     newline = text.find("\n", end, limit)
@@ -174,12 +174,12 @@ def _look_behind(text: str, line: int, start: int, end: int, opener: str, closes
     if broken and (inner := _find_end_of_broken(text, start, stop, opener, closes)) >= 0:
         close = inner
     if close < 0:
-        return Telling(open=goes_on)
+        return _Telling(open=goes_on)
     before = text[line:start].replace(opener, "")
     words = _LETTER.search(_MARK.sub("", before)) or _LETTER.search(text, min(end, close), close)
     if words or _WORDS.match(text, close + len(_TAGS.get(opener, opener)), stop):
-        return Telling(told=True, end=close if broken else end)
-    return Telling(open=goes_on)
+        return _Telling(told=True, end=close if broken else end)
+    return _Telling(open=goes_on)
 
 
 def _find_end_of_broken(text: str, start: int, stop: int, opener: str, closes: str) -> int:

@@ -48,7 +48,7 @@ def extract_calls(text: str, box: ToolBox, sent: int = 0, *, told: str | None = 
     """Extract all calls of a text, what looks like one and isn't readable, its reasoning, and the prose that is left.
     Total, and linear in the text. `sent`: so much of the text has left already. `told`: reasoning has come before it,
     and before that this text."""
-    walk = _walk(text, box, sent, told=told)
+    walk = _Walk(text, box, sent, told=told)
     return _build(walk, text, sent) if walk.ends is None else _read_turn(text, box, sent, *walk.ends, told=told)
 
 
@@ -69,56 +69,52 @@ def _build(walk: _Walk, text: str, sent: int) -> Extraction:
 
 def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, told: str | None) -> Extraction:
     """Read an answer that ends at a mark, from `start` to `end`; count the calls behind it, which nobody asked for."""
-    found = _build(_walk(text[:start], box, sent, may_end=False, told=told), text[:start], sent)
+    found = _build(_Walk(text[:start], box, sent, may_end=False, told=told), text[:start], sent)
     if found.malformed and SPEECH_END.match(text, start):  # the mark closes a call as well
-        closed = _build(_walk(text[:end], box, sent, may_end=False, told=told), text[:end], sent)
+        closed = _build(_Walk(text[:end], box, sent, may_end=False, told=told), text[:end], sent)
         found = closed if closed.calls and len(closed.malformed) < len(found.malformed) else found
-    return replace(found, behind=len(_walk(text[end:], box, 0, may_end=False).calls))
+    return replace(found, behind=len(_Walk(text[end:], box, 0, may_end=False).calls))
 
 
 def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) -> bool:
     """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose. Where it
     isn't `complete`, it is none while a call that waits for the next one may get it."""
-    walk = _walk(text, box, begin=begin, whole=False)
+    walk = _Walk(text, box, begin=begin, whole=False)
     return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
 
 
 def may_be_told(text: str, box: ToolBox, begin: int) -> bool:
     """Return whether a call in a text may turn out to be only told of, as its line goes on. `begin`: as above."""
-    return _walk(text, box, begin=begin, whole=False).undecided
-
-
-def _walk(
-    text: str,
-    box: ToolBox,
-    sent: int = 0,
-    begin: int = 0,
-    *,
-    may_end: bool = True,
-    whole: bool = True,
-    told: str | None = None,
-) -> _Walk:
-    """Walk over a text. `may_end`: at a mark of its turn; `whole`: its beginning is there."""
-    walk = _Walk(text, box, sent)
-    walk.may_end, walk.has_thought, walk.whole, walk.prose.told = may_end, told is not None, whole, told or ""
-    marked = _MARKED.search(text) is not None
-    walk.fences = turns.list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
-    if harmony.is_harmony(text, walk.fences):
-        walk.run_messages(text)
-    elif text and (box.tools or marked):
-        walk.run(text, begin=begin)
-        if walk.messages_at is not None:
-            walk.run_messages(text, walk.messages_at)
-    return walk
+    return _Walk(text, box, begin=begin, whole=False).undecided
 
 
 class _Walk(Findings):
-    def __init__(self, text: str, box: ToolBox, sent: int) -> None:
-        super().__init__(box, sent)
+    """One walk over one text. `may_end`: at a mark of its turn; `whole`: its beginning is there."""
+
+    def __init__(
+        self,
+        text: str,
+        box: ToolBox,
+        sent: int = 0,
+        begin: int = 0,
+        *,
+        may_end: bool = True,
+        whole: bool = True,
+        told: str | None = None,
+    ) -> None:
+        super().__init__(box, sent, whole, told)
         self.fuel = _FUEL_FACTOR * len(text) + _FUEL_SPARE
-        self.may_end = True
+        self.may_end = may_end
         self.behind = 0  # calls behind the end of the answer
         self.turn_opened = False  # True where the answer shows how a turn begins
+        marked = _MARKED.search(text) is not None
+        self.fences = turns.list_fences(text) if whole and marked and ("```" in text or "~~~" in text) else []
+        if harmony.is_harmony(text, self.fences):
+            self.run_messages(text)
+        elif text and (box.tools or marked):
+            self.run(text, begin=begin)
+            if self.messages_at is not None:
+                self.run_messages(text, self.messages_at)
 
     def run_messages(self, text: str, begin: int = 0) -> None:
         """Walk over messages in the Harmony format: calls by their header, the rest as text."""
@@ -141,7 +137,7 @@ class _Walk(Findings):
         body, rest = message.body if message.complete else "", ""
         if message.complete and isinstance(read_arguments(body), str):
             end = find_object_end(body)
-            more = _walk(body[end:], self.box, may_end=False) if end else None
+            more = _Walk(body[end:], self.box, may_end=False) if end else None
             if more is not None and more.calls and not more.malformed:
                 body, rest, at = body[:end], body[end:], at + end
         self.read_body(name, body, message.raw, "harmony")

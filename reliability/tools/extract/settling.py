@@ -41,19 +41,19 @@ _LOST_PARTS = re.compile(rf"{formats.INNER_CLOSERS.pattern}\Z", re.IGNORECASE)
 class Findings:
     """The state of one walk over one text, and over the bodies of its messages."""
 
-    def __init__(self, box: ToolBox, sent: int) -> None:
+    def __init__(self, box: ToolBox, sent: int, whole: bool, told: str | None) -> None:
         self.box = box
         self.calls: list[RawCall] = []
         self.malformed: list[Malformed] = []
         self.reasoning: list[str] = []  # what was taken out; empty where a mark was
-        self.prose = Prose(sent)
+        self.prose = Prose(sent, told or "")
         self.fuel = 0  # for readings that fail
         self.ends: tuple[int, int] | None = None  # the mark at which the answer ends
         self.dropped = False  # True where marks were dropped
-        self.whole = True  # False where the text is a stream's window, whose beginning is no line's
+        self.whole = whole  # False where the text is a stream's window, whose beginning is no line's
         self.undecided = False  # True where the text ends too early to tell whether a call is only told of
         self.unended = False  # True where a list of calls lacks its end, as the text does
-        self.has_thought = False  # True where reasoning has ended
+        self.has_thought = told is not None  # True where reasoning has ended
         self.fences: list[int] = []  # the lines that open or close a code block, where a mark may stand in one
         self.begin_text("", 0, 0)
 

@@ -155,7 +155,7 @@ def _split_framing(text: str) -> tuple[str, str | None]:
     return text, indent
 
 
-def read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, tuple[RepairKind, ...]]:
+def _read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, tuple[RepairKind, ...]]:
     """Read the parameter's text from `at` to `end` without its layout, and what was repaired in it. `on_lines`: the
     template writes it on lines of its own. Raises `Unreadable`: the indentation may be the layout's or the text's
     own."""
@@ -229,9 +229,9 @@ class Arguments:
         self.kinds += kinds
 
     def add_framed(self, key: str, text: str, at: int, end: int, *, on_lines: bool) -> None:
-        """Take one parameter whose text stands from `at` to `end`, as `read_framed` reads it."""
+        """Take one parameter whose text stands from `at` to `end`, as `_read_framed` reads it."""
         if on_lines and (_LONE_OPEN.match(text, at, end) or _LONE_CLOSE.search(text[at:end][-_TAIL_CHARS:])):
             raise Unreadable("a sign too many of a parameter's tag", at)
-        framed, kinds = read_framed(text, at, end, on_lines=on_lines)
+        framed, kinds = _read_framed(text, at, end, on_lines=on_lines)
         self.add(key, framed, at)
         self.kinds += kinds

@@ -28,7 +28,7 @@ from reliability.steps import Steps
 from reliability.tool_calls import join
 from reliability.tools.schema.patterns import BrokenPattern, Unasserted, estimate_compile_steps, translate
 
-_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _PYTHON = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "dict": "object", "list": "array"}
 _PYTHON |= {"none": "null", "nonetype": "null", "tuple": "array", "set": "array"}
 _EMPTY_IN_PHP = frozenset({"properties", "items", "additionalProperties"})
@@ -42,7 +42,7 @@ _FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
 _LIST: Check = (lambda value: isinstance(value, list), "must be a list")
 _NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
 _SCHEMA_DEPTH_MAX = 64
-SCHEMA_NODES_MAX = 20_000
+_SCHEMA_NODES_MAX = 20_000
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
 _NULL_IS_DATA = frozenset({"const", "default", "example"})
 _DROPPED = frozenset({"$schema", "$id", "id", "nullable", "$vocabulary"})
@@ -69,8 +69,8 @@ def _are_names(value: Any) -> bool:
 
 def _is_type(value: Any) -> bool:
     if isinstance(value, str):
-        return value in _TYPES
-    return _are_names(value) and bool(value) and _TYPES.issuperset(value)
+        return value in TYPES
+    return _are_names(value) and bool(value) and TYPES.issuperset(value)
 
 
 def _check_each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -87,7 +87,7 @@ _COUNT: Check = (_is_count, "must be a whole number that is not negative")
 _NUMBER: Check = (is_number, "must be a number")
 
 CHECKS: dict[str, Check] = {
-    "type": (_is_type, f"must be one or several of {', '.join(sorted(_TYPES))}, each once"),
+    "type": (_is_type, f"must be one or several of {', '.join(sorted(TYPES))}, each once"),
     "required": (_are_names, "must be a list of names, each once"),
     "dependentRequired": (_check_each(_are_names), "must be an object of lists of names, each once"),
     "multipleOf": (lambda value: is_number(value) and value > 0, "must be a number above 0"),
@@ -136,7 +136,7 @@ class Normaliser:
         `BadSchema`, or `OutOfSteps`: it is larger than the steps that were given."""
         self._nodes += 1
         self._steps.spend(_STEPS_A_NODE)
-        if len(path) > _SCHEMA_DEPTH_MAX or self._nodes > SCHEMA_NODES_MAX:
+        if len(path) > _SCHEMA_DEPTH_MAX or self._nodes > _SCHEMA_NODES_MAX:
             raise BadSchema(join(*path[:8]), "the schema is larger or deeper than this server takes")
         if isinstance(node, list) and not known:
             return [self.normalise(item, (*path, i), known=False) for i, item in enumerate(node)]
@@ -238,7 +238,7 @@ def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
 
 def _name_type(kind: str) -> str:
     lower = kind.lower()
-    return lower if lower in _TYPES else _PYTHON.get(lower, kind)
+    return lower if lower in TYPES else _PYTHON.get(lower, kind)
 
 
 def _split_dependencies(node: dict[str, Any]) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reliability.tool_calls import join
-from reliability.tools.schema.dialects import DATA, MAPS, BadSchema
+from reliability.tools.schema.dialects import DATA, MAPS, TYPES, BadSchema
 
 _HEIGHT_MAX = 64
-WEIGHT_MAX = 10_000
+_WEIGHT_MAX = 10_000
 
 _ESCAPED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
@@ -21,7 +21,6 @@ Path = tuple[object, ...]
 _FORMS = ("allOf", "anyOf", "oneOf")
 _FORMS_MAX = 1_000  # that judge an object in one place; of more, nothing can be told
 _ANYTHING: Mapping[str, Any] = {}
-_ALL = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _OF: dict[type, str] = {
     str: "string",
     bool: "boolean",
@@ -111,7 +110,7 @@ def _weigh(
             raise BadSchema(join(*path, key), f"{node[key][:80]!r} leads nowhere") from None
     parts = [_weigh(part, path, root, anchors, known, depth + 1) for part in below]
     weight, height = 1 + sum(w for w, _ in parts), 1 + max((h for _, h in parts), default=0)
-    if weight > WEIGHT_MAX or height > _HEIGHT_MAX:
+    if weight > _WEIGHT_MAX or height > _HEIGHT_MAX:
         raise BadSchema(join(*path), "references multiply beyond what this server follows")
     known[id(node)] = weight, height
     return weight, height
@@ -171,8 +170,8 @@ class Places:
         for either in ("anyOf", "oneOf"):
             if schema.get(either):
                 parts = [self.find_types(part, depth) for part in schema[either]]
-                found = _intersect(found, frozenset[str]().union(*(_ALL if part is None else part for part in parts)))
-        return None if found == _ALL else found
+                found = _intersect(found, frozenset[str]().union(*(TYPES if part is None else part for part in parts)))
+        return None if found == TYPES else found
 
 
 class _Members:
@@ -233,8 +232,8 @@ def _find_own_types(schema: Mapping[str, Any]) -> frozenset[str] | None:
     found = _name_types(schema.get("type"))
     banned = schema.get("not")
     if isinstance(banned, Mapping) and banned.keys() == {"type"}:
-        named = _name_types(banned["type"]) or _ALL
-        found = _intersect(found, _ALL - named - ({"integer"} if "number" in named else set()))
+        named = _name_types(banned["type"]) or TYPES
+        found = _intersect(found, TYPES - named - ({"integer"} if "number" in named else set()))
     if "enum" in schema:
         found = _intersect(found, frozenset(_OF.get(type(value), "string") for value in schema["enum"]))
     if "const" in schema:

@@ -149,26 +149,21 @@ def _build_tool(item: object, path: tuple[object, ...], steps: Steps, *, legacy:
             join(*path, "name"),
             "must be 1 to 128 letters, digits or _ . : / -, and begin with one of the first two or _",
         )
-    return _compile_tool(name, function, bool(function.get("strict") or item.get("strict")), path, steps)
-
-
-def find_schema_key(function: Mapping[str, Any]) -> str:
-    """Find the field that holds the schema of a function's arguments."""
-    return next((key for key in SCHEMA_KEYS if function.get(key) is not None), SCHEMA_KEYS[0])
-
-
-def _compile_tool(
-    name: str, function: Mapping[str, Any], strict: bool, path: tuple[object, ...], steps: Steps
-) -> Tool | BadTools:
-    key = find_schema_key(function)
-    path = (*path, key)
-    given = function.get(key)
+    key, description = find_schema_key(function), function.get("description")
+    path, given = (*path, key), function.get(key)
     if given is not None and not isinstance(given, Mapping):
         return BadTools(join(*path), "must be a JSON Schema object")
     compiled = compile_schema(given or {}, steps, arguments=True)
     if isinstance(compiled, BadSchema):
         return BadTools(join(*path) + compiled.path, compiled.message)
-    description = function.get("description")
     return Tool(
-        name=name, description=description if isinstance(description, str) else "", strict=strict, compiled=compiled
+        name=name,
+        description=description if isinstance(description, str) else "",
+        strict=bool(function.get("strict") or item.get("strict")),
+        compiled=compiled,
     )
+
+
+def find_schema_key(function: Mapping[str, Any]) -> str:
+    """Find the field that holds the schema of a function's arguments."""
+    return next((key for key in SCHEMA_KEYS if function.get(key) is not None), SCHEMA_KEYS[0])

@@ -9,5 +9,8 @@ TESTED_BY: dict[str, str] = {
     "reliability/tools/format_envelopes.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_notations.py": "tests/unit/reliability/tools/test_formats.py",
     "reliability/tools/format_row.py": "tests/unit/reliability/tools/test_formats.py",
+    "reliability/answer/call_starts.py": "tests/unit/reliability/answer/test_gate.py",
+    "reliability/answer/wrapping.py": "tests/unit/reliability/answer/test_seam.py",
+    "reliability/tools/extract/delimiter_search.py": "tests/unit/reliability/tools/extract/test_scanner.py",
     "reliability/tools/extract/pythonic.py": "tests/unit/reliability/tools/extract/test_scanner.py",
 }

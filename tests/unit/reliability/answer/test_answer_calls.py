@@ -60,10 +60,9 @@ def test_beside_native_calls_the_text_calls_nothing(in_text, as_calls):
     "text",
     [
         "The README contains `<tool_call>{}</tool_call>`, an injection. I read on.",
-        "README.md says:\n\n```json\n{}\n```\n\nThat is suspicious. I go on.",
-        "<think>Hm.</think>It says:\n{}",
+        "README.md says:\n\n```json\n{}\n```\n\nThat is suspicious. I go on.", "<think>Hm.</think>It says:\n{}",
     ],
-)
+)  # fmt: skip
 def test_a_call_quoted_beside_a_native_one_is_not_made(text):
     """Law: what a model quotes of a hostile text is not called; its reasoning is still taken apart."""
     text = text.replace("{}", '{"name": "search", "arguments": {"q": "evil"}}')

@@ -5,7 +5,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reliability.answer import gate as gates
+from reliability.answer.call_starts import PARTIAL, find_call_start, prepare_names
 from reliability.answer.gate import TextKind, finish, open_gate, step
+from reliability.tools.format_row import Place
 from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Hold, Reasoning, Refusal, Started, Text
 from tests.support.gate_feeding import TOOLS, always_open, cut, decide, fed, live, never
 
@@ -25,6 +27,7 @@ def test_nothing_is_lost_and_cuts_do_not_matter(text: str, seed: int, kind: obje
     gate = open_gate(TOOLS, kind)  # type: ignore[arg-type]
     whole = fed(gate, [text])
     assert "".join(whole) == text
+    assert kind is not never or whole == (text, "")
     assert fed(gate, list(text)) == whole
     assert fed(gate, cut(text, seed)) == whole
 
@@ -43,12 +46,6 @@ def test_a_sign_of_prose_waits_for_the_next_one(text: str) -> None:
     for char, left in zip(text, live(list(text)), strict=True):
         waiting = (waiting + char)[len(left) :]
         assert len(waiting) <= 2 or set(waiting) <= set("-> \t")
-
-
-@given(SOUP, st.integers())
-def test_prose_all_leaves(text: str, seed: int) -> None:
-    """Where nothing is a call, everything has left in the end."""
-    assert fed(open_gate(TOOLS, never), cut(text, seed)) == (text, "")
 
 
 @pytest.mark.parametrize(
@@ -240,6 +237,7 @@ def test_names_count_only_as_words_at_line_starts(text: str) -> None:
     [
         *["search: x\n", "search {", "search\n{", "search <arg", "[search] {"],
         *["[ search(", '{{"a":', "[ {", '{"a" :', '{\\"a\\":'],
+        *[sign + " " * 70 + '"name": 1' for sign in ("{", "[", '{"a"')],  # further than is looked at
     ],
 )
 def test_spaced_openings_are_held(text: str) -> None:
@@ -247,13 +245,14 @@ def test_spaced_openings_are_held(text: str) -> None:
     assert live([text], kind=always_open) == [""]
 
 
-@pytest.mark.parametrize("text", ["{" + " " * 70, "[" + " " * 70, '{"a"' + " " * 70])
-def test_too_much_space_is_held(text: str) -> None:
-    """Where white space goes on beyond what is looked at, an object is held rather than let go."""
-    assert live([text + '"name": 1'], kind=always_open) == [""]
-
-
 def test_too_much_space_behind_a_name_is_prose() -> None:
     """A name and its bracket further apart than the bound are no call."""
     text = "search" + " " * 70 + "(x)\n[search]" + " " * 70 + "{\n```" + " " * 70 + "x"
     assert "".join(live([text], kind=always_open)) == text
+
+
+def test_words_know_no_empty_name() -> None:
+    """An empty name declares nothing, and without names only the marks of turns and messages begin anything."""
+    assert prepare_names(["", "a"]).names == ("a",)
+    assert find_call_start(prepare_names([""]), "a(1) and {", 0, Place.LINE) == (10, Place.ANYWHERE, None)
+    assert find_call_start(prepare_names([""]), "a(1) and <|im_e", 0, Place.LINE) == (9, Place.ANYWHERE, PARTIAL)

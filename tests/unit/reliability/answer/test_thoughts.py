@@ -149,10 +149,8 @@ def test_a_thought_behind_a_mention_is_apart(marks, box):
     """Law: reasoning that begins a line is reasoning, though its marks were talked about before."""
     opener, closer = marks[0].strip(), marks[1].strip()
     for mention in (
-        f"I use the tag {opener} here.",
-        f"Models write {opener} and {closer}.",
-        f"First {opener}, {opener}.",
-    ):
+        f"I use the tag {opener} here.", f"Models write {opener} and {closer}.", f"First {opener}, {opener}.",
+    ):  # fmt: skip
         text = f"{mention}\n\n{opener}\nNow I think.\n{closer}\n\nDone."
         for apart in reads(text, box):
             assert (apart.text.split(), apart.reasoning) == (f"{mention} Done.".split(), "Now I think.")

@@ -22,6 +22,7 @@ from reliability.tools.format_reasoning import REASONING_CLOSE, REASONING_OPEN
 from reliability.tools.turns import MARK
 from reliability.types import ToolCall
 from tests.evals.damages import DAMAGES
+from tests.support import renderings
 from tests.support.call_values import (
     IDS,
     NAMES,
@@ -35,6 +36,7 @@ from tests.support.call_values import (
     strings,
 )
 from tests.support.renderings import ALL, JSON, fits, schema_of, tool
+from tests.values_fuzz import CANT_SAY, Tally, run
 
 names = st.sampled_from(NAMES)
 LITERAL = CheckConfig(placeholders=())  # drawn strings may look like placeholders, and are meant here
@@ -259,3 +261,20 @@ def test_the_corrective_message_is_bounded(count, size):
     assert len(message) <= 6_100
     assert message.startswith("Your previous response contained an invalid tool call. The error was: ")
     assert "You must respond with valid JSON matching the tool schema exactly. Available tools: " in message
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_model_writes_is_what_the_client_gets(seed, monkeypatch):
+    """Law: in every format, whole and streamed, a value arrives in each dialect as it was, or its format can't say it:
+    then the call is refused, or its repair says what was changed."""
+    monkeypatch.setattr(renderings, "SPELLING", renderings.SPELLING)
+    tally = Tally()
+    for _ in run(seed, 0, 1, 3_000, tally):
+        assert not tally.failures, (
+            f"python -m tests.values_fuzz --seed {seed} --only {max(tally.failures)}: {tally.failures}"
+        )
+
+
+def test_every_reason_names_a_format_that_is_tried():
+    """Law: what formats can't say is said of formats that the fuzz writes."""
+    assert all(cant.kinds and cant.kinds <= renderings.ALL.keys() for cant in CANT_SAY)

@@ -47,10 +47,8 @@ def test_the_examples_are_the_marks():
 def test_an_answer_ends_where_its_turn_does(box, end, role):
     """Law: of an end mark and another role behind it nothing is delivered, with tools and without, in any pieces."""
     for text in (
-        f"{ANSWER}{end}\n{role}user\nAnd tomorrow?{end}",
-        f"{ANSWER}\n{end}{role}",
-        f"{ANSWER}{end}\nuser\nHi",
-    ):
+        f"{ANSWER}{end}\n{role}user\nAnd tomorrow?{end}", f"{ANSWER}\n{end}{role}", f"{ANSWER}{end}\nuser\nHi",
+    ):  # fmt: skip
         assert whole(text, box).text == inked(ANSWER)
         assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in SIZES)
 

@@ -43,20 +43,15 @@ def test_a_mark_in_the_middle_of_a_line_opens_a_call_in_that_line_only():
 TOOLS, _ = written_calls()
 WRITTEN = toolbox(TOOLS)
 MARKS = [
-    *("<tool_call>", "</tool_call>", "<tool_calls>", "<longcat_tool_call>", "<function_calls>", "</function_calls>"),
-    *(
-        "[TOOL_CALLS]", "[TOOL_REQUEST]", "[END_TOOL_REQUEST]", "<|python_tag|>", "<｜DSML｜tool_calls>",
-        "<｜DSML｜invoke",
-    ),
-    *("<｜DSML｜invoke", "◁think▷", "<|START_THINKING|>", "<|inner_prefix|>"),
-    *("<function=", "<parameter=", "<invoke name=", "<arg_key>", "<tool_code>", "<tool_sep>", "<find_part>", "<tool>"),
-    *("<|open|>tools<|sep|>", "]<]minimax[>[", "✿FUNCTION✿", "<|tool_calls_section_begin|>", "<|START_ACTION|>"),
-    *("<｜tool▁calls▁begin｜>", "<|tools_prefix|>", "<|plamo:begin_tool_requests:plamo|>", "<start_function_call>"),
-    *("functools", "<|channel|>", "<|message|>", "<|call|>", "call:", "[ARGS]", "[CALL_ID]", "Action:", ">>>"),
-    *(
-        "-> tool/function_call", "function call<|role_sep|>", "commentary to=functions.", "<think>", "</think>",
-        "[THINK]",
-    ),
+    "<tool_call>", "</tool_call>", "<tool_calls>", "<longcat_tool_call>", "<function_calls>",
+    "</function_calls>", "[TOOL_CALLS]", "[TOOL_REQUEST]", "[END_TOOL_REQUEST]", "<|python_tag|>",
+    "<｜DSML｜tool_calls>", "<｜DSML｜invoke", "◁think▷", "<|START_THINKING|>", "<|inner_prefix|>", "<function=",
+    "<parameter=", "<invoke name=", "<arg_key>", "<tool_code>", "<tool_sep>", "<find_part>", "<tool>",
+    "<|open|>tools<|sep|>", "]<]minimax[>[", "✿FUNCTION✿", "<|tool_calls_section_begin|>", "<|START_ACTION|>",
+    "<｜tool▁calls▁begin｜>", "<|tools_prefix|>", "<|plamo:begin_tool_requests:plamo|>", "<start_function_call>",
+    "functools", "<|channel|>", "<|message|>", "<|call|>", "call:", "[ARGS]", "[CALL_ID]", "Action:", ">>>",
+    "-> tool/function_call", "function call<|role_sep|>", "commentary to=functions.", "<think>", "</think>",
+    "[THINK]",
 ]  # fmt: skip
 SENTENCES = [
     "You write a call between {m} and a closing tag. Then it goes on.", "The model writes {m}",

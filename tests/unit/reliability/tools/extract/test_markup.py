@@ -171,12 +171,8 @@ NOTES = [
     (m3(f"{M3}<count>3</count>"), A | {"count": 3}),
 ]
 OTHER_TAGS = [
-    "<note>A remark.</note>",
-    "<note></note>",
-    "<p><title>a</title></p>",
-    "`<note>`<title>a</title>",
-    "<note/>",
-]
+    "<note>A remark.</note>", "<note></note>", "<p><title>a</title></p>", "`<note>`<title>a</title>", "<note/>",
+]  # fmt: skip
 BROKEN = [
     "<note><title>a</title>", "<note><title>a", "<note><count>1</count></note>", "<note><title>a</title><x>1</x>",
     m3(f"{M3}<count>3"), m3(f"{M3}<tags>x{M3}<item>1{M3}</item>{M3}</tags>"), m3(f"{M3}<title>b{M3}</title>"),

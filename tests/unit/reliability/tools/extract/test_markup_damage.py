@@ -119,16 +119,15 @@ def test_a_key_with_signs_of_its_tag_is_refused(key):
     """A key that no tool declares holds no sign of its tag at its edges; inside, or declared, it may."""
     assert is_damaged_key(key)
     assert not is_damaged_key(f"a{key}b") or '"' in key
-    for text in (f"<function=search><parameter={key}>x</parameter></function>",):
-        assert calls(text) in ([], [("search", {"path": "x"})], [("search", {"n": "x"})])
+    text = f"<function=search><parameter={key}>x</parameter></function>"
+    assert calls(text) in ([], [("search", {"path": "x"})], [("search", {"n": "x"})])
 
 
 HEADS = [
     '<invoke name=""Bash">\n<parameter name="command">ls</parameter>\n</invoke>',
     '<invoke name"Bash">\n<parameter name="command">ls</parameter>\n</invoke>',
-    '<function==Bash>{"command": "ls"}</function>',
-    '{"name": ""Bash", "arguments": {"command": "ls"}}',
-]
+    '<function==Bash>{"command": "ls"}</function>', '{"name": ""Bash", "arguments": {"command": "ls"}}',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HEADS)

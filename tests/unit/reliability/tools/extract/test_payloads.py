@@ -55,11 +55,10 @@ def test_white_space_around_a_bare_text_is_taken_off_with_a_note(written):
 
 
 READ = [
-    'Action: search\nAction Input: {"query": "x"}',
-    'to=functions.search {"query": "x"}',
+    'Action: search\nAction Input: {"query": "x"}', 'to=functions.search {"query": "x"}',
     'Action: [{"tool_name": "search", "parameters": {"query": "x"}}]',
     'Action:\n```json\n[{"name": "search", "parameters": {"query": "x"}}]\n```',
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", READ)

@@ -6,6 +6,8 @@ import json
 import pytest
 
 from reliability.tools import Extraction, RepairKind, build_toolbox, extract_calls
+from reliability.tools.extract.delimiter_search import SPOT, find_delimiter_at
+from reliability.tools.format_row import Reader
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls, kinds
 from tests.support.streaming import cut_at, play, whole
@@ -89,8 +91,6 @@ def test_prose_and_data_are_left_alone(text):
         '<tool_call>{"name": "get_time"</tool_call>',
         '<tool_call>{"name": "search"}</tool_call>',
         '<tool_call>{"query": "x", "limit": 1}</tool_call>',
-        "<tool_call>I will now call the tool.</tool_call>",
-        "<tool_call>",
         "<tool_call>\n<function=search>\n<",
         f"<tool_call>{CALL} and then {{}} </tool_call>",
         "<function=search><parameter=query>x</parameter>",
@@ -123,15 +123,11 @@ def test_prose_and_data_are_left_alone(text):
         "search[ARGS]{'query': ",
         '<tool_call>search({"query": "x"}</tool_call>',
         "Action: search\nAction Input: the weather in Lima",
-        'Action: search\nAction Input: {"query": ',
-        'to=functions.search {"query": ',
         '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": <|call|>',
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.search",
         '{"name": "search", "arguments": {"query": "x"',
         '{"action": "search", "query": "x"}',
         '{"tool": "search", "action": "go", "args": {"query": "x"}}',
-        '{"name": "made_up", "arguments": {"query": "x"}}',
-        "Something broke here }}</tool_call>",
         "[" + CALL + ', {"name": 3}]',
     ],
 )
@@ -203,9 +199,8 @@ def test_python_lines_are_calls_where_nothing_follows():
     for shown in (
         "I write\nsearch(query='x')\nto find it.",
         "Never:\n\n```python\nsearch(query='x')\n```\n\nUse make instead.",
-        "import os\n\nsearch(query='x')\n\nx = 2",
-        "Earlier I called:\n\nsearch(query='x')\n\nIt failed.",
-    ):
+        "import os\n\nsearch(query='x')\n\nx = 2", "Earlier I called:\n\nsearch(query='x')\n\nIt failed.",
+    ):  # fmt: skip
         assert extract_calls(shown, BOX) == Extraction(text=shown)
     assert calls("I look it up:\nsearch(query='x')\nget_time()") == [("search", {"query": "x"}), ("get_time", {})]
     assert calls("So:\n```tool_code\nsearch(query='x')\n```\nDone.") == [("search", {"query": "x"})]
@@ -283,3 +278,32 @@ def test_a_call_may_hold_the_marks_of_harmony():
     box = build_toolbox([{"type": "function", "function": {"name": "q7", "parameters": {"type": "object"}}}])
     [call] = extract_calls("q7(a='<|message|>')", box).calls
     assert call.arguments == {"a": "<|message|>"}
+
+
+def found(text):
+    delimiters = (find_delimiter_at(text, spot.start(), 0) for spot in SPOT.finditer(text))
+    first = next(filter(None, delimiters))
+    return first.kind, first.start, first.held
+
+
+@pytest.mark.parametrize("word", ["call", "to", "functions", "commentary to"])
+def test_a_word_that_begins_no_call_hides_no_delimiter(word):
+    """`call` may begin `call:`; right before a tag it is a word, and the tag begins the call."""
+    text = f"I {word}<tool_call>{CALL}</tool_call>"
+    assert found(text) == (Reader.ENVELOPE, text.index("<"), text.index("<"))
+    assert [call.name for call in extract_calls(text, BOX).calls] == ["search"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sign", "kind"),
+    [
+        ("call:search", '{query:<|"|>x<|"|>}', Reader.BRACES),
+        ("to=functions.search ", '{"query": "x"}', Reader.CHANNEL),
+        ("search", '[ARGS]{"query": "x"}', Reader.NAMED),
+    ],
+)
+def test_a_word_within_a_sentence_has_left_already(words, sign, kind):
+    """Where a sentence begins the call's text is taken away from its word on, within one from its first bracket on."""
+    for before in ("", "So. ", "So:\n"):
+        assert found(before + words + sign) == (kind, len(before), len(before))
+    assert found("So " + words + sign) == (kind, 3, 3 + len(words))

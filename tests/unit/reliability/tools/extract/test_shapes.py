@@ -137,8 +137,6 @@ def test_a_name_as_key_is_a_call_where_the_arguments_are_the_tools():
 
 def test_python_as_the_whole_answer():
     """An object is all arguments where its keys are the parameters; what can't be read is refused, not an answer."""
-    assert calls('search({"query": "x"});') == [("search", {"query": "x"})]
-    assert calls('"search"(query="x")') == [("search", {"query": "x"})]
     for text in ('search({"hits": 3})', 'search("x")', r'get\_time(a="x\_y")', "search(query=f(1))"):
         found = extract_calls(text, BOX)
         assert (found.calls, len(found.malformed)) == ((), 1), text
@@ -270,8 +268,7 @@ def test_a_tools_definition_is_data(text, frame):
     [
         '{"name": "search", "arguments": [{"query": "x"}]}',
         '{"name": "search", "arguments": [{"name": "query", "value": "x"}]}',
-        '{"name": "search", "arguments": [{"name": "x"}]}',
-        '{"name": "search", "arguments": ["query"]}',
+        '{"name": "search", "arguments": [{"name": "x"}]}', '{"name": "search", "arguments": ["query"]}',
         '{"name": "search", "arguments": {"query": {"value": "x"}}}',
         '{"name": "search", "parameters": {"query": {"type": "string"}}}',
         '{"name": "search", "arguments": {"title": {"type": "string"}}}',
@@ -280,7 +277,7 @@ def test_a_tools_definition_is_data(text, frame):
         '{"name": "save", "arguments": {"data": {"type": "string"}}}',
         '{"name": "save", "description": "Saves.", "parameters": {"data": {"type": "object", "title": "x"}}}',
     ],
-)
+)  # fmt: skip
 def test_arguments_that_define_nothing_are_a_call(text):
     """Law: a value, an unknown parameter, one that takes an object, or schemas as arguments without a description are
     no definition: it is called, or asked for again."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.tools import RawCall, ToolBox, check_calls, extract_calls
+from reliability.tools import RawCall, check_calls, extract_calls
 from reliability.tools.schema.tool_names import ToolNames
 from tests.support.call_values import IDS, made
 from tests.support.renderings import tool
@@ -12,15 +12,8 @@ from tests.support.streaming import cut_at, inked, play
 
 GITHUB = "mcp__github__create_issue"
 WORDS = ["get", "weather", "math", "gcd", "issue", "v2", "http", "list"]
-CALLED = [
-    "web.search",
-    "web__search",
-    "functions.web_search",
-    "webSearch",
-    "tools.web.search",
-    "Web-Search",
-    "WEB_SEARCH",
-]
+CALLED = ["web.search", "web__search", "functions.web_search", "webSearch", "tools.web.search"]
+FOLDED = ["Web-Search", "WEB_SEARCH"]
 SEPARATORS = ["_", "__", ".", "-", ":", "/", "::"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
@@ -74,7 +67,7 @@ def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
         (["gcd"], "math.gcd"), (["math_gcd"], "mathgcd"), (["math_gcd"], "math_gcd_v2"),
         (["math_gcd"], "do_math_gcd"), (["math_gcd"], "math_lcm"), (["remove"], "os.remove"),
         (["mcp__github__search"], "mcp__jira__search"), (["search"], "functions."), (["search"], "mcp__"),
-        (["search"], ""), (["run_c"], "run_c++"),
+        (["search"], ""), (["run_c"], "run_c++"), ([], "functions.search"),
     ],
 )  # fmt: skip
 def test_what_would_be_a_guess_is_not_meant(declared, called):
@@ -87,21 +80,15 @@ def test_what_would_be_a_guess_is_not_meant(declared, called):
     "called",
     [
         "functions.search:0", "search<|channel|>commentary", " search\n", "`search`", '"search"', "search()",
-        "SEARCH:12", "search.call",
+        "SEARCH:12", "search.call", "web\\_find",
     ],
 )  # fmt: skip
 def test_what_is_left_on_a_native_name_is_taken_off(called):
-    """A special token, an index, quotes, brackets and the `.call` of Llama's own tools belong to no name."""
+    """A special token, an index, quotes, brackets, Markdown's escapes and the `.call` of Llama's tools are no name."""
     raw = RawCall(name=called, arguments="{}")
-    verdict = check_calls([raw], made([tool("search", {})]), new_id=IDS)
-    assert [call.name for call in verdict.calls] == ["search"]
+    verdict = check_calls([raw], made([tool("search", {}), tool("web_find", {})]), new_id=IDS)
+    assert [call.name for call in verdict.calls] == ["web_find" if "web" in called else "search"]
     assert [repair.kind for repair in verdict.repairs] == ["name"]
-
-
-def test_a_markdown_escape_is_no_part_of_a_name():
-    """Models that write Markdown escape the `_`."""
-    raw = RawCall(name="web\\_search", arguments="{}")
-    assert check_calls([raw], made([tool("web_search", {})]), new_id=IDS).ok
 
 
 def test_who_might_be_meant_is_said():
@@ -141,19 +128,14 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("called", CALLED)
+@pytest.mark.parametrize("called", [*CALLED, *FOLDED])
 @pytest.mark.parametrize("before", ["", "I will look.\n", "I will look. "])
 def test_a_name_in_another_spelling_is_held_in_a_stream(form, called, before):
     """In whatever pieces it comes, the call is delivered under its declared name, and none of it leaves as text."""
     parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
     text = before + form.format(called)
-    if before.endswith(" ") and form.startswith(("{0}(", "{0}\n", "Action")):
-        return  # a call that begins a line
+    if before.endswith(" ") and form.startswith(("{0}(", "{0}\n", "Action", *["{0}"] * (called in FOLDED))):
+        return  # a call that begins a line; behind a sentence a word counts to the letter
     box = made([tool("web_search", parameters)])
     for size in (1, 3, 8, len(text)):
         assert play(cut_at(text, [size]), box) == ([("web_search", {"query": "x"})], False, inked(before))
-
-
-def test_the_box_finds_nothing_in_no_tools():
-    """Without tools no name means anything."""
-    assert ToolBox().find("functions.search") is None
