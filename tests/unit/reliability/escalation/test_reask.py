@@ -71,7 +71,7 @@ def test_a_nudge_tells_of_the_loop():
     to, nothing is added."""
     loop = ruled([native(GOOD)], messages=lapped(2)).loop
     request = request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1, loop=loop)
-    assert "search" in request.messages[-1]["content"]
+    assert "You have called this already" in request.messages[-1]["content"]
     assert len(request.messages) == len(REQUEST.messages) + 1
     assert request.added == 1
     again = Call(tier="fast", nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
