@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import scripts
 from tests.support.plays import completion, completion_frames, embeddings
-from tests.support.serving import Server
+from tests.support.serving import Server, until
 
 ADMIN, LOCAL = "sk-mlx-admin-0123456789abcdefghij", "sk-mlx-local-0123456789abcdefghij"
 
@@ -55,7 +55,7 @@ def test_a_completion(server, upstream):
     assert seen.path.endswith("/v1/completions")
     assert seen.body == {"model": "some/model", **fields}
     path = f"/v1/reliability/requests/{raw.headers['x-request-id']}"
-    report = server.find(path, headers={"authorization": f"Bearer {ADMIN}"})
+    report = until(lambda: server.find(path, headers={"authorization": f"Bearer {ADMIN}"}), "the report is there")
     assert report["attempts"][0]["usage"]["total_tokens"] == 18
     assert report["notes"] == ["only hosted tiers have /completions: passed over fast (scripted)"]
 
