@@ -227,9 +227,6 @@ def test_a_tag_around_a_call_goes_with_it(tag, call):
     assert play(list(prose), BOX) == whole(prose, BOX) == ([], False, inked(prose))
 
 
-# --- the table itself ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("row", "text"), EXAMPLES)
 def test_the_gate_holds_what_the_row_opens_with(row, text):
     """Something begins right where the example begins, and its every beginning is held."""
