@@ -43,7 +43,8 @@ def said(tier: MlxTier, text: str, **fields: Any) -> list[Any]:
 
 def test_it_is_what_its_maker_made(tier: MlxTier) -> None:
     """Law: the folder holds the maker's file, with its context, its ends and its tokens."""
-    loaded = tier._require_loaded()
+    loaded = tier._engine.phase.loaded
+    assert loaded is not None
     assert loaded.artifact.path == resolve(parse_source(loaded.artifact.source)).path
     assert loaded.context_tokens == 32_768
     assert set(loaded.tokenizer.eos_token_ids) == {151_643, 151_645}
