@@ -1,9 +1,9 @@
 """Arguments that satisfy the schema and still say nothing: empty ones, and texts that only stand in for a value.
 
 Empty is only a call whose required strings are all blank. A placeholder is convicted by its schema and its place, never
-by a word alone (`TODO` is what somebody greps for):
+by a word alone, which a search may well be for:
 
-    <your_city>, [insert city here], YOUR_API_KEY   an instruction to whoever fills it in
+    <your_city>, [insert city here], YOUR_API_KEY   an instruction to fill it in
     <city>, {{city}}, city, city_name               the argument's own name
     string, <string>                                its own type
     The city to look in                             its own description

@@ -74,10 +74,12 @@ async def test_all_pages_are_drawn_for_once_and_are_bounded():
     await frames.pop().aclose()
     frames.append(pages.watch("", may))
     await anext(frames[-1])
+    drawing = pages._task
+    assert drawing is not None
     for each in frames:
         await each.aclose()
-    await asyncio.sleep(10 * live._TICK_S)
-    assert (overview.taken, pages._pages) == (1, 0)
+    await asyncio.wait([drawing], timeout=60.0)
+    assert (drawing.cancelled(), pages._task, overview.taken, pages._pages) == (True, None, 1, 0)
 
 
 @pytest.mark.parametrize("stops", [True, False])
