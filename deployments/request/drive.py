@@ -33,7 +33,7 @@ from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
-from reliability.loops import keep_continued, truncate
+from reliability.loops import keep_continued, may_be_unseen, truncate
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
 _SETTLE_GRACE_NS = 10 * NS_PER_S
@@ -223,6 +223,7 @@ def _open_attempt(
     if expected.window is not None and expected.loops is not None:
         # What a session was answered before that its request doesn't show is known only by now.
         repeats = bool(expected.asked) and window_repeats_already(expected.window, expected.loops)
+        repeats = repeats or may_be_unseen(expected.ask, expected.window.looked)
         if repeats or (expected.joined is not None and repeats_already(expected.joined, expected.loops)):
             hold = Hold.ALL
     plan = AttemptPlan(

@@ -21,6 +21,7 @@ from reliability.answer.judgement import Expected, expect
 from reliability.answer.repeating import repeats_already
 from reliability.answer.wanted_form import WantedForm
 from reliability.escalation.decisions import Limits, RetryStep, drop_correction
+from reliability.loops import may_be_unseen
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold, Reason
 
@@ -138,7 +139,7 @@ def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
         not stream
         or expected.form is not None
         or expected.forced is not None
-        or expected.copied
+        or may_be_unseen(expected.ask)
         or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo))
     ):
         return Hold.ALL

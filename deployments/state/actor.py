@@ -47,7 +47,7 @@ from reliability.admission.budget import loads
 from reliability.admission.events import Order, Reset, Tick
 from reliability.admission.request import Grant
 from reliability.key_shares import KeyShares
-from reliability.loops import LoopConfig, Window, keep_answer, observe
+from reliability.loops import LoopConfig, Window, keep_answer, keep_looked, observe
 from reliability.loops.answer_history import count_kept_chars
 from reliability.sessions import Conversations
 
@@ -358,7 +358,8 @@ class _Windows:
             window, _ = observe(window, item.turn, config, item.request)
         if item.shown is not None and config.enabled:
             kept = keep_answer(window.kept, item.shown, item.turn, config)
-            window = replace(window, kept=kept, tools=window.tools or item.shown.tools)
+            looked = keep_looked(window.looked, item.shown.looked)
+            window = replace(window, kept=kept, tools=window.tools or item.shown.tools, looked=looked)
         chars = count_kept_chars(window.kept)
         self._windows[item.key, item.session] = window, chars
         self._shares.put(item.key, (item.key, item.session))

@@ -19,6 +19,7 @@ from reliability.answer.wanted_form import WantedForm, asks_for_json, find_force
 from reliability.attempt import Leeway
 from reliability.deferred_tools import take_load
 from reliability.loops import (
+    Ask,
     Loop,
     LoopConfig,
     Memo,
@@ -29,14 +30,15 @@ from reliability.loops import (
     calls_turn,
     carries_history,
     choose_loop,
-    find_copy,
+    describe_loop,
     find_kept_loop,
     find_loop,
+    find_unseen,
     join_turns,
     name_asked,
     names_look,
     observe,
-    read_copied,
+    read_ask,
     read_order,
     read_request,
     read_shown,
@@ -57,11 +59,11 @@ from reliability.tools.schema.toolbox import Tool
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
 WORDS_CHARS_MAX = 200_000
+_LOOPS = {Stage.WARN: Flaw.LOOP, Stage.BREAK: Flaw.CIRCUIT_BREAK}
 _PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
 _LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
 _EMPTY_BLOCK = re.compile(r"`{3,8}[\w+.#-]{1,32}\s{0,64}(?:`{3,8}(?![\w`])|\Z)")  # a tag opens, none closes
-_LOOPED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Expected:
     what its text must be; `forced`: the one tool that must be called. `loader`: the server's own tool, if it has one,
     and whether an answer `may_load` by it; `listed`: the tools of which the model may have seen only a line. `asked`
     names the request where it brings no history; then `window` is what its session was answered before. `shown`: what
-    the request shows of its session. `copied`: the answer that would be a copy (see `read_copied`). `memo`: what the
+    the request shows of its session. `ask`: what wants a look (see `read_ask`). `memo`: what the
     loop rules have found out about `turns`; `order`: what the user orders."""
 
     toolbox: ToolBox
@@ -86,7 +88,7 @@ class Expected:
     window: Window | None = None
     asked: str = ""
     shown: ShownHistory | None = None
-    copied: str = ""
+    ask: Ask | None = None
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     loader: str = ""
@@ -97,7 +99,7 @@ class Expected:
     @property
     def wants_window(self) -> bool:
         """Whether what the session was answered before may say something of this answer."""
-        return bool(self.asked) or (self.shown is not None and not self.shown.spoken)
+        return bool(self.asked or self.ask) or (self.shown is not None and not self.shown.spoken)
 
     @property
     def joined(self) -> tuple[Turn, ...] | None:
@@ -171,7 +173,7 @@ def expect(
     if toolbox.tools and (wants_json or asked_json):
         toolbox = replace(toolbox, wants_json=wants_json, asked_json=asked_json)
     name = "" if loops is None else name_request(messages).hex()
-    may_copy = tool_choice in (None, "auto") and form is None and any(names_look(tool.name) for tool in toolbox.tools)
+    may_look = tool_choice in (None, "auto") and form is None and any(names_look(tool.name) for tool in toolbox.tools)
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,
@@ -184,8 +186,8 @@ def expect(
         order=read_order(request),
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
-        shown=None if loops is None else replace(read_shown(messages, turns, name, loops), tools=bool(toolbox.tools)),
-        copied="" if loops is None or not may_copy else read_copied(messages, loops),
+        shown=None if loops is None else read_shown(messages, turns, name, loops, tools=bool(toolbox.tools)),
+        ask=None if loops is None or not may_look else read_ask(messages, loops),
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )
@@ -234,7 +236,7 @@ def judge(
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
-        flaw, detail = (flaw, detail) if loop is None else _describe_loop(loop)
+        flaw, detail = (flaw, detail) if loop is None else (_LOOPS[loop.stage], describe_loop(loop))
     judged = Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
         finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
@@ -340,13 +342,11 @@ def _check_loops(
     return turn, loop
 
 
-def _describe_loop(loop: Loop) -> tuple[Flaw, str]:
-    return Flaw.CIRCUIT_BREAK if loop.stage is Stage.BREAK else Flaw.LOOP, _LOOPED.format(loop.repetitions)
-
-
 def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
     turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
-    loop = find_loop(expected.turns, config, turn, expected.memo) or find_copy(expected.copied, turn, config)
+    remembered = () if expected.window is None else expected.window.looked
+    loop = find_loop(expected.turns, config, turn, expected.memo)
+    loop = loop or find_unseen(expected.ask, remembered, turn, config)
     if expected.window is None:
         return turn, loop
     found = [loop, find_kept_loop(expected.joined, config, turn)]

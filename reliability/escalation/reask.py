@@ -43,7 +43,7 @@ def request_for(
         return _add(replace(request, tools=(), tool_choice=None, loader=""), {"role": "user", "content": _NO_TOOL_FITS})
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
-        if loop.kind is Kind.COPIES:  # words alone are copied, too: see `reliability.loops.copied_answers`
+        if loop.kind is Kind.UNSEEN:  # words alone are as unseen: see `reliability.loops.unseen_answers`
             request = replace(request, constrained=True, must_look=True)
     if call.reask is None:
         return request

@@ -24,6 +24,7 @@ from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
+from reliability.loops.unseen_answers import read_looked
 
 KEPT_MAX = 40
 _RETRIES_MAX = 4
@@ -58,7 +59,8 @@ class Kept:
 class ShownHistory:
     """What a request shows of its session. `request` is its name, `task` names its first message. `newest`: its newest
     answer and the marks behind it. `spoken`: the user has spoken since; None where it shows no answer at all. `folded`:
-    it ends with a summary. `complete` counts the answers shown with their results. `tools`: it declares tools."""
+    it ends with a summary. `complete` counts the answers shown with their results. `tools`: it declares tools;
+    `looked`: see `read_looked`."""
 
     request: str
     task: str = ""
@@ -67,6 +69,7 @@ class ShownHistory:
     folded: bool = False
     complete: int = 0
     tools: bool = False
+    looked: tuple[str, ...] = ()
 
 
 def is_summary(content: Any) -> bool:
@@ -74,8 +77,10 @@ def is_summary(content: Any) -> bool:
     return _SUMMARY.search(text_of(content)[:_SUMMARY_CHARS]) is not None
 
 
-def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, config: LoopConfig) -> ShownHistory:
-    """Read what a request of this name shows; `turns` are what `read_turns` has read of it."""
+def read_shown(
+    messages: Sequence[Any], turns: Sequence[Turn], request: str, config: LoopConfig, *, tools: bool = False
+) -> ShownHistory:
+    """Read what a request of this name shows; `turns` are what `read_turns` has read of it. `tools`: it has some."""
     answers = [index for index, turn in enumerate(turns) if not turn.continued]
     first = next((m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user"), None)
     history = any(isinstance(m, dict) and m.get("role") == "assistant" for m in messages)
@@ -88,6 +93,8 @@ def read_shown(messages: Sequence[Any], turns: Sequence[Turn], request: str, con
         spoken=(not answers and not folded) if history else None,
         folded=folded,
         complete=len(answers) if whole else 0,
+        tools=tools,
+        looked=read_looked(messages) if tools else (),
     )
 
 

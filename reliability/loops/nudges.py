@@ -1,4 +1,4 @@
-"""What is put before a model that repeats itself. A nudge depends on nothing but the kind of its loop.
+"""What is put before a model that repeats itself, and said of that. A nudge depends on the kind alone.
 
 It is short, and says nothing of tools, counts and results: a weak model copies what it reads last
 (docs/decisions/010-loop-rules.md).
@@ -15,14 +15,21 @@ _BY_KIND = {
     Kind.ERRORS: f"This has failed in the same way each time. {_STEP}",
     Kind.REVISITS: "You have seen this already, and nothing has changed. Answer the request now, with what you know.",
     Kind.TEXTS: "You have said this already. Take the next step, or say what stops you.",
-    Kind.COPIES: (
-        "You have answered this request with the words of the requests before it. If it asks for something else, look "
+    Kind.UNSEEN: (
+        "You have answered this without looking. If it asks about something else than the requests before it, look "
         "that up with a tool now, and answer from the result."
     ),
 }
+_UNSEEN = "The answer says in words what no call has looked up."
+_REPEATED = "Repeated identical output detected ({}x). Consider rephrasing the request or trying a different approach."
 NUDGES = frozenset((_SEEN, _ROUNDS, *_BY_KIND.values()))
 
 
 def nudge(loop: Loop) -> str:
     """Write the message to put before the model."""
     return _BY_KIND.get(loop.kind, _ROUNDS if loop.period > 1 else _SEEN)
+
+
+def describe_loop(loop: Loop) -> str:
+    """Say in the report, or to a client, what the loop is."""
+    return _UNSEEN if loop.kind is Kind.UNSEEN and loop.repetitions == 1 else _REPEATED.format(loop.repetitions)

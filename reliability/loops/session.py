@@ -44,11 +44,13 @@ class Fingerprint:
 @dataclass(frozen=True, slots=True)
 class Window:
     """The answers of one session, oldest first: `answers` those to requests that brought no history, `kept` all of
-    them since the user last spoke (see `kept`). `tools`: some of its requests have declared tools."""
+    them since the user last spoke (see `kept`). `tools`: some of its requests have declared tools;
+    `looked`: see `keep_looked`."""
 
     answers: tuple[Fingerprint, ...] = ()
     kept: tuple[Kept, ...] = ()
     tools: bool = False
+    looked: tuple[str, ...] = ()
 
 
 class LoopStatus(StrEnum):

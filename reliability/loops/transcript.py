@@ -329,17 +329,23 @@ def _find_acting(turns: Sequence[_OpenTurn]) -> _OpenTurn | None:
 
 def _read_answer(message: Message) -> _OpenTurn:
     turn = _OpenTurn(read_own_text(message))
+    for call, call_id in read_calls(message):
+        turn.add(call, call_id)
+    if not turn.calls and not turn.text.strip():
+        names = ("reasoning_content", "reasoning")
+        turn.text = next((message[name] for name in names if isinstance(message.get(name), str)), "")
+    return turn
+
+
+def read_calls(message: Message) -> Iterator[tuple[SeenCall, str]]:
+    """Yield the calls of an answer, each with its id, but for those in its text."""
     listed = message.get("tool_calls")
     for entry in listed if isinstance(listed, list) else ():
         inner = (entry.get("function") or entry.get("custom")) if isinstance(entry, dict) else None
         if isinstance(inner, dict) and isinstance(inner.get("name"), str):
             given = inner.get("arguments", inner.get("input", ""))
             arguments = given if isinstance(given, str) else dumps(given)
-            turn.add(SeenCall(inner["name"], arguments), str(entry.get("id") or ""))
-    if not turn.calls and not turn.text.strip():
-        names = ("reasoning_content", "reasoning")
-        turn.text = next((message[name] for name in names if isinstance(message.get(name), str)), "")
-    return turn
+            yield SeenCall(inner["name"], arguments), str(entry.get("id") or "")
 
 
 def _add_result(texts: list[str], text: str) -> None:

@@ -57,7 +57,7 @@ class Kind(StrEnum):
     ERRORS = "errors"  # the same error of one tool, whatever the arguments
     TEXTS = "texts"  # the same text with no tool call between
     REVISITS = "revisits"  # the same looks in any order, with the same results
-    COPIES = "copies"  # the answer that the requests before this one got
+    UNSEEN = "unseen"  # an answer in words about what nobody has looked at
     CYCLE = "cycle"  # one answer that repeats its own text
     WHITESPACE = "whitespace"  # one answer that prints nothing but white space
     ANSWER_CALLS = "answer_calls"  # one answer that asks for the same call three times

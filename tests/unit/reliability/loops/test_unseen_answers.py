@@ -1,0 +1,305 @@
+"""The unseen answer: what would have to be looked up is answered in words."""
+
+from typing import Any
+
+import pytest
+
+from reliability.answer.judgement import expect
+from reliability.answer.wanted_form import read_wanted_form
+from reliability.loops import (
+    Kind,
+    LoopConfig,
+    Stage,
+    Turn,
+    describe_loop,
+    find_loop,
+    find_unseen,
+    keep_looked,
+    nudge,
+    read_ask,
+    read_looked,
+    read_turns,
+)
+from reliability.steps import Steps
+from reliability.tools import CheckConfig, build_toolbox
+
+ANSWER = "The file has already been updated. The owner's name is Mira-433."
+ASKS = (
+    "Read the file part_{}.txt and say what its owner's name is.", "Run the tests of src/module{}.py, please.",
+    "What does https://example.org/page{} say?", "请读取 part_{}.txt",
+)  # fmt: skip
+CALLED: list[dict[str, Any]] = [
+    {"role": "user", "content": "Read notes.txt."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "nothing in it"},
+]
+REMINDED = [{"role": "user", "content": "<system-reminder>\nBe brief.\n</system-reminder>\nGo."}]
+
+
+CONFIG = LoopConfig()
+
+
+def declare(*names: str) -> tuple[dict[str, Any], ...]:
+    return tuple({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names)
+
+
+LOOKS, ACTS = declare("send_alert", "read_file"), declare("send_alert", "place_order", "set_status")
+
+
+def read_copied(messages: list[dict[str, Any]], config: LoopConfig = CONFIG) -> str:
+    """The answer that would be a copy."""
+    ask = read_ask(messages, config)
+    return "" if ask is None else ask.copied
+
+
+def ask_for(asks: list[str], answers: list[Any], before: list[dict[str, Any]] = CALLED) -> list[dict[str, Any]]:
+    """A conversation of these requests and answers, with a newest request that has no answer yet."""
+    messages = [*before, {"role": "assistant", "content": "There is nothing in it."}]
+    for ask, answer in zip(asks, [*answers, None], strict=True):
+        messages += [{"role": "user", "content": ask}]
+        messages += [] if answer is None else [{"role": "assistant", "content": answer}]
+    return messages
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("before", [CALLED, REMINDED], ids=["calls", "reminders"])
+@pytest.mark.parametrize("rounds", [2, 5, 40])
+def test_the_answer_of_the_requests_before_is_a_copy(ask, before, rounds):
+    """Law: who gives a request that names another thing the words that the last two got is nudged, however long this
+    has gone on, and told what is wrong; never more than nudged."""
+    asks = [ask.format(n) for n in range(rounds + 1)]
+    messages = ask_for(asks, [ANSWER] * rounds, before)
+    asked = read_ask(messages, CONFIG)
+    loop = find_unseen(asked, (), Turn(text=f"\n{ANSWER}  "), CONFIG)
+
+    assert loop is not None
+    assert (loop.kind, loop.stage) == (Kind.UNSEEN, Stage.WARN)
+    assert "something else" in nudge(loop)
+    assert find_loop(read_turns(messages), LoopConfig(), Turn(text=ANSWER)) is None  # no other rule sees it
+    assert find_unseen(asked, (), Turn(text="The owner's name is Tomas-919."), CONFIG) is None
+    assert find_unseen(asked, (), Turn(calls=read_turns(CALLED)[0].calls, text=ANSWER), CONFIG) is None
+
+
+#: What a request brings itself may be judged alike each time, and right.
+BRINGS_DATA = [
+    ([f"Tick 2026-11-28 14:0{m}: BTC/USD {67305.1 + m}. Decide." for m in range(3)], "No trade. Holding the position."),
+    ([f"Reading {n}: pump temperature 62.{n} C, limit 80 C." for n in range(3)], "It is within the limit: no alert."),
+    ([f"New ticket #88{n}: how do I log in?" for n in range(3)], "This needs nobody's help: it is answered."),
+    ([f"[Telegram Max 2026-11-2{n} 08:0{n}] thanks!" for n in range(3)], "You're welcome! Tell me if you need more."),
+    ([f"Heartbeat. Current time: Sat Nov 28 2026 1{n}:00." for n in range(3)], "HEARTBEAT_OK - all is well."),
+]
+FILES = [ASKS[0].format(n) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("asks", "answers", "before"),
+    [
+        (
+            ["thanks!", "thank you", "thanks a lot, that was all"],
+            ["You're welcome! Is there anything else?"] * 2,
+            CALLED,
+        ),
+        ([FILES[0]] * 3, [ANSWER] * 2, CALLED),
+        ([FILES[0], FILES[1], FILES[0]], [ANSWER] * 2, CALLED),
+        (FILES, ["Done."] * 2, CALLED),
+        (FILES, [ANSWER, "The owner's name is Tomas-919."], CALLED),
+        (FILES[:2], [ANSWER], CALLED),
+        (FILES, [ANSWER] * 2, [{"role": "user", "content": "Hello."}]),
+        (["Is a.txt there?", "And b.txt?", "And c.txt?"], ["I have a.txt, b.txt and c.txt here."] * 2, CALLED),
+        *((asks, [answer] * 2, CALLED) for asks, answer in BRINGS_DATA),
+    ],
+    ids=["thanks", "same", "back", "short", "others", "second", "chat", "named", *(asks[0] for asks, _ in BRINGS_DATA)],
+)
+def test_what_may_be_answered_alike_is_no_copy(asks, answers, before):
+    """Law: thanks, a request that is said again, a short answer, answers that differ, the second one, a chat without
+    calls, and an answer that names the thing."""
+    assert read_copied(ask_for(asks, answers, before)) == ""
+
+
+CLOCKS = (
+    "at 1{n}:0{n}", "2026-11-2{n}", "2026-11-2{n}T10:0{n}:0{n}Z", "{n}:15 PM", "on November {n}th, 2026",
+    "{n} May 2027",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    "ask", ["[{}] Is any task of the list due?", "Anything unusual in the yard, {}?", "Read part_7.txt. {}"]
+)
+def test_another_time_is_no_other_thing(ask, clock):
+    """Law: over ways to write a time: the same question at another time may be answered alike, and with another thing
+    beside the time it is another question."""
+    asks = [ask.format(clock.format(n=n)) for n in range(1, 5)]
+    assert read_copied(ask_for(asks, [ANSWER] * 3)) == ""
+    assert read_copied(ask_for([f"{one} File {n}7.txt." for n, one in enumerate(asks)], [ANSWER] * 3)) == ANSWER
+
+
+def test_a_call_between_is_work():
+    """Law: only answers without a call count, and only a request of the user's is answered with a copy."""
+    messages = ask_for(FILES, [ANSWER] * 2)
+    worked = [*messages[:6], *CALLED[1:], *messages[6:]]
+
+    assert read_copied(messages) == ANSWER
+    assert read_copied(worked) == ""
+    assert read_copied([*messages, *CALLED[1:]]) == ""
+
+
+@pytest.mark.parametrize("threshold", [0, 1, 4])
+def test_the_threshold_is_that_of_nudges(threshold):
+    """Law: `duplicate_threshold` counts the copies, and 0 is off."""
+    assert read_copied(ask_for(FILES, [ANSWER] * 2), LoopConfig(duplicate_threshold=threshold)) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tools", "copied"),
+    [
+        (None, LOOKS, ANSWER),
+        ("auto", LOOKS, ANSWER),
+        ("none", LOOKS, ""),
+        ("required", LOOKS, ""),
+        (None, ACTS, ""),
+        (None, (), ""),
+    ],
+)
+def test_words_that_are_ordered_are_no_copy(wanted, tools, copied):
+    """Law: it matters only where the model may choose between a look and words in no form."""
+    toolbox = build_toolbox(tools)
+    asked = {"id_seed": "r", "tool_choice": wanted, "checks": CheckConfig(), "loops": LoopConfig()}
+    ask = expect(ask_for(FILES, [ANSWER] * 2), toolbox, **asked).ask
+    assert (ask.copied if ask else "") == copied
+
+
+def test_words_in_a_form_are_no_copy():
+    """Law: a verdict in the form that the client wants may be the same each time."""
+    form = read_wanted_form({"type": "json_object"}, Steps(1_000))
+    expected = expect(ask_for(FILES, [ANSWER] * 2), build_toolbox(LOOKS), id_seed="r", loops=CONFIG, form=form)
+    assert expected.ask is None
+
+
+def look_up(ask: str, place: str, answer: str = "It is Mira-433.", tool: str = "read_file") -> list[dict[str, Any]]:
+    """A request that was looked up, and answered."""
+    call = {"id": place, "type": "function", "function": {"name": tool, "arguments": f'{{"path": "/work/{place}"}}'}}
+    return [
+        {"role": "user", "content": ask.format(place)},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": place, "content": "Entry 1 is in order."},
+        {"role": "assistant", "content": answer},
+    ]
+
+
+def find_in(messages: list[dict[str, Any]], looked: tuple[str, ...] = (), answer: str = "It is Tomas-919.") -> Any:
+    """Find whether this answer to a conversation is unseen. `looked`: what its session remembers."""
+    return find_unseen(read_ask(messages, CONFIG), looked, Turn(text=answer), CONFIG)
+
+
+#: How one request is asked, and how a later one is that wants the same of another place.
+ALIKE = [
+    ("Read the file {} and say what its owner's name is.", "Read the file {} and say what its owner's name is."),
+    ("Read the file {} and say what its owner's name is.", "Please read {} and say what its owner's name is"),
+    ("What does {} do?", "What does {} do, please?"),
+    ("Explain {}.", "And {}?"),
+    ("Explain {}.", "Now the same for {}"),
+    ("Explain {}.", "{}"),
+    ("Lies {} und nenne den Besitzer.", "Lies jetzt {} und nenne den Besitzer."),
+    ("请读取 {}", "请读取 {}"),
+    ("Is {} in <b>order</b>? Report 17 problems.", "Is {} in <b>order</b>? Report 18 problems."),
+]
+PLACES = [("part_11.txt", "part_12.txt"), ("src/app.py", "src/models/user.py"), ("Main.java", "Other.java")]
+
+
+@pytest.mark.parametrize(("first", "then"), ALIKE, ids=[then for _, then in ALIKE])
+@pytest.mark.parametrize(("old", "new"), PLACES, ids=[new for _, new in PLACES])
+@pytest.mark.parametrize("between", [0, 3])
+def test_what_was_looked_up_once_is_looked_up_again(first, then, old, new, between):
+    """Law: words about another place, where an earlier request for its like was looked up, are nudged, whatever they
+    say, however long ago that was, and whether the conversation shows it or its session remembers it."""
+    done = look_up(first, old)
+    chat = [{"role": "user", "content": "Thanks!"}, {"role": "assistant", "content": "You are welcome."}] * between
+    asked = {"role": "user", "content": then.format(new)}
+    remembered = keep_looked((), read_looked(done))
+    folded = {"role": "user", "content": f"This session is continued. Summary: the user had me read {old}."}
+
+    for loop in (
+        find_in([*done, *chat, asked]),
+        find_in([folded, {"role": "assistant", "content": "I go on."}, *REMINDED, *CALLED[1:], asked], remembered),
+    ):
+        assert loop is not None
+        assert (loop.kind, loop.stage) == (Kind.UNSEEN, Stage.WARN)
+        assert "look" in nudge(loop)
+        assert "looked up" in describe_loop(loop)
+    assert find_in([*REMINDED, asked]) is None  # nothing tells that it wants a look
+    assert find_unseen(read_ask([*done, asked], CONFIG), (), Turn(calls=read_turns(done)[0].calls), CONFIG) is None
+
+
+READ = "Read the file {} and say what its owner's name is."
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "Read the file part_11.txt and say what its owner's name is.",  # it was read
+        "Thanks! I have put it into part_12.txt now.",
+        "Don't read the file part_12.txt, and say what its owner's name is.",
+        "Say what its owner's name is.",
+        "Read the file and say what its owner's name is at 10:15.",
+        "Is part_12.txt a good name for the next one, or would you take another?",
+        "From now on, write what you find into part_12.txt.",
+    ],
+)
+def test_other_requests_are_answered_in_words(then):
+    """Law: what was read, what is told, what is asked otherwise, and what names no place may be answered in words."""
+    assert find_in([*look_up(READ, "part_11.txt"), {"role": "user", "content": then}]) is None
+
+
+TOLD = [
+    {"role": "user", "content": "part_12.txt belongs to Tomas."},
+    {"role": "user", "content": "<system-reminder>\nContents of part_12.txt: Tomas-919\n</system-reminder>\nGo on."},
+    {
+        "role": "tool",
+        "tool_call_id": "x",
+        "content": "part_12.txt:3: the owner has the name Tomas",
+    },
+]
+LISTED = [
+    "part_11.txt\npart_12.txt\npart_13.txt",
+    "total 8\n-rw-r--r-- 1 root root 123 Nov 29 12:00 part_11.txt\n-rw-r--r-- 1 root root 99 Nov 29 12:00 part_12.txt",
+    '["part_11.txt", "part_12.txt", "part_13.txt"]',
+    "?? part_11.txt\n?? part_12.txt",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", TOLD, ids=["person", "harness", "result"])
+def test_a_place_that_was_told_of_is_known(told):
+    """Law: a person, a harness or a result may have said what is in it."""
+    asked = {"role": "user", "content": READ.format("part_12.txt")}
+    assert find_in([*look_up(READ, "part_11.txt"), told, {"role": "assistant", "content": "Well."}, asked]) is None
+
+
+@pytest.mark.parametrize("listing", LISTED)
+def test_a_place_that_was_listed_is_not(listing):
+    """Law: that a file is there says nothing of what is in it."""
+    listed = {"role": "tool", "tool_call_id": "x", "content": listing}
+    asked = {"role": "user", "content": READ.format("part_12.txt")}
+    assert find_in([listed, *look_up(READ, "part_11.txt"), asked]) is not None
+
+
+@pytest.mark.parametrize("tool", ["write_file", "send_alert", "delete_file"])
+def test_what_was_done_is_not_looked_up(tool):
+    """Law: only a look at the place that a request names shows that its like wants one."""
+    asked = {"role": "user", "content": READ.format("part_12.txt")}
+    assert find_in([*look_up(READ, "part_11.txt", tool=tool), asked]) is None
+    other = look_up(READ, "part_11.txt")
+    other[0] = {"role": "user", "content": READ.format("part_10.txt")}
+    assert find_in([*other, asked]) is None
+
+
+def test_a_session_remembers_the_newest_few():
+    """Law: the newest eight ways to ask, and one that comes again is the newest."""
+    known: tuple[str, ...] = ()
+    for number in [*range(12), 5]:
+        known = keep_looked(known, (f"words {number}",))
+    assert known == ("words 4", "words 6", "words 7", "words 8", "words 9", "words 10", "words 11", "words 5")
