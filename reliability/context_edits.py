@@ -1,10 +1,10 @@
-"""Histories that fit: which old results of tools, old thoughts and media a prompt does without, and summaries.
+"""Histories that fit: which old results of tools, old thoughts and media a prompt does without.
 
 Each rule reads the history alone. `clear_results` walks through it as it grew: where a prompt was over the rule's size
 it clears the oldest results, down to `bytes_left`. So a prompt cache loses its prefix once a step, not once a turn.
 
-Invariants: no word of a user, of the system or of an answer is cleared; a summary ends with the user's newest words, up
-to `_NEWEST_CHARS_MAX`; a cleared result keeps its place; what is cleared stays cleared as the history grows.
+Invariants: no word of a user, of the system or of an answer is cleared; a cleared result keeps its place; what is
+cleared stays cleared as the history grows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from typing import Any
 
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes, text_bytes
@@ -23,17 +22,6 @@ _RESULTS = ("tool", "function")
 STUB = "[This result was removed to save room.]"
 MEDIA_STUB = {"type": "text", "text": "[An image or a file was here, which no model here can read.]"}
 NO_ARGUMENTS = "{}"
-SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
-NEWEST_HEAD = "\n\nThe user's newest message, word for word:\n\n"
-_NEWEST_CHARS_MAX = 8000
-SUMMARY_ORDER = """\
-Summarize this conversation for the assistant that continues it and sees only your summary. Write down:
-- what the user wants, with every demand and limit that the user has named;
-- what was decided, and why;
-- what was done, with the exact paths, names, commands and figures;
-- what failed, and what is known of the cause;
-- what is left to do, and the next step.
-Answer with the summary alone. Call no tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +47,6 @@ class ClearThoughts:
 
 
 Edit = ClearResults | ClearThoughts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
-    """Let a summary, for which `order` asks, replace a prompt over `bytes_over`. `pauses`: the answer is the summary
-    alone."""
-
-    bytes_over: int
-    order: str = SUMMARY_ORDER
-    pauses: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,24 +115,6 @@ def clear_media(messages: Sequence[Message]) -> Cleared:
             edited[at] = {**message, "content": [MEDIA_STUB if _is_media(part) else part for part in parts]}
             count += sum(map(_is_media, parts))
     return Cleared(messages=tuple(edited), count=count, size=0)
-
-
-def complete_summary(messages: Sequence[Message], summary: str) -> str:
-    """Return a summary of these messages with the user's newest words behind it: a small model's may have lost them."""
-    newest = next((message["content"] for message in reversed(messages) if message.get("role") == "user"), "")
-    if not isinstance(newest, str):
-        newest = "\n\n".join(part["text"] for part in newest if isinstance(part.get("text"), str))
-    if newest.startswith(SUMMARY_HEAD):
-        newest = newest.partition(NEWEST_HEAD)[2]
-    if not newest or len(newest) > _NEWEST_CHARS_MAX:
-        return summary
-    return summary + NEWEST_HEAD + newest
-
-
-def replace_history(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
-    """Return what stands for these messages from now on: the system's at their head, and the summary."""
-    head = takewhile(lambda message: message.get("role") in ("system", "developer"), messages)
-    return (*head, {"role": "user", "content": SUMMARY_HEAD + summary})
 
 
 def _is_media(part: Mapping[str, Any]) -> bool:

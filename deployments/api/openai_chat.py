@@ -31,9 +31,10 @@ from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
 from deployments.work.wire import Named
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
-from reliability.context_edits import Compaction, Edit
+from reliability.context_edits import Edit
 from reliability.sessions import Trail, read_trail
 from reliability.steps import OutOfSteps, Steps
+from reliability.summaries import Compaction
 from reliability.tools import BadSchema, BadTools, ToolBox, build_toolbox, parse_choice
 from reliability.types import ChatRequest
 

@@ -71,6 +71,7 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.confidence import ModelCalibration
 from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
+from reliability.summaries import order_plainly
 from reliability.types import Event, TierState
 
 _NS_PER_S = 1_000_000_000
@@ -233,7 +234,7 @@ class Router:
             parent=run.request.parent,
             request_id=run.request.request_id,
             wants_window=run.expected.wants_window,
-            complete=run.expected.complete,
+            complete=run.expected.shown.complete if run.expected.shown is not None else 0,
             trail=call.trail,
         )
         account = Account(run=run, state=state, started_ns=started_ns, traceparent=request.headers.get("traceparent"))
@@ -297,6 +298,7 @@ class Router:
             stays = _LOCAL_ONLY
         expected = build_expected(self._live.now, request, call.toolbox, call.form)
         request, edited = apply_edits(request, call.edits or ())
+        request = request if expected.newest is None else order_plainly(request)
         limits = self._live.limits
         chain = chain_of(self._live.now, self._facts.tiers, call.model, request)
         run = Run(

@@ -165,7 +165,8 @@ def _deliver(run: Run, number: int) -> list[Event]:
         if any(attempt.text_out for attempt in run.attempts):
             return []  # text that stands before the client already can't be taken back
         # Prose only: a broken call in the raw text is no answer.
-        return [Text(truncate("".join(event.text for event in judged.events if isinstance(event, Text))))]
+        text = truncate("".join(event.text for event in judged.events if isinstance(event, Text)))
+        return run.end_summary([Text(text)])
     run.finish = finish
     if accepted.flaw is Flaw.DOUBT:
         note = f"{accepted.detail}, and no other tier's answer is likelier"
@@ -180,7 +181,7 @@ def _deliver(run: Run, number: int) -> list[Event]:
         events = [event for event in events if not isinstance(event, Text | Logprobs)]
     if any(isinstance(event, CallDelta) for event in events):
         run.attempts[number] = replace(accepted, calls_out=True)
-    return events
+    return run.end_summary(events)
 
 
 async def _call(run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:

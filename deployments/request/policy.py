@@ -134,11 +134,12 @@ def build_expected(
 
 def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
     """Return what is held until the whole answer is judged. All of it, where the client doesn't stream, where the text
-    or a forced call must be of a form, and where the conversation repeats itself (`reliability.answer.repeating`)."""
+    or a forced call must be of a form, where it is a summary, and where the conversation repeats itself."""
     if (
         not stream
         or expected.form is not None
         or expected.forced is not None
+        or expected.newest is not None
         or may_be_unseen(expected.ask)
         or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo))
     ):

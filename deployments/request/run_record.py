@@ -10,12 +10,13 @@ from deployments.request.attempt import AttemptState
 from reliability.admission.request import Load
 from reliability.answer.judgement import Expected, Judged
 from reliability.attempt import Attempt
-from reliability.context_edits import Cleared, Compaction
+from reliability.context_edits import Cleared
 from reliability.escalation.decisions import Limits, Refuse
 from reliability.escalation.policies import reason_of
 from reliability.loops import Loop
 from reliability.memory.pressure import Level
-from reliability.types import ChatRequest, Event, Fault, Finish, Hold, Reason, Reasoning, Text, Usage
+from reliability.summaries import Compaction, end_summary
+from reliability.types import ChatRequest, Event, Fault, Finish, FinishReason, Hold, Reason, Reasoning, Text, Usage
 
 NOTHING_YET = Usage(exact=False)
 
@@ -88,6 +89,16 @@ class Run:
         behind = bool(self.reasoning) and self.thinker != len(self.attempts)
         self.thinker = len(self.attempts)
         return [replace(event, anew=True) if behind and event is first else event for event in events]
+
+    def end_summary(self, events: list[Event]) -> list[Event]:
+        """End a summary that the client ordered with the user's newest words. One that was cut isn't continued."""
+        if self.expected.newest is None or self.finish is None or self.judged is None:
+            return events
+        events = end_summary(events, self.expected.newest)
+        self.judged = replace(self.judged, events=tuple(events))
+        if self.finish.reason is FinishReason.LENGTH:
+            self.finish = replace(self.finish, reason=FinishReason.STOP)
+        return events
 
     def count_answer(self, number: int, finish: Finish) -> Finish:
         """Count all of an answer of which this attempt wrote the end: the completions whose text stands, and the prompt

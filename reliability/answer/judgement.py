@@ -49,6 +49,7 @@ from reliability.loops.content import PersonsOrder
 from reliability.loops.ordered_calls import NO_ORDER
 from reliability.sessions import name_request
 from reliability.steps import Steps
+from reliability.summaries import find_ordered
 from reliability.tool_calls import Uncertainty
 from reliability.tools import CheckConfig, Checked, Extraction, Flaws, RawCall, Repair, ToolBox, Violation
 from reliability.tools.check.calls import check_calls, id_source, ids_in
@@ -72,8 +73,9 @@ class Expected:
     what its text must be; `forced`: the one tool that must be called. `loader`: the server's own tool, if it has one,
     and whether an answer `may_load` by it; `listed`: the tools of which the model may have seen only a line. `asked`
     names the request where it brings no history; then `window` is what its session was answered before. `shown`: what
-    the request shows of its session. `ask`: what wants a look (see `read_ask`). `memo`: what the
-    loop rules have found out about `turns`; `order`: what the user orders."""
+    the request shows of its session. `ask`: what wants a look (see `read_ask`); `newest`: what the summary that it
+    orders ends with (see `find_ordered`). `memo`: what the loop rules have found out about `turns`; `order`: what the
+    user orders."""
 
     toolbox: ToolBox
     id_seed: str
@@ -89,6 +91,7 @@ class Expected:
     asked: str = ""
     shown: ShownHistory | None = None
     ask: Ask | None = None
+    newest: str | None = None
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     loader: str = ""
@@ -122,11 +125,6 @@ class Expected:
         if not self.loader:
             return self.toolbox
         return replace(self.toolbox, tools=tuple(tool for tool in self.toolbox.tools if tool.name != self.loader))
-
-    @property
-    def complete(self) -> int:
-        """How many answers of its streak the request shows itself, with their results."""
-        return 0 if self.shown is None else self.shown.complete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +186,7 @@ def expect(
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else read_shown(messages, turns, name, loops, tools=bool(toolbox.tools)),
         ask=None if loops is None or not may_look else read_ask(messages, loops),
+        newest=find_ordered(messages) if form is None else None,
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )

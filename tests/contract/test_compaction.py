@@ -11,7 +11,7 @@ import pytest
 
 from deployments.app import router
 from deployments.work.large_work import QUIET_BYTES
-from reliability.context_edits import NEWEST_HEAD
+from reliability.summaries import NEWEST_END, NEWEST_HEAD
 from tests.support import scripts
 from tests.support.near_server import run_near
 from tests.support.serving import Server
@@ -19,7 +19,7 @@ from tests.support.serving import Server
 ORDER = "Summarize this conversation"
 ASKED = {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 1000}}]}
 PAUSED = {"edits": [ASKED["edits"][0] | {"pause_after_compaction": True}]}
-SUMMARY = "They talk of Oslo." + NEWEST_HEAD + "And now?"
+SUMMARY = "They talk of Oslo." + NEWEST_HEAD + "And now?" + NEWEST_END
 ANSWER = [{"type": "compaction", "content": SUMMARY}, {"type": "text", "text": "It is cold."}]
 TALK: list[Any] = [
     {"role": "user", "content": "Tell me of Oslo. " * 400},

@@ -16,15 +16,8 @@ from deployments.api.forms.message_blocks import KIND_CHARS_MAX
 from deployments.api.openai_chat import TOOLS_MAX
 from deployments.errors import refuse
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL
-from reliability.context_edits import (
-    SUMMARY_HEAD,
-    SUMMARY_ORDER,
-    Cleared,
-    ClearResults,
-    ClearThoughts,
-    Compaction,
-    Edit,
-)
+from reliability.context_edits import Cleared, ClearResults, ClearThoughts, Edit
+from reliability.summaries import SUMMARY_HEAD, SUMMARY_ORDER, Compaction
 
 BLOCK = "compaction"
 _EDITS_MAX = 16

@@ -20,7 +20,7 @@ from deployments.api.openai_responses.item_ids import open_seal, tag_of
 from deployments.api.openai_responses.response_tools import SEARCH, ToolsRead, is_search, join_namespace, read_tools
 from deployments.errors import refuse
 from deployments.work.json_text import write_json
-from reliability.context_edits import SUMMARY_HEAD
+from reliability.summaries import SUMMARY_HEAD
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"

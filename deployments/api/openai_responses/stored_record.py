@@ -19,7 +19,7 @@ from deployments.api.openai_responses.item_ids import is_response_id, tag_of
 from deployments.api.openai_responses.response_items import ItemHistory
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import read_json
-from reliability.context_edits import SUMMARY_ORDER
+from reliability.summaries import SUMMARY_ORDER
 
 # Of one response: its own input, its output and what it echoes.
 RECORD_BYTES_MAX = 4 * 1024 * 1024

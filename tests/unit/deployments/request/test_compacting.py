@@ -10,7 +10,8 @@ from deployments.request.compacting import drive_compacted
 from deployments.request.run_record import Run
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import Expected, expect
-from reliability.context_edits import NEWEST_HEAD, STUB, SUMMARY_HEAD, SUMMARY_ORDER, Compaction
+from reliability.context_edits import STUB
+from reliability.summaries import NEWEST_END, NEWEST_HEAD, SUMMARY_HEAD, SUMMARY_ORDER, Compaction
 from reliability.tools import CheckConfig, build_toolbox
 from reliability.types import Event, RefuseCode
 from tests.support.driving import TOOLS, calls_of, drive_once, scripted, text_of
@@ -48,7 +49,7 @@ def test_the_summary_stands_for_the_conversation():
     and the answer has no word of the summary."""
     run, events = ask(WRITES)
 
-    assert run.summary == "They read files." + NEWEST_HEAD + "Read all of it."
+    assert run.summary == "They read files." + NEWEST_HEAD + "Read all of it." + NEWEST_END
     assert run.request.messages == ({"role": "user", "content": SUMMARY_HEAD + run.summary},)
     assert text_of(events) == "It is done."
     assert [(attempt.ran, attempt.fault) for attempt in run.attempts] == [(True, None)] * 2
@@ -140,5 +141,5 @@ def test_the_newest_words_stay_the_user_s_through_many_summaries():
     orders = [{"when": {"last_user": "Names alone."}, "answer": "f"}, {"answer": "It is done."}]
     run, _ = ask(orders, again, replace(ASKED, order="Names alone."))
 
-    assert run.summary == "f" + NEWEST_HEAD + "Read all of it."
+    assert run.summary == "f" + NEWEST_HEAD + "Read all of it." + NEWEST_END
     assert SUMMARY_ORDER not in str(run.request.messages)

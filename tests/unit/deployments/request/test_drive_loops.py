@@ -17,6 +17,7 @@ from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
 from reliability.loops import LoopConfig, Turn, Window, observe
+from reliability.summaries import NEWEST_END, NEWEST_HEAD
 from reliability.types import (
     CallDelta,
     ChatRequest,
@@ -345,3 +346,29 @@ def test_a_quiet_monitor_is_answered_for_as_long_as_it_asks(ask, answer):
         run, events = drive_once(tiers, show(messages), hold_all=True)
         assert (run.refusal, len(run.attempts), text_of(events)) == (None, 1, answer)
         messages.append({"role": "assistant", "content": answer})
+
+
+ORDER = "Your task is to create a detailed summary of the conversation so far, for the agent that goes on with it."
+CIRCLES = "The user has read files. " + "The conversation also holds a summary of the technical details. " * 40
+SUMMED = NEWEST_HEAD + "what is a?" + NEWEST_END
+
+
+@pytest.mark.parametrize(
+    ("script", "begins"),
+    [
+        ([{"answer": "They asked what a is."}], "They asked what a is."),
+        ([{"answer": "<summary>\nThey asked.\n</summary>"}], "<summary>\nThey asked."),
+        ([{"answer": CIRCLES}], "The user has read files."),
+        ([{"answer": "They asked wh", "finish": "length"}], "They asked wh"),
+    ],
+    ids=["good", "closed", "circles", "cut"],
+)
+def test_a_client_s_summary_ends_with_the_user_s_words(script, begins):
+    """Law: held whole, stopped where it first circles, and never left to be continued."""
+    messages = [*laps(1), {"role": "user", "content": ORDER}]
+    run, events = drive_once(scripted({"t0": script}), show(messages, stream=True), retries=3)
+
+    assert (run.hold, run.refusal, run.finish.reason) == (Hold.ALL, None, FinishReason.STOP)
+    assert text_of(events).startswith(begins)
+    assert text_of(events).removesuffix("\n</summary>").endswith(SUMMED)
+    assert len(text_of(events)) < 1_500

@@ -13,7 +13,8 @@ from deployments.api.anthropic.messages_render import MESSAGES
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
 from deployments.work.wire import codec_of
-from reliability.context_edits import STUB, SUMMARY_HEAD, ClearResults, ClearThoughts, Compaction, apply_edits
+from reliability.context_edits import STUB, ClearResults, ClearThoughts, apply_edits
+from reliability.summaries import SUMMARY_HEAD, Compaction
 from reliability.types import Finish, FinishReason, Text
 from tests.support.refusing import refusal_of
 from tests.support.run_values import run_of

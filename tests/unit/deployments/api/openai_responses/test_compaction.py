@@ -12,7 +12,7 @@ from deployments.api.openai_responses.item_ids import open_seal
 from deployments.api.openai_responses.response_events import COMPACT, RESPONSES
 from deployments.api.openai_responses.response_items import FOREIGN_SUMMARY, SUMMARY_HEAD
 from deployments.errors import ApiError
-from reliability.context_edits import SUMMARY_ORDER
+from reliability.summaries import SUMMARY_ORDER
 from reliability.types import Finish, FinishReason, Reasoning, Text, Usage
 from tests.support.response_wire import ANSWERS, FINISHES, TOOLS, parse, read_frames, stream
 

@@ -1,0 +1,127 @@
+"""Summaries that stand for a conversation: how they are ordered, by this server or by a client, and what ends them.
+
+An agent condenses its conversation by asking the model for a summary. A small model copies such an order, which is
+long, or goes in circles, and its agent then knows no longer what it was asked for. So a client's order is followed by a
+short one (`order_plainly`), and any summary ends with the user's newest words, up to `_NEWEST_CHARS_MAX`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text
+from reliability.types import CallDelta, ChatRequest, Event, Text
+
+Message = Mapping[str, Any]
+SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
+NEWEST_HEAD, NEWEST_END = "\n\nThe user's newest message, word for word:\n<message>\n", "\n</message>"
+_NEWEST_CHARS_MAX = 8000
+SUMMARY_ORDER = """\
+Summarize this conversation for the assistant that continues it and sees only your summary. Write down:
+- what the user wants, with every demand and limit that the user has named;
+- what was decided, and why;
+- what was done, with the exact paths, names, commands and figures;
+- what failed, and what is known of the cause;
+- what is left to do, and the next step.
+Answer with the summary alone. Call no tool."""
+#: How agents order one: Claude Code, Cline, opencode, Codex, qwen-code and others. A title is none.
+_ORDERS = re.compile(
+    r"\b(?:create|write|provide|generate|produce|give|make|prepare|draft|output)\b[^.\n]{0,60}? summary of "
+    r"(?:the|this|our) (?:conversation|session|chat)\b"
+    r"|\bsummari[sz]e (?:the|this|our) (?:\w+ )?(?:conversation|session|chat|history)\b"
+    r"|\b(?:prompt|summary) for continuing (?:the|this|our) conversation\b"
+    r"|\bhandoff summary\b|\bcontext checkpoint compaction\b|\bgenerate (?:the|a new) <state_snapshot>",
+    re.IGNORECASE,
+)
+_ORDER_CHARS_MIN, _ORDER_CHARS_MAX = 60, 2_000
+_SHORT = re.compile(
+    r"\btitle\b|\b(?:one|single)[ -](?:sentence|line)\b|\b\d+(?:[ -]\w+)? (?:words?|char)", re.IGNORECASE
+)
+#: How a client's own summary begins, which is none of the user's words.
+_CONTINUES = re.compile(
+    r"continued from (?:a|the) previous|\b(?:summary|snapshot) of the conversation|another language model"
+    r"|<state_snapshot>",
+    re.IGNORECASE,
+)
+_CONTINUES_CHARS = 400
+_CLOSES = re.compile(r"\s*</\w{1,40}>\s*\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """Let a summary, for which `order` asks, replace a prompt over `bytes_over`. `pauses`: the answer is the summary
+    alone."""
+
+    bytes_over: int
+    order: str = SUMMARY_ORDER
+    pauses: bool = False
+
+
+def find_ordered(messages: Sequence[Message]) -> str | None:
+    """Return the user's newest words before a client's order for a summary, which the newest message is, "" where they
+    aren't known; None where it is no such order."""
+    if not messages or messages[-1].get("role") != "user":
+        return None
+    if not any(message.get("tool_calls") or message.get("role") == "tool" for message in messages):
+        return None  # no agent's conversation
+    content = messages[-1].get("content")
+    parts = content if isinstance(content, list) else [content]
+    texts = [part if isinstance(part, str) else str(part.get("text") or "") for part in parts if part]
+    place = next((place for place, text in enumerate(texts) if _is_order(text)), None)
+    if place is None:
+        return None
+    before = {"role": "user", "content": "\n".join(texts[:place])}
+    return find_newest_words([*messages[:-1], before])
+
+
+def order_plainly(request: ChatRequest) -> ChatRequest:
+    """Return the request with a short order behind the client's own."""
+    order = {"role": "user", "content": SUMMARY_ORDER}
+    return replace(request, messages=(*request.messages, order), added=request.added + 1)
+
+
+def find_newest_words(messages: Sequence[Message]) -> str:
+    """Find the user's newest words, also those that end a summary; "" where they aren't known, or are too many."""
+    for message in reversed(messages):
+        if message.get("role") != "user" or classify_speaker(dict(message)) is not Who.SPEAKS:
+            continue
+        text = drop_elements(read_own_text(dict(message))).strip()
+        _, head, kept = text.rpartition(NEWEST_HEAD)
+        if head:
+            text = kept.partition(NEWEST_END)[0]
+        elif text.startswith(SUMMARY_HEAD) or _CONTINUES.search(text[:_CONTINUES_CHARS]):
+            return ""
+        return text if len(text) <= _NEWEST_CHARS_MAX else ""
+    return ""
+
+
+def complete_summary(summary: str, newest: str) -> str:
+    """Return a summary that ends with the user's newest words: a small model's may have lost them."""
+    if not newest:
+        return summary
+    closing = _CLOSES.search(summary)
+    end = closing.start() if closing else len(summary)
+    return summary[:end] + NEWEST_HEAD + newest + NEWEST_END + summary[end:]
+
+
+def end_summary(events: Sequence[Event], newest: str) -> list[Event]:
+    """Return the events of a client's summary, which ends with the user's newest words; a call is none."""
+    text = "".join(event.text for event in events if isinstance(event, Text))
+    if not text.strip() or any(isinstance(event, CallDelta) for event in events):
+        return list(events)
+    return [*(event for event in events if not isinstance(event, Text)), Text(complete_summary(text, newest))]
+
+
+def replace_history(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
+    """Return what stands for these messages from now on: the system's at their head, and the summary."""
+    head = takewhile(lambda message: message.get("role") in ("system", "developer"), messages)
+    return (*head, {"role": "user", "content": SUMMARY_HEAD + summary})
+
+
+def _is_order(text: str) -> bool:
+    head = text[:_ORDER_CHARS_MAX]
+    return len(text) >= _ORDER_CHARS_MIN and _ORDERS.search(head) is not None and _SHORT.search(head) is None

@@ -1,0 +1,124 @@
+"""Summaries: which messages order one, and what ends it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reliability.summaries import (
+    NEWEST_END,
+    NEWEST_HEAD,
+    SUMMARY_HEAD,
+    SUMMARY_ORDER,
+    complete_summary,
+    end_summary,
+    find_newest_words,
+    find_ordered,
+    order_plainly,
+    replace_history,
+)
+from reliability.types import CallDelta, ChatRequest, Reasoning, Text
+
+ASKED = "Read part_07.txt and say who owns it."
+CALL = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+WORK: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are an agent."},
+    {"role": "user", "content": ASKED},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c", "content": "The owner is Mira."},
+]
+#: As Claude Code and Cline, opencode, Codex, qwen-code and others order them.
+ORDERS = [
+    "Respond with TEXT ONLY. Your task is to create a detailed summary of the conversation so far.\n" + "x" * 5000,
+    "Provide a detailed prompt for continuing our conversation above. Focus on what we did and which files are open.",
+    "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that will go on.",
+    "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
+    "Summarize the conversation so far for the assistant that will go on with this task. Preserve goals and paths.",
+    "Please summarize our coding session: goals, decisions, files, and what is left to do, for the next agent.",
+]  # fmt: skip
+NO_ORDERS = [
+    "Summarize the conversation.",  # a person's
+    "Write a 3-7 word title for this conversation, from the summary of the conversation so far, without quotes.",
+    "Summarize this coding conversation in under 50 characters. Capture the main task, the key files and the problems.",
+    "Summarize the file part_07.txt in a few paragraphs, please, with every name that stands in it, and the dates too.",
+    "Answer in one sentence: what is the summary of the conversation that we had about the deployment yesterday?",
+    SUMMARY_HEAD + "They read files.",
+    "This session is continued from a previous conversation. Here is the summary of the conversation: they read files.",
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("parts", [False, True])
+def test_an_order_for_a_summary_is_known(order, parts):
+    """Law: as a text or as a part behind what the user has just said; the user's words before it are the newest."""
+    content = [{"type": "text", "text": order}] if parts else order
+    assert find_ordered([*WORK, {"role": "user", "content": content}]) == ASKED
+    behind = [{"type": "text", "text": "No, part_08.txt."}, {"type": "text", "text": order}]
+    assert find_ordered([*WORK, {"role": "user", "content": behind}]) == "No, part_08.txt."
+
+
+@pytest.mark.parametrize("text", NO_ORDERS)
+def test_other_words_are_no_order(text):
+    """Law: a person's short question, a title, a file that is summed up, and a summary itself order none."""
+    assert find_ordered([*WORK, {"role": "user", "content": text}]) is None
+
+
+def test_a_chat_has_no_order():
+    """Law: what no agent works on is answered as it comes, and an order that was answered is none any more."""
+    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    assert find_ordered([*chat, {"role": "user", "content": ORDERS[4]}]) is None
+    assert find_ordered([*WORK, {"role": "user", "content": ORDERS[4]}, {"role": "assistant", "content": "x"}]) is None
+    assert find_ordered([]) is None
+
+
+WORDS = st.text(min_size=1, max_size=200).map(lambda text: f"Do this: {text.strip()}.")
+
+
+@given(words=WORDS, summary=st.text(max_size=200), rounds=st.integers(1, 4), closes=st.booleans())
+def test_the_newest_words_stay_through_many_summaries(words, summary, rounds, closes):
+    """Law: whatever a client puts around a summary, the next one ends with the same words, once."""
+    if any(mark in words + summary for mark in (NEWEST_HEAD, NEWEST_END, "<", "continued", "ummary")):
+        return
+    newest = find_newest_words([{"role": "user", "content": words}])
+    told = f"<summary>\n{summary}\n</summary>" if closes else summary
+    for _ in range(rounds):
+        text = complete_summary(told, newest)
+        assert text.count(NEWEST_HEAD) == (1 if newest else 0)
+        assert text.rstrip().endswith("</summary>") is (closes or told.rstrip().endswith("</summary>"))
+        client = f"This session is continued from a previous one.\n\n{text}\n\nPick up the last task."
+        assert find_newest_words([{"role": "user", "content": client}]) == newest
+        assert find_newest_words(replace_history([], text)) == newest
+
+
+@pytest.mark.parametrize(
+    ("newest", "words"),
+    [
+        ({"role": "user", "content": "continue"}, ASKED),
+        ({"role": "user", "content": "<system-reminder>\nBe brief.\n</system-reminder>"}, ASKED),
+        ({"role": "user", "content": "This session is continued from a previous conversation: they read files."}, ""),
+        ({"role": "user", "content": "x " * 5_000}, ""),
+        ({"role": "assistant", "content": "It is Mira's."}, ASKED),
+    ],
+    ids=["go on", "reminder", "summary", "long", "answer"],
+)
+def test_only_a_person_s_words_are_kept(newest, words):
+    """Law: what a harness says is none of them; a foreign summary hides them, and what is long is not said again."""
+    assert find_newest_words([*WORK, newest]) == words
+
+
+def test_an_order_is_followed_by_a_short_one():
+    """Law: the client's own stays where it is."""
+    request = ChatRequest(messages=tuple(WORK), max_tokens=9, request_id="r", session_id="s", timeout_s=9.0)
+    ordered = order_plainly(request)
+    assert ordered.messages == (*WORK, {"role": "user", "content": SUMMARY_ORDER})
+    assert ordered.added == request.added + 1
+
+
+def test_a_call_is_no_summary():
+    """Law: words are completed, a call and an empty answer are not."""
+    called = [Text("Well."), CallDelta(index=0, id="c", name="read", arguments="{}")]
+    assert end_summary(called, ASKED) == called
+    assert end_summary([Text(" ")], ASKED) == [Text(" ")]
+    said = [Reasoning("Hm."), Text("a"), Text("b")]
+    assert end_summary(said, ASKED) == [Reasoning("Hm."), Text(complete_summary("ab", ASKED))]
