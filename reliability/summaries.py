@@ -2,7 +2,7 @@
 
 An agent condenses its conversation by asking the model for a summary. A small model copies such an order, which is
 long, or goes in circles, and its agent then knows no longer what it was asked for. So a client's order is followed by a
-short one (`order_plainly`), and any summary ends with the user's newest words, up to `_NEWEST_CHARS_MAX`.
+short one (`order_summary`), and any summary ends with the user's newest words, up to `_NEWEST_CHARS_MAX`.
 """
 
 from __future__ import annotations
@@ -78,10 +78,12 @@ def find_ordered(messages: Sequence[Message]) -> str | None:
     return find_newest_words([*messages[:-1], before])
 
 
-def order_plainly(request: ChatRequest) -> ChatRequest:
-    """Return the request with a short order behind the client's own."""
-    order = {"role": "user", "content": SUMMARY_ORDER}
-    return replace(request, messages=(*request.messages, order), added=request.added + 1)
+def order_summary(request: ChatRequest, order: str = SUMMARY_ORDER) -> ChatRequest:
+    """Return the request with this order behind it, behind a client's own a short one. A summary is drawn without
+    chance, unless the client wants some."""
+    messages = (*request.messages, {"role": "user", "content": order})
+    chance = 0.0 if request.temperature is None else request.temperature
+    return replace(request, messages=messages, added=request.added + 1, temperature=chance)
 
 
 def find_newest_words(messages: Sequence[Message]) -> str:

@@ -1,5 +1,6 @@
 """Summaries: which messages order one, and what ends it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from reliability.summaries import (
     end_summary,
     find_newest_words,
     find_ordered,
-    order_plainly,
+    order_summary,
     replace_history,
 )
 from reliability.types import CallDelta, ChatRequest, Reasoning, Text
@@ -108,11 +109,12 @@ def test_only_a_person_s_words_are_kept(newest, words):
 
 
 def test_an_order_is_followed_by_a_short_one():
-    """Law: the client's own stays where it is."""
+    """Law: the client's own stays where it is, and it is drawn without chance unless the client wants some."""
     request = ChatRequest(messages=tuple(WORK), max_tokens=9, request_id="r", session_id="s", timeout_s=9.0)
-    ordered = order_plainly(request)
+    ordered = order_summary(request)
     assert ordered.messages == (*WORK, {"role": "user", "content": SUMMARY_ORDER})
-    assert ordered.added == request.added + 1
+    assert (ordered.added, ordered.temperature) == (request.added + 1, 0.0)
+    assert order_summary(replace(request, temperature=0.7)).temperature == 0.7
 
 
 def test_a_call_is_no_summary():
