@@ -95,10 +95,15 @@ def find_newest_words(messages: Sequence[Message]) -> str:
         _, head, kept = text.rpartition(NEWEST_HEAD)
         if head:
             text = kept.partition(NEWEST_END)[0]
-        elif text.startswith(SUMMARY_HEAD) or _CONTINUES.search(text[:_CONTINUES_CHARS]):
+        elif is_continued(text):
             return ""
         return text if len(text) <= _NEWEST_CHARS_MAX else ""
     return ""
+
+
+def is_continued(text: str) -> bool:
+    """Return whether a user's message is a summary of what came before: a client's, or this server's."""
+    return text.startswith(SUMMARY_HEAD) or _CONTINUES.search(text[:_CONTINUES_CHARS]) is not None
 
 
 def complete_summary(summary: str, newest: str) -> str:

@@ -2,7 +2,8 @@
 
 The same history is the same messages each time, so that a prompt cache still fits: the line that Claude Code's system
 prompt changes with each request is dropped. A system message behind a user's words goes before them, so that a weak
-model reads the request last (decision 056), unless it leaves with the next user's message.
+model reads the request last (decision 056), unless it leaves with the next user's message. So does what a harness
+restores behind a summary and the call that it kept: the call's result is read last.
 
 Invariant: a block that can't be read is refused by type and path, but for those that `is_left_out` names.
 """
@@ -28,6 +29,8 @@ from deployments.api.forms.message_blocks import (
     translate_result,
 )
 from deployments.errors import refuse
+from reliability.loops.content import Who, classify_speaker, read_own_text
+from reliability.summaries import is_continued
 
 # The line, and the line ends behind it.
 _BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.IGNORECASE)
@@ -57,7 +60,25 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
     if messages[-1]["role"] == "assistant":
         words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
         raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")
-    return out
+    return _read_restored_first(out)
+
+
+def _read_restored_first(messages: list[Message]) -> list[Message]:
+    first = next((at for at, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+    said = [message for message in messages[:first] if message["role"] == "user"]
+    if len(said) != 1 or not is_continued(read_own_text(said[0])):
+        return messages
+    results = first + 1
+    while results < len(messages) and messages[results]["role"] == "tool":
+        results += 1
+    end = results
+    while end < len(messages) and (messages[end]["role"] == "system" or _is_of_harness(messages[end])):
+        end += 1
+    return [*messages[:first], *messages[results:end], *messages[first:results], *messages[end:]]
+
+
+def _is_of_harness(message: Message) -> bool:
+    return message["role"] == "user" and classify_speaker(message) is Who.NOBODY
 
 
 def _is_of(message: Any, role: str) -> bool:
