@@ -3,7 +3,7 @@
 The same history is the same messages each time, so that a prompt cache still fits: the line that Claude Code's system
 prompt changes with each request is dropped. A system message behind a user's words goes before them, so that a weak
 model reads the request last (decision 056), unless it leaves with the next user's message. So does what a harness
-restores behind a summary and the call that it kept: the call's result is read last.
+restores behind a summary and the call that it kept: the call's result is read last, and the system's words first.
 
 Invariant: a block that can't be read is refused by type and path, but for those that `is_left_out` names.
 """
@@ -65,8 +65,8 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
 
 def _read_restored_first(messages: list[Message]) -> list[Message]:
     first = next((at for at, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
-    said = [message for message in messages[:first] if message["role"] == "user"]
-    if len(said) != 1 or not is_continued(read_own_text(said[0])):
+    said = [at for at, message in enumerate(messages[:first]) if message["role"] == "user"]
+    if len(said) != 1 or not is_continued(read_own_text(messages[said[0]])):
         return messages
     results = first + 1
     while results < len(messages) and messages[results]["role"] == "tool":
@@ -74,7 +74,10 @@ def _read_restored_first(messages: list[Message]) -> list[Message]:
     end = results
     while end < len(messages) and (messages[end]["role"] == "system" or _is_of_harness(messages[end])):
         end += 1
-    return [*messages[:first], *messages[results:end], *messages[first:results], *messages[end:]]
+    systems = [message for message in messages[results:end] if message["role"] == "system"]
+    restored = [message for message in messages[results:end] if message["role"] != "system"]
+    head, summary = messages[: said[0]], messages[said[0] : first]
+    return [*head, *systems, *summary, *restored, *messages[first:results], *messages[end:]]
 
 
 def _is_of_harness(message: Message) -> bool:

@@ -286,8 +286,8 @@ WITH_RESTORED = {"role": "user", "content": [*RESULT["content"], RESTORED]}
     ("first", "behind", "read"),
     [
         (SUMMED, [WITH_RESTORED], ["sum", "old", "call", "r"]),
-        (SUMMED, [WITH_RESTORED, "S"], ["sum", "S", "old", "call", "r"]),
-        (SUMMED, [RESULT, "S"], ["sum", "S", "call", "r"]),
+        (SUMMED, [WITH_RESTORED, "S"], ["S", "sum", "old", "call", "r"]),
+        (SUMMED, [RESULT, "S"], ["S", "sum", "call", "r"]),
         (SUMMED, [RESULT], ["sum", "call", "r"]),
         (SUMMED, [WITH_RESTORED, "more"], ["sum", "old", "call", "r", "more"]),
         (SUMMED, [WITH_RESTORED, CALL, RESULT], ["sum", "old", "call", "r", "call", "r"]),
