@@ -2,7 +2,7 @@
 
 An agent condenses its conversation by asking the model for a summary. A small model copies such an order, which is
 long, or goes in circles, and its agent then knows no longer what it was asked for. So a client's order is followed by a
-short one (`order_summary`), and any summary ends with the user's newest words, up to `_NEWEST_CHARS_MAX`.
+short one (`order_plainly`), and any summary ends with the user's newest words, up to `_NEWEST_CHARS_MAX`.
 """
 
 from __future__ import annotations
@@ -78,12 +78,15 @@ def find_ordered(messages: Sequence[Message]) -> str | None:
     return find_newest_words([*messages[:-1], before])
 
 
-def order_summary(request: ChatRequest, order: str = SUMMARY_ORDER) -> ChatRequest:
-    """Return the request with this order behind it, behind a client's own a short one. A summary is drawn without
+def order_plainly(request: ChatRequest) -> ChatRequest:
+    """Return a client's order for a summary with a short one behind it, in the same message. A summary is drawn without
     chance, unless the client wants some."""
-    messages = (*request.messages, {"role": "user", "content": order})
+    *before, newest = request.messages
+    content = newest["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    ordered = {**newest, "content": [*parts, {"type": "text", "text": f"\n\n{SUMMARY_ORDER}"}]}
     chance = 0.0 if request.temperature is None else request.temperature
-    return replace(request, messages=messages, added=request.added + 1, temperature=chance)
+    return replace(request, messages=(*before, ordered), temperature=chance)
 
 
 def find_newest_words(messages: Sequence[Message]) -> str:
@@ -92,13 +95,15 @@ def find_newest_words(messages: Sequence[Message]) -> str:
         if message.get("role") != "user" or classify_speaker(dict(message)) is not Who.SPEAKS:
             continue
         text = drop_elements(read_own_text(dict(message))).strip()
-        _, head, kept = text.rpartition(NEWEST_HEAD)
-        if head:
-            text = kept.partition(NEWEST_END)[0]
-        elif is_continued(text):
-            return ""
+        kept = read_kept_words(text)
+        text = kept if kept or is_continued(text) else text
         return text if len(text) <= _NEWEST_CHARS_MAX else ""
     return ""
+
+
+def read_kept_words(summary: str) -> str:
+    """Return the user's words that end a summary; "" where there are none."""
+    return summary.rpartition(NEWEST_HEAD)[2].partition(NEWEST_END)[0] if NEWEST_HEAD in summary else ""
 
 
 def is_continued(text: str) -> bool:

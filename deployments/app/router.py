@@ -71,7 +71,7 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.confidence import ModelCalibration
 from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
-from reliability.summaries import order_summary
+from reliability.summaries import order_plainly
 from reliability.types import Event, TierState
 
 _NS_PER_S = 1_000_000_000
@@ -298,7 +298,7 @@ class Router:
             stays = _LOCAL_ONLY
         expected = build_expected(self._live.now, request, call.toolbox, call.form)
         request, edited = apply_edits(request, call.edits or ())
-        request = request if expected.newest is None else order_summary(request)
+        request = request if expected.newest is None else order_plainly(request)
         limits = self._live.limits
         chain = chain_of(self._live.now, self._facts.tiers, call.model, request)
         run = Run(

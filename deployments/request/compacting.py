@@ -17,7 +17,7 @@ from deployments.request.interfaces import Ports
 from deployments.request.run_record import NOTHING_YET, Run
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes
 from reliability.escalation.refusals import figure
-from reliability.summaries import Compaction, complete_summary, find_newest_words, order_summary, replace_history
+from reliability.summaries import Compaction, complete_summary, find_newest_words, replace_history
 from reliability.types import Event, Finish, FinishReason, Hold, RefuseCode, Text
 
 _CONTEXT_SHARE = 0.75
@@ -64,8 +64,11 @@ def _is_due(run: Run, compaction: Compaction, ports: Ports) -> bool:
 async def _summarize(run: Run, compaction: Compaction, ports: Ports) -> None:
     """Have the summary written, by the same run: whatever ends it, its attempts are in the books."""
     request, kept = run.request, (run.expected, run.hold, run.limits, run.prompt_bytes)
+    order = {"role": "user", "content": compaction.order}
     run.request = replace(
-        order_summary(request, compaction.order),
+        request,
+        messages=(*request.messages, order),
+        added=request.added + 1,
         max_tokens=max(request.max_tokens, _SUMMARY_TOKENS),
         tool_choice="none" if request.tools else None,
         parallel_tool_calls=None,

@@ -3,7 +3,8 @@
 The same history is the same messages each time, so that a prompt cache still fits: the line that Claude Code's system
 prompt changes with each request is dropped. A system message behind a user's words goes before them, so that a weak
 model reads the request last (decision 056), unless it leaves with the next user's message. So does what a harness
-restores behind a summary and the call that it kept: the call's result is read last, and the system's words first.
+restores behind a summary and the call that it kept: the system's words are read first, and the user's newest ones, if
+the summary ends with them, before the call and its result.
 
 Invariant: a block that can't be read is refused by type and path, but for those that `is_left_out` names.
 """
@@ -30,7 +31,7 @@ from deployments.api.forms.message_blocks import (
 )
 from deployments.errors import refuse
 from reliability.loops.content import Who, classify_speaker, read_own_text
-from reliability.summaries import is_continued
+from reliability.summaries import is_continued, read_kept_words
 
 # The line, and the line ends behind it.
 _BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.IGNORECASE)
@@ -77,7 +78,9 @@ def _read_restored_first(messages: list[Message]) -> list[Message]:
     systems = [message for message in messages[results:end] if message["role"] == "system"]
     restored = [message for message in messages[results:end] if message["role"] != "system"]
     head, summary = messages[: said[0]], messages[said[0] : first]
-    return [*head, *systems, *summary, *restored, *messages[first:results], *messages[end:]]
+    words = read_kept_words(read_own_text(messages[said[0]]))
+    asked = [{"role": "user", "content": words}] if words else []
+    return [*head, *systems, *summary, *restored, *asked, *messages[first:results], *messages[end:]]
 
 
 def _is_of_harness(message: Message) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reliability.loops.content import text_of
 from reliability.summaries import (
     NEWEST_END,
     NEWEST_HEAD,
@@ -16,7 +17,7 @@ from reliability.summaries import (
     end_summary,
     find_newest_words,
     find_ordered,
-    order_summary,
+    order_plainly,
     replace_history,
 )
 from reliability.types import CallDelta, ChatRequest, Reasoning, Text
@@ -108,13 +109,17 @@ def test_only_a_person_s_words_are_kept(newest, words):
     assert find_newest_words([*WORK, newest]) == words
 
 
-def test_an_order_is_followed_by_a_short_one():
+@pytest.mark.parametrize("content", [ORDERS[0], [{"type": "text", "text": "Hm."}, {"type": "text", "text": ORDERS[0]}]])
+def test_an_order_is_followed_by_a_short_one(content):
     """Law: the client's own stays where it is, and it is drawn without chance unless the client wants some."""
-    request = ChatRequest(messages=tuple(WORK), max_tokens=9, request_id="r", session_id="s", timeout_s=9.0)
-    ordered = order_summary(request)
-    assert ordered.messages == (*WORK, {"role": "user", "content": SUMMARY_ORDER})
-    assert (ordered.added, ordered.temperature) == (request.added + 1, 0.0)
-    assert order_summary(replace(request, temperature=0.7)).temperature == 0.7
+    messages = (*WORK, {"role": "user", "content": content})
+    request = ChatRequest(messages=messages, max_tokens=9, request_id="r", session_id="s", timeout_s=9.0)
+    ordered = order_plainly(request)
+    assert ordered.messages[:-1] == request.messages[:-1]
+    assert text_of(ordered.messages[-1]["content"]) == f"{text_of(content)}\n\n\n{SUMMARY_ORDER}"
+    assert find_ordered(ordered.messages) == find_ordered(messages)
+    assert ordered.temperature == 0.0
+    assert order_plainly(replace(request, temperature=0.7)).temperature == 0.7
 
 
 def test_a_call_is_no_summary():

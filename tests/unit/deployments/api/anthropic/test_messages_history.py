@@ -13,6 +13,7 @@ from deployments.api.anthropic.messages_history import _drop_billing_line, trans
 from deployments.tiers.prompt import tidy_messages
 from reliability.loops.comparison.findings import has_failed
 from reliability.loops.content import text_of
+from reliability.summaries import complete_summary
 from tests.support.anthropic_values import MARKER, PIXEL, bodies
 from tests.support.refusing import refusal_of
 
@@ -278,6 +279,7 @@ def test_the_request_stands_last(messages, read):
 
 
 SUMMED = "This session is continued from a previous conversation. They read files."
+KEPT = complete_summary(SUMMED, "Who?")
 RESTORED = {"type": "text", "text": "<system-reminder>\nResult of an old call\n</system-reminder>"}
 WITH_RESTORED = {"role": "user", "content": [*RESULT["content"], RESTORED]}
 
@@ -292,6 +294,9 @@ WITH_RESTORED = {"role": "user", "content": [*RESULT["content"], RESTORED]}
         (SUMMED, [WITH_RESTORED, "more"], ["sum", "old", "call", "r", "more"]),
         (SUMMED, [WITH_RESTORED, CALL, RESULT], ["sum", "old", "call", "r", "call", "r"]),
         (SUMMED, [RESULT, CALL, WITH_RESTORED], ["sum", "call", "r", "call", "r", "old"]),
+        (KEPT, [RESULT], ["kept", "Who?", "call", "r"]),
+        (KEPT, [WITH_RESTORED, "S"], ["S", "kept", "old", "Who?", "call", "r"]),
+        (KEPT, [WITH_RESTORED, CALL, RESULT], ["kept", "old", "Who?", "call", "r", "call", "r"]),
         ("Read it.", [WITH_RESTORED, "S"], ["Read it.", "call", "r", "S", "old"]),
     ],
 )
@@ -301,6 +306,6 @@ def test_what_is_restored_behind_a_summary_is_read_before_the_kept_call(first, b
     words = {"S": {"role": "system", "content": "S"}, "more": {"role": "user", "content": "more"}}
     given = [words[one] if isinstance(one, str) else one for one in behind]
     out = translate_history(None, [{"role": "user", "content": first}, CALL, *given])
-    names = {SUMMED: "sum", RESTORED["text"]: "old", "": "call"}
+    names = {SUMMED: "sum", KEPT: "kept", RESTORED["text"]: "old", "": "call"}
     texts = ["call" if message.get("tool_calls") else text_of(message["content"]) for message in out]
     assert [names.get(text, text) for text in texts] == read
