@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text
+from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, urges_on
 from reliability.types import CallDelta, ChatRequest, Event, Text
 
 Message = Mapping[str, Any]
@@ -91,11 +91,14 @@ def order_plainly(request: ChatRequest) -> ChatRequest:
 
 def find_newest_words(messages: Sequence[Message]) -> str:
     """Find the user's newest words, also those that end a summary; "" where they aren't known, or are too many."""
-    for message in reversed(messages):
-        if message.get("role") != "user" or classify_speaker(dict(message)) is not Who.SPEAKS:
+    for at in range(len(messages) - 1, -1, -1):
+        message = dict(messages[at])
+        if message.get("role") != "user" or classify_speaker(message) is not Who.SPEAKS:
             continue
-        text = drop_elements(read_own_text(dict(message))).strip()
-        kept = read_kept_words(text)
+        text = drop_elements(read_own_text(message)).strip()
+        # opencode keeps its summary as an answer, and urges the model on behind it.
+        summary = read_own_text(dict(messages[at - 1])) if at and urges_on(message) else text
+        kept = read_kept_words(summary)
         text = kept if kept or is_continued(text) else text
         return text if len(text) <= _NEWEST_CHARS_MAX else ""
     return ""

@@ -122,6 +122,19 @@ def test_an_order_is_followed_by_a_short_one(content):
     assert order_plainly(replace(request, temperature=0.7)).temperature == 0.7
 
 
+@pytest.mark.parametrize(
+    ("answer", "urged", "words"),
+    [
+        (complete_summary("They read.", ASKED), "Continue if you have next steps, or stop and ask.", ASKED),
+        (complete_summary("They read.", ASKED), "Now part_08.txt.", "Now part_08.txt."),
+        ("They read.", "Continue with part_08.txt.", "Continue with part_08.txt."),
+    ],
+)
+def test_a_summary_may_stand_as_an_answer(answer, urged, words):
+    """Law: behind a summary that a client keeps as an answer, what urges on asks what the summary ends with."""
+    assert find_newest_words([{"role": "assistant", "content": answer}, {"role": "user", "content": urged}]) == words
+
+
 def test_a_call_is_no_summary():
     """Law: words are completed, a call and an empty answer are not."""
     called = [Text("Well."), CallDelta(index=0, id="c", name="read", arguments="{}")]
