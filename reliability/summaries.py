@@ -20,6 +20,7 @@ Message = Mapping[str, Any]
 SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
 NEWEST_HEAD, NEWEST_END = "\n\nThe user's newest message, word for word:\n<message>\n", "\n</message>"
 _NEWEST_CHARS_MAX = 8000
+_CONTEXT_PARTS, _TOKENS_LEAST = 16, 1024
 SUMMARY_ORDER = """\
 Summarize this conversation for the assistant that continues it and sees only your summary. Write down:
 - what the user wants, with every demand and limit that the user has named;
@@ -78,15 +79,16 @@ def find_ordered(messages: Sequence[Message]) -> str | None:
     return find_newest_words([*messages[:-1], before])
 
 
-def order_plainly(request: ChatRequest) -> ChatRequest:
+def order_plainly(request: ChatRequest, context_tokens: int | None = None) -> ChatRequest:
     """Return a client's order for a summary with a short one behind it, in the same message. A summary is drawn without
-    chance, unless the client wants some."""
+    chance, unless the client wants some, and takes a sixteenth of the context at most, if that is known."""
     *before, newest = request.messages
     content = newest["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     ordered = {**newest, "content": [*parts, {"type": "text", "text": f"\n\n{SUMMARY_ORDER}"}]}
     chance = 0.0 if request.temperature is None else request.temperature
-    return replace(request, messages=(*before, ordered), temperature=chance)
+    most = request.max_tokens if context_tokens is None else max(_TOKENS_LEAST, context_tokens // _CONTEXT_PARTS)
+    return replace(request, messages=(*before, ordered), temperature=chance, max_tokens=min(request.max_tokens, most))
 
 
 def find_newest_words(messages: Sequence[Message]) -> str:

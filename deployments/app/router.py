@@ -298,9 +298,10 @@ class Router:
             stays = _LOCAL_ONLY
         expected = build_expected(self._live.now, request, call.toolbox, call.form)
         request, edited = apply_edits(request, call.edits or ())
-        request = request if expected.newest is None else order_plainly(request)
         limits = self._live.limits
         chain = chain_of(self._live.now, self._facts.tiers, call.model, request)
+        if expected.newest is not None:
+            request = order_plainly(request, self._watch.context_tokens.get(chain[0]))
         run = Run(
             request=request,
             expected=expected,
