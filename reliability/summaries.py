@@ -29,27 +29,40 @@ Summarize this conversation for the assistant that continues it and sees only yo
 - what failed, and what is known of the cause;
 - what is left to do, and the next step.
 Answer with the summary alone. Call no tool."""
-#: How agents order one: Claude Code, Cline, opencode, Codex, qwen-code and others. A title is none.
+#: How agents order one: Claude Code, opencode, Codex, qwen-code, Crush and others. What a person orders names files, or
+#: says nothing of what the summary is for.
 _ORDERS = re.compile(
-    r"\b(?:create|write|provide|generate|produce|give|make|prepare|draft|output)\b[^.\n]{0,60}? summary of "
-    r"(?:the|this|our) (?:conversation|session|chat)\b"
-    r"|\bsummari[sz]e (?:the|this|our) (?:\w+ )?(?:conversation|session|chat|history)\b"
-    r"|\b(?:prompt|summary) for continuing (?:the|this|our) conversation\b"
-    r"|\bhandoff summary\b|\bcontext checkpoint compaction\b|\bgenerate (?:the|a new) <state_snapshot>",
+    r"\b(?:create|write|provide|generate|produce|give|make|prepare|draft)\b[^.\n]{0,60}? summary of "
+    r"(?:the|this|our)(?: recent portion of the)? (?:conversation|session|chat)\b"
+    r"|\bsummari[sz]e (?:the|this|our) (?:\w+ )?(?:conversation|session|chat)\b"
+    r"|\b(?:prompt|summary) for continuing (?:the|this|our) conversation\b|\bautomated summarization request\b"
+    r"|\b(?:handoff|continuation|anchored) summary\b|\bcontext checkpoint compaction\b|\bcompact this conversation\b"
+    r"|\bgenerate (?:the|a)\b[\w, ]{0,30}?<state_snapshot>",
     re.IGNORECASE,
 )
-_ORDER_CHARS_MIN, _ORDER_CHARS_MAX = 60, 2_000
-_SHORT = re.compile(
-    r"\btitle\b|\b(?:one|single)[ -](?:sentence|line)\b|\b\d+(?:[ -]\w+)? (?:words?|char)", re.IGNORECASE
+_PURPOSES = re.compile(
+    r"\bcontinu|\bresum(?:e|es|ing)\b|\b(?:another|next) (?:agent|llm|assistant|language model|instance)\b|\bgoes? on\b"
+    r"|\bcompaction\b|\bcompact this\b|<(?:state_snapshot|summary|analysis)>|\bconversation history above\b"
+    r"|\bsummarization request\b|\bwill (?:be )?replaced?\b",
+    re.IGNORECASE,
 )
+_CALLS = re.compile(r"<explicit_instructions|\b(?:using|calling) the \w+ tool\b", re.IGNORECASE)
+_SHORT = re.compile(r"\btitle\b|\b(?:one|single)[ -](?:sentence|line)\b|\b\d+(?:[ -]\w+)? (?:word|char)", re.IGNORECASE)
+_NAMES_FILE, _QUOTES = re.compile(r"\b[\w-]{2,}\.[a-z]{2,5}\b"), re.compile(r"(?<!\w)[`\"'\u201c][^\n]*\Z")
+_ORDER_CHARS_MAX, _NEAR_CHARS, _SHORT_ORDER_CHARS = 2_000, 150, 1_000
 #: How a client's own summary begins, which is none of the user's words.
 _CONTINUES = re.compile(
-    r"continued from (?:a|the) previous|\b(?:summary|snapshot) of the conversation|another language model"
-    r"|<state_snapshot>",
+    r"\s*(?:this (?:session|conversation) is (?:being )?continued from|another language model started|<state_snapshot>"
+    r"|(?:(?:here|below) is )?(?:a |the )?(?:summary|snapshot) of (?:the|our|this) (?:\w+ )?conversation)",
     re.IGNORECASE,
 )
-_CONTINUES_CHARS = 400
-_CLOSES = re.compile(r"\s*</\w{1,40}>\s*\Z")
+#: What a harness writes in the user's name beside its elements.
+_OF_HARNESS = re.compile(
+    r"\s*(?:\[Request interrupted|\[ERROR\]|Stop hook feedback:|# AGENTS\.md|Continue if you have next steps"
+    r"|<(?:local-command|command-|bash-|task-notification|turn_aborted|info-msg|environment_))"
+)
+_KEPT = re.compile(rf"(?:\n\n)?{re.escape(NEWEST_HEAD.strip())}.*?(?:{re.escape(NEWEST_END.strip())}|\Z)", re.DOTALL)
+_CLOSES, _CLOSING_CHARS = re.compile(r"\s*</\w{1,40}>\s*\Z"), 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +83,8 @@ def find_ordered(messages: Sequence[Message]) -> str | None:
     if not any(message.get("tool_calls") or message.get("role") == "tool" for message in messages):
         return None  # no agent's conversation
     content = messages[-1].get("content")
-    parts = content if isinstance(content, list) else [content]
-    texts = [part if isinstance(part, str) else str(part.get("text") or "") for part in parts if part]
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [str(part.get("text") or "") for part in parts if isinstance(part, Mapping)]
     place = next((place for place, text in enumerate(texts) if _is_order(text)), None)
     if place is None:
         return None
@@ -93,36 +106,42 @@ def order_plainly(request: ChatRequest, context_tokens: int | None = None) -> Ch
 
 def find_newest_words(messages: Sequence[Message]) -> str:
     """Find the user's newest words, also those that end a summary; "" where they aren't known, or are too many."""
-    for at in range(len(messages) - 1, -1, -1):
+    first = next((at for at, message in enumerate(messages) if message.get("role") == "user"), 0)
+    for at in range(len(messages) - 1, first - 1, -1):
         message = dict(messages[at])
         if message.get("role") != "user" or classify_speaker(message) is not Who.SPEAKS:
             continue
-        text = drop_elements(read_own_text(message)).strip()
+        text, before = drop_elements(read_own_text(message)).strip(), messages[at - 1] if at else {}
         # opencode keeps its summary as an answer, and urges the model on behind it.
-        summary = read_own_text(dict(messages[at - 1])) if at and urges_on(message) else text
-        kept = read_kept_words(summary)
-        text = kept if kept or is_continued(text) else text
-        return text if len(text) <= _NEWEST_CHARS_MAX else ""
+        answer = read_own_text(dict(before)) if before.get("role") == "assistant" and urges_on(message) else ""
+        continued = is_continued(text)
+        kept = read_kept_words(answer) or (read_kept_words(text) if continued or at == first else "")
+        if kept or continued:
+            return kept
+        if text and not _OF_HARNESS.match(text) and not _is_order(text):
+            return text if len(text) <= _NEWEST_CHARS_MAX else ""
     return ""
 
 
 def read_kept_words(summary: str) -> str:
     """Return the user's words that end a summary; "" where there are none."""
-    return summary.rpartition(NEWEST_HEAD)[2].partition(NEWEST_END)[0] if NEWEST_HEAD in summary else ""
+    return summary.rpartition(NEWEST_HEAD)[2].rpartition(NEWEST_END)[0] if NEWEST_HEAD in summary else ""
 
 
 def is_continued(text: str) -> bool:
     """Return whether a user's message is a summary of what came before: a client's, or this server's."""
-    return text.startswith(SUMMARY_HEAD) or _CONTINUES.search(text[:_CONTINUES_CHARS]) is not None
+    return text.startswith(SUMMARY_HEAD) or _CONTINUES.match(text) is not None
 
 
 def complete_summary(summary: str, newest: str) -> str:
-    """Return a summary that ends with the user's newest words: a small model's may have lost them."""
+    """Return a summary that ends with the user's newest words, which a small model may have lost, and with no others:
+    what a model or a result has told in their form is dropped."""
+    summary = _KEPT.sub("", summary)
     if not newest:
         return summary
-    closing = _CLOSES.search(summary)
+    closing = _CLOSES.search(summary, max(0, len(summary) - _CLOSING_CHARS))
     end = closing.start() if closing else len(summary)
-    return summary[:end] + NEWEST_HEAD + newest + NEWEST_END + summary[end:]
+    return summary[:end] + NEWEST_HEAD + newest.replace(NEWEST_HEAD, "\n\n") + NEWEST_END + summary[end:]
 
 
 def end_summary(events: Sequence[Event], newest: str) -> list[Event]:
@@ -140,5 +159,10 @@ def replace_history(messages: Sequence[Message], summary: str) -> tuple[Message,
 
 
 def _is_order(text: str) -> bool:
-    head = text[:_ORDER_CHARS_MAX]
-    return len(text) >= _ORDER_CHARS_MIN and _ORDERS.search(head) is not None and _SHORT.search(head) is None
+    head = drop_elements(text)[:_ORDER_CHARS_MAX]
+    found = _ORDERS.search(head)
+    if found is None or _PURPOSES.search(head) is None or _CALLS.search(head) or _QUOTES.search(head[: found.start()]):
+        return False
+    near = head[max(0, found.start() - _NEAR_CHARS) : found.end() + _NEAR_CHARS]
+    names_file = len(text) <= _SHORT_ORDER_CHARS and _NAMES_FILE.search(head)
+    return not names_file and _SHORT.search(near) is None

@@ -156,8 +156,8 @@ class ChatRequest:
     """One request in the form that every tier takes. `messages` and `tools` are OpenAI chat-completions values.
     `max_tokens`: the output cap; `max_tokens_named` is False where it is the server's. `extra`: fields that this server
     doesn't know; hosted tiers pass them on. `timeout_s`: what is left of the deadline; `body_bytes`: the size of the
-    body. `constrained` asks a tier that can to decode under the tools' grammar, and `must_look` that it calls a tool
-    that only looks; `calls_tried`: how many calls the model wrote when it was free. `top_logprobs`: how many of the
+    body. `constrained` asks a tier that can to decode under the tools' grammar, and `must_look` that it calls one of
+    these; `calls_tried`: how many calls the model wrote when it was free. `top_logprobs`: how many of the
     likeliest tokens to name at each place, or None. `thinking`: whether the model is to reason first; None: as it does
     by itself; `thinking_tokens_max`: with how many tokens at most. `route`: another route of a hosted tier's API
     (`/completions`), whose body is `extra`; `messages` is then what a model reads of it, to be measured. `keep`: what a
@@ -189,7 +189,7 @@ class ChatRequest:
     keep: bool = True
     body_bytes: int = 0
     constrained: bool = False
-    must_look: bool = False
+    must_look: tuple[str, ...] = ()
     route: str = ""
     calls_tried: int = 0
     key: str = ""

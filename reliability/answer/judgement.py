@@ -36,7 +36,6 @@ from reliability.loops import (
     find_unseen,
     join_turns,
     name_asked,
-    names_look,
     observe,
     read_ask,
     read_order,
@@ -171,7 +170,8 @@ def expect(
     if toolbox.tools and (wants_json or asked_json):
         toolbox = replace(toolbox, wants_json=wants_json, asked_json=asked_json)
     name = "" if loops is None else name_request(messages).hex()
-    may_look = tool_choice in (None, "auto") and form is None and any(names_look(tool.name) for tool in toolbox.tools)
+    tools = [tool.name for tool in toolbox.tools]
+    may_look = tool_choice in (None, "auto") and form is None
     return Expected(
         toolbox=toolbox,
         id_seed=id_seed,
@@ -184,8 +184,8 @@ def expect(
         order=read_order(request),
         turns=turns,
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
-        shown=None if loops is None else read_shown(messages, turns, name, loops, tools=bool(toolbox.tools)),
-        ask=None if loops is None or not may_look else read_ask(messages, loops),
+        shown=None if loops is None else read_shown(messages, turns, name, loops, tools=bool(tools), shared=shared),
+        ask=read_ask(messages, tools, loops) if loops is not None and may_look else None,
         newest=find_ordered(messages) if form is None else None,
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),

@@ -44,7 +44,7 @@ def request_for(
     if call.nudge and loop is not None:
         request = _add(request, {"role": "user", "content": nudge(loop)})
         if loop.kind is Kind.UNSEEN:  # words alone are as unseen: see `reliability.loops.unseen_answers`
-            request = replace(request, constrained=True, must_look=True)
+            request = replace(request, constrained=True, must_look=loop.looks)
     if call.reask is None:
         return request
     if call.reask.constrained:

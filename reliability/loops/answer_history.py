@@ -24,7 +24,7 @@ from reliability.loops.content import Who, classify_speaker, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
-from reliability.loops.unseen_answers import read_looked
+from reliability.loops.unseen_answers import Looked, read_looked
 
 KEPT_MAX = 40
 _RETRIES_MAX = 4
@@ -69,7 +69,7 @@ class ShownHistory:
     folded: bool = False
     complete: int = 0
     tools: bool = False
-    looked: tuple[str, ...] = ()
+    looked: tuple[Looked, ...] = ()
 
 
 def is_summary(content: Any) -> bool:
@@ -78,9 +78,16 @@ def is_summary(content: Any) -> bool:
 
 
 def read_shown(
-    messages: Sequence[Any], turns: Sequence[Turn], request: str, config: LoopConfig, *, tools: bool = False
+    messages: Sequence[Any],
+    turns: Sequence[Turn],
+    request: str,
+    config: LoopConfig,
+    *,
+    tools: bool = False,
+    shared: bool = False,
 ) -> ShownHistory:
-    """Read what a request of this name shows; `turns` are what `read_turns` has read of it. `tools`: it has some."""
+    """Read what a request of this name shows; `turns` are what `read_turns` has read of it. `tools`: it has some;
+    `shared`: its session may be of many tasks."""
     answers = [index for index, turn in enumerate(turns) if not turn.continued]
     first = next((m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user"), None)
     history = any(isinstance(m, dict) and m.get("role") == "assistant" for m in messages)
@@ -94,7 +101,7 @@ def read_shown(
         folded=folded,
         complete=len(answers) if whole else 0,
         tools=tools,
-        looked=read_looked(messages) if tools else (),
+        looked=read_looked(messages) if tools and not shared else (),
     )
 
 

@@ -23,6 +23,7 @@ from reliability.loops.content import text_of
 from reliability.loops.repeatable_calls import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
+from reliability.loops.unseen_answers import Looked
 
 _TEXT_CHARS = 1_000
 _FIGURES = re.compile(r"\d+")
@@ -50,7 +51,7 @@ class Window:
     answers: tuple[Fingerprint, ...] = ()
     kept: tuple[Kept, ...] = ()
     tools: bool = False
-    looked: tuple[str, ...] = ()
+    looked: tuple[Looked, ...] = ()
 
 
 class LoopStatus(StrEnum):

@@ -120,3 +120,20 @@ def test_edits_of_a_large_history_are_made_beside_the_event_loop(tmp_path, path,
         answer = httpx.post(near.url + path, content=json.dumps(body), timeout=60.0)
     assert answer.status_code == 200, answer.text
     assert [name.startswith("large-work") for name in threads] == [size > QUIET_BYTES]
+
+
+def test_a_summary_that_a_client_orders_ends_with_the_user_s_words(server, stream):
+    """Law: Claude Code's own order is answered by a summary that was held whole and ends with what the user asked for,
+    and behind it the request is answered again."""
+    look = {"name": "look", "description": "Look.", "input_schema": {"type": "object", "properties": {}}}
+    call = [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": "It snows."}
+    order = {"type": "text", "text": f"Your task is to create a detailed summary of the conversation so far.\n{ORDER}."}
+    asked = [{"role": "user", "content": "And Oslo?"}, {"role": "assistant", "content": call}]
+    message = ask(server, [*asked, {"role": "user", "content": [result, order]}], stream=stream, tools=[look])
+
+    assert message.content[0].text == "They talk of Oslo." + NEWEST_HEAD + "And Oslo?" + NEWEST_END
+    assert message.stop_reason == "end_turn"
+    folded = f"This session is continued from a previous conversation.\n{message.content[0].text}\nGo on."
+    kept = [{"role": "user", "content": folded}, asked[1], {"role": "user", "content": [result]}]
+    assert ask(server, kept, stream=stream, tools=[look]).content[0].text == "It is cold."

@@ -94,7 +94,7 @@ class Turn:
 class Loop:
     """A detected loop. `key` names the streak: it stays the same from repetition to repetition and across processes.
     `keep` counts the characters of an answer that are worth keeping (the first two repetitions); it is None where whole
-    turns repeat."""
+    turns repeat. `looks`: the tools with which to look up what an unseen answer tells."""
 
     kind: Kind
     stage: Stage
@@ -104,6 +104,7 @@ class Loop:
     evidence: str = ""
     key: str = ""
     keep: int | None = None
+    looks: tuple[str, ...] = ()
 
 
 def choose_loop(found: Iterable[Loop | None]) -> Loop | None:

@@ -23,7 +23,6 @@ from deployments.tiers.mlx.grammar.schema_relaxation import EXACT, WHITE_MAX, fi
 from deployments.tiers.prompt import refuse
 from deployments.tiers.stream_matchers import CallFormat, strict_json_call
 from deployments.tiers.thinking import ReasoningMarks, find_thinking
-from reliability.loops import names_look
 from reliability.steps import Steps
 from reliability.tools import BadSchema, BadTools, Tool, build_toolbox, compile_schema, parse_choice
 from reliability.tools.format_envelopes import HERMES as HERMES_FORMAT
@@ -230,7 +229,7 @@ def _choose_tools(request: ChatRequest) -> tuple[tuple[Tool, ...], bool]:
     if isinstance(choice, BadTools):
         raise refuse("tool_choice", f"tool_choice: {choice.message}")
     tools = tuple(tool for tool in box.tools if choice.may is None or tool.name in choice.may)
-    tools = tuple(tool for tool in tools if names_look(tool.name)) if request.must_look else tools
+    tools = tuple(tool for tool in tools if not request.must_look or tool.name in request.must_look)
     return tools, bool(tools) and (choice.must or request.constrained)
 
 

@@ -324,7 +324,7 @@ def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
 
     assert run.refusal is None
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.LOOP, None if events else Flaw.LOOP]
-    assert [(request.constrained, request.must_look) for request in asked] == [(False, False), (True, True)]
+    assert [(request.constrained, request.must_look) for request in asked] == [(False, ()), (True, ("read",))]
     assert (calls_of(told), text_of(told)) == (events, "" if events else COPIED)
     assert report_of(run)["loop"] == "nudged"
 

@@ -20,6 +20,7 @@ from reliability.loops import (
     read_looked,
     read_turns,
 )
+from reliability.loops.unseen_answers import Looked
 from reliability.steps import Steps
 from reliability.tools import CheckConfig, build_toolbox
 
@@ -41,6 +42,7 @@ REMINDED = [{"role": "user", "content": "<system-reminder>\nBe brief.\n</system-
 
 
 CONFIG = LoopConfig()
+TOOLS = ("send_alert", "read_file", "bash")
 
 
 def declare(*names: str) -> tuple[dict[str, Any], ...]:
@@ -52,7 +54,7 @@ LOOKS, ACTS = declare("send_alert", "read_file"), declare("send_alert", "place_o
 
 def read_copied(messages: list[dict[str, Any]], config: LoopConfig = CONFIG) -> str:
     """The answer that would be a copy."""
-    ask = read_ask(messages, config)
+    ask = read_ask(messages, TOOLS, config)
     return "" if ask is None else ask.copied
 
 
@@ -73,7 +75,7 @@ def test_the_answer_of_the_requests_before_is_a_copy(ask, before, rounds):
     has gone on, and told what is wrong; never more than nudged."""
     asks = [ask.format(n) for n in range(rounds + 1)]
     messages = ask_for(asks, [ANSWER] * rounds, before)
-    asked = read_ask(messages, CONFIG)
+    asked = read_ask(messages, TOOLS, CONFIG)
     loop = find_unseen(asked, (), Turn(text=f"\n{ANSWER}  "), CONFIG)
 
     assert loop is not None
@@ -191,9 +193,9 @@ def look_up(ask: str, place: str, answer: str = "It is Mira-433.", tool: str = "
     ]
 
 
-def find_in(messages: list[dict[str, Any]], looked: tuple[str, ...] = (), answer: str = "It is Tomas-919.") -> Any:
+def find_in(messages: list[dict[str, Any]], looked: tuple[Looked, ...] = (), answer: str = "It is Tomas-919.") -> Any:
     """Find whether this answer to a conversation is unseen. `looked`: what its session remembers."""
-    return find_unseen(read_ask(messages, CONFIG), looked, Turn(text=answer), CONFIG)
+    return find_unseen(read_ask(messages, TOOLS, CONFIG), looked, Turn(text=answer), CONFIG)
 
 
 #: How one request is asked, and how a later one is that wants the same of another place.
@@ -228,14 +230,49 @@ def test_what_was_looked_up_once_is_looked_up_again(first, then, old, new, betwe
         find_in([folded, {"role": "assistant", "content": "I go on."}, *REMINDED, *CALLED[1:], asked], remembered),
     ):
         assert loop is not None
-        assert (loop.kind, loop.stage) == (Kind.UNSEEN, Stage.WARN)
+        assert (loop.kind, loop.stage, loop.looks) == (Kind.UNSEEN, Stage.WARN, ("read_file",))
         assert "look" in nudge(loop)
         assert "looked up" in describe_loop(loop)
     assert find_in([*REMINDED, asked]) is None  # nothing tells that it wants a look
-    assert find_unseen(read_ask([*done, asked], CONFIG), (), Turn(calls=read_turns(done)[0].calls), CONFIG) is None
+    assert (
+        find_unseen(read_ask([*done, asked], TOOLS, CONFIG), (), Turn(calls=read_turns(done)[0].calls), CONFIG) is None
+    )
 
 
 READ = "Read the file {} and say what its owner's name is."
+
+
+#: How something was looked up, and what names no other file, answers a question, or tells what it names.
+LEGIT = [
+    ("Explain {}.", "Explain async/await."),
+    ("Explain {}.", "And json.load?"),
+    ("Explain {}.", "And in Node.js?"),
+    ("What does {} do?", "What does asyncio.gather do?"),
+    ("What does {} do?", "What would part_12.txt do?"),
+    ("What does parse in {} do?", "What does load in part_11.txt do?"),
+    ("Lies {} bitte.", "我已经修改了part_12.txt"),
+    (
+        READ,
+        "<system-reminder>\nCalled the Read tool: part_12.txt is Mira's.\n</system-reminder>\n"
+        + READ.format("part_12.txt"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "then"), LEGIT, ids=[then[:40] for _, then in LEGIT])
+def test_what_names_no_unknown_file_is_answered_in_words(first, then):
+    """Law: what a library or a thing of code is called is no file, a file that was read is known, and what a harness
+    puts beside a request tells of it."""
+    assert find_in([*look_up(first, "part_11.txt"), {"role": "user", "content": then}]) is None
+
+
+@pytest.mark.parametrize("name", ["main.py", "Use part_12.txt."])
+def test_a_name_may_answer_a_question(name):
+    """Law: a name alone behind the model's question is an answer, and no request for a look."""
+    question = [*look_up("Explain {}.", "part_11.txt"), {"role": "user", "content": "Write a program."}]
+    question.append({"role": "assistant", "content": "Which name should it have?"})
+    assert find_in([*question, {"role": "user", "content": name}]) is None
+    assert find_in([*question[:-2], {"role": "user", "content": "And main.py?"}]) is not None
 
 
 @pytest.mark.parametrize(
@@ -299,7 +336,35 @@ def test_what_was_done_is_not_looked_up(tool):
 
 def test_a_session_remembers_the_newest_few():
     """Law: the newest eight ways to ask, and one that comes again is the newest."""
-    known: tuple[str, ...] = ()
+    known: tuple[Looked, ...] = ()
     for number in [*range(12), 5]:
-        known = keep_looked(known, (f"words {number}",))
-    assert known == ("words 4", "words 6", "words 7", "words 8", "words 9", "words 10", "words 11", "words 5")
+        known = keep_looked(known, (Looked(f"words {number}", "read"),))
+    assert [one.words for one in known] == [f"words {number}" for number in (4, 6, 7, 8, 9, 10, 11, 5)]
+
+
+@pytest.mark.parametrize("tools", [(), ("bash",), ("send_alert", "list_files")])
+def test_only_the_tool_that_looked_is_asked_for(tools):
+    """Law: where the tool by which the earlier request was looked up isn't declared, or isn't one that only looks, the
+    words stand."""
+    asked = [*look_up(READ, "part_11.txt"), {"role": "user", "content": READ.format("part_12.txt")}]
+    assert find_unseen(read_ask(asked, tools, CONFIG), (), Turn(text="It is Tomas-919."), CONFIG) is None
+
+
+def test_a_session_of_many_tasks_remembers_nothing():
+    """Law: what one user's request led to says nothing of another user's."""
+    asked = {"id_seed": "r", "checks": CheckConfig(), "loops": CONFIG}
+    looked = {
+        shared: expect(look_up(READ, "a.txt")[:3], build_toolbox(LOOKS), shared=shared, **asked) for shared in (0, 1)
+    }
+    assert [bool(looked[shared].shown.looked) for shared in (0, 1)] == [True, False]
+
+
+@pytest.mark.parametrize("sign", "-./_a")
+def test_long_rows_of_signs_are_read_in_their_length(sign):
+    """Law: rows of signs and lists of files end: what is read of them is bounded, and no pattern tries it twice."""
+    result = {"role": "tool", "tool_call_id": "x", "content": "part_12.txt\n" * 8000}
+    rows = [{"role": "user", "content": f"{sign * 4000} and part_12.txt"}] * 63
+    messages = [*look_up(READ, "part_11.txt"), *[result] * 40, *rows]
+    ask = read_ask(messages, TOOLS, CONFIG)
+    assert ask is None or ask.words is None or "and" in ask.words
+    assert read_looked(messages) == ()

@@ -49,9 +49,9 @@ class TestDemands:
         assert demand.schema is None
 
     def test_a_look(self) -> None:
-        """Law: who must look may call none but the tools that only look."""
+        """Law: who must look may call none but these tools."""
         tools = (tool("place_order", CITY), tool("read_file", CITY), tool("f", CITY))
-        demand = _read_demand(ask(tools=tools, constrained=True, must_look=True))
+        demand = _read_demand(ask(tools=tools, constrained=True, must_look=("read_file",)))
         assert [one.name for one in demand.tools] == ["read_file"]
 
     @pytest.mark.parametrize(
