@@ -33,9 +33,10 @@ Answer with the summary alone. Call no tool."""
 #: says nothing of what the summary is for.
 _ORDERS = re.compile(
     r"\b(?:create|write|provide|generate|produce|give|make|prepare|draft)\b[^.\n]{0,60}? summary of "
-    r"(?:the|this|our)(?: recent portion of the)? (?:conversation|session|chat)\b"
+    r"(?:the|this|our)(?: recent portion of the| \w+)? (?:conversation|session|chat)\b"
     r"|\bsummari[sz]e (?:the|this|our) (?:\w+ )?(?:conversation|session|chat)\b"
-    r"|\b(?:prompt|summary) for continuing (?:the|this|our) conversation\b|\bautomated summarization request\b"
+    r"|\b(?:provide|create|write) [^.\n]{0,40}?\b(?:prompt|summary) for continuing (?:the|this|our) conversation\b"
+    r"|\bautomated summarization request\b"
     r"|\b(?:handoff|continuation|anchored) summary\b|\bcontext checkpoint compaction\b|\bcompact this conversation\b"
     r"|\bgenerate (?:the|a)\b[\w, ]{0,30}?<state_snapshot>",
     re.IGNORECASE,
@@ -43,7 +44,8 @@ _ORDERS = re.compile(
 _PURPOSES = re.compile(
     r"\bcontinu|\bresum(?:e|es|ing)\b|\b(?:another|next) (?:agent|llm|assistant|language model|instance)\b|\bgoes? on\b"
     r"|\bcompaction\b|\bcompact this\b|<(?:state_snapshot|summary|analysis)>|\bconversation history above\b"
-    r"|\bsummarization request\b|\bwill (?:be )?replaced?\b",
+    r"|\bsummarization request\b|\bwill (?:be )?replaced?\b|\bexplicit requests\b|\blosing context\b|\bInclude:\n"
+    r"|\A(?:provide|create) a (?:detailed )?summary of (?:our|the) (?:entire )?conversation(?: above)?[.:]",
     re.IGNORECASE,
 )
 _CALLS = re.compile(r"<explicit_instructions|\b(?:using|calling) the \w+ tool\b", re.IGNORECASE)
@@ -59,9 +61,11 @@ _CONTINUES = re.compile(
 #: What a harness writes in the user's name beside its elements.
 _OF_HARNESS = re.compile(
     r"\s*(?:\[Request interrupted|\[ERROR\]|Stop hook feedback:|# AGENTS\.md|Continue if you have next steps"
+    r"|System: Please continue|Please continue working on the task"
     r"|<(?:local-command|command-|bash-|task-notification|turn_aborted|info-msg|environment_))"
 )
 _KEPT = re.compile(rf"(?:\n\n)?{re.escape(NEWEST_HEAD.strip())}.*?(?:{re.escape(NEWEST_END.strip())}|\Z)", re.DOTALL)
+_CLOSED = (f"{NEWEST_END}\n</summary>", f"{NEWEST_END}\n</state_snapshot>")
 _CLOSES, _CLOSING_CHARS = re.compile(r"\s*</\w{1,40}>\s*\Z"), 60
 
 
@@ -114,6 +118,7 @@ def find_newest_words(messages: Sequence[Message]) -> str:
         text, before = drop_elements(read_own_text(message)).strip(), messages[at - 1] if at else {}
         # opencode keeps its summary as an answer, and urges the model on behind it.
         answer = read_own_text(dict(before)) if before.get("role") == "assistant" and urges_on(message) else ""
+        answer = answer if answer.rstrip().endswith((NEWEST_END, *_CLOSED)) else ""
         continued = is_continued(text)
         kept = read_kept_words(answer) or (read_kept_words(text) if continued or at == first else "")
         if kept or continued:

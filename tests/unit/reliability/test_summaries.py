@@ -38,6 +38,8 @@ ORDERS = [
     "Your task is to create a detailed summary of the RECENT portion of the conversation, in <summary> tags.",
     "Provide a detailed prompt for continuing our conversation above. Focus on what we did and which files are open.",
     "Provide a detailed summary of our conversation above, to be continued by another agent.",
+    "Provide a detailed summary of our conversation above.",
+    "Create a comprehensive summary of our entire conversation, with the user's explicit requests.",
     "Create a new anchored summary from the conversation history above.",
     "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that will go on.",
     "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
@@ -49,6 +51,7 @@ ORDERS = [
 ]  # fmt: skip
 NO_ORDERS = [
     "Summarize the conversation.",
+    "What is the best prompt for continuing the conversation in our bot? Look at the others first.",
     "What would you put into a summary of the conversation that we had yesterday?",
     "Write a 3-7 word title for this conversation, from the summary of the conversation so far, to continue it later.",
     "Summarize this coding conversation in under 50 characters, so that I can continue it.",
