@@ -128,7 +128,10 @@ def test_a_summary_that_a_client_orders_ends_with_the_user_s_words(server, strea
     look = {"name": "look", "description": "Look.", "input_schema": {"type": "object", "properties": {}}}
     call = [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]
     result = {"type": "tool_result", "tool_use_id": "call_1", "content": "It snows."}
-    order = {"type": "text", "text": f"Your task is to create a detailed summary of the conversation so far.\n{ORDER}."}
+    order = {
+        "type": "text",
+        "text": f"Create a detailed summary of the conversation so far, without losing context.\n{ORDER}.",
+    }
     asked = [{"role": "user", "content": "And Oslo?"}, {"role": "assistant", "content": call}]
     message = ask(server, [*asked, {"role": "user", "content": [result, order]}], stream=stream, tools=[look])
 
