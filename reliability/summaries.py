@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import Any
 
 from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, urges_on
+from reliability.thinking import least
 from reliability.types import CallDelta, ChatRequest, Event, Text
 
 Message = Mapping[str, Any]
@@ -98,14 +99,19 @@ def find_ordered(messages: Sequence[Message]) -> str | None:
 
 def order_plainly(request: ChatRequest, context_tokens: int | None = None) -> ChatRequest:
     """Return a client's order for a summary with a short one behind it, in the same message. A summary is drawn without
-    chance, unless the client wants some, and takes a sixteenth of the context at most, if that is known."""
+    chance, unless the client wants some. Where the context is known it takes a sixteenth of that at most, and its
+    thought half as much."""
     *before, newest = request.messages
     content = newest["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     ordered = {**newest, "content": [*parts, {"type": "text", "text": f"\n\n{SUMMARY_ORDER}"}]}
     chance = 0.0 if request.temperature is None else request.temperature
-    most = request.max_tokens if context_tokens is None else max(_TOKENS_LEAST, context_tokens // _CONTEXT_PARTS)
-    return replace(request, messages=(*before, ordered), temperature=chance, max_tokens=min(request.max_tokens, most))
+    request = replace(request, messages=(*before, ordered), temperature=chance)
+    if context_tokens is None:
+        return request
+    most = max(_TOKENS_LEAST, context_tokens // _CONTEXT_PARTS)
+    thought = least(request.thinking_tokens_max, most // 2)
+    return replace(request, max_tokens=min(request.max_tokens, most + most // 2), thinking_tokens_max=thought)
 
 
 def find_newest_words(messages: Sequence[Message]) -> str:

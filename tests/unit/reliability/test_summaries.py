@@ -160,13 +160,17 @@ def test_an_order_is_followed_by_a_short_one(content):
 
 
 @pytest.mark.parametrize(
-    ("context", "asked", "most"), [(None, 9000, 9000), (4096, 9000, 1024), (65536, 9000, 4096), (65536, 100, 100)]
+    ("context", "asked", "most", "thought"),
+    [(None, 9000, 9000, None), (4096, 9000, 1536, 512), (65536, 9000, 6144, 2048), (65536, 100, 100, 2048)],
 )
-def test_a_summary_takes_a_small_part_of_the_context(context, asked, most):
-    """Law: a sixteenth of it, at least 1,024 tokens, and never more than the client wants."""
+def test_a_summary_takes_a_small_part_of_the_context(context, asked, most, thought):
+    """Law: a sixteenth of it, at least 1,024 tokens, half as much for its thought, and never more than the client
+    wants."""
     messages = (*WORK, {"role": "user", "content": ORDERS[0]})
     request = ChatRequest(messages=messages, max_tokens=asked, request_id="r", session_id="s", timeout_s=9.0)
-    assert order_plainly(request, context).max_tokens == most
+    ordered = order_plainly(request, context)
+    assert (ordered.max_tokens, ordered.thinking_tokens_max) == (most, thought)
+    assert order_plainly(replace(request, thinking_tokens_max=7), context).thinking_tokens_max == 7
 
 
 @pytest.mark.parametrize(
