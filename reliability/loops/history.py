@@ -42,7 +42,7 @@ from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn,
 from reliability.loops.comparison.near import Movement
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.repeatable_calls import is_generic_tool
-from reliability.loops.revisits import find_last_deed, find_revisits, repeats
+from reliability.loops.revisits import find_last_deed, find_revisits, looks, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig, LoopLimits
 from reliability.loops.transcript import is_folded
@@ -140,15 +140,22 @@ def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
         limits = config.poll_limits
     elif row.is_beyond(period):
         limits = LoopLimits(config.near_limits.warn, config.poll_limits.end)
-    stage, count = _judge_laps(row, period, row.has_same_results, limits, patient)
-    return _build_calls_loop(row, period, count, stage, Kind.CALLS), True
+    stage, count, nudged = _judge_laps(row, period, row.has_same_results, limits, patient)
+    again = nudged and stage is Stage.WARN and not patient
+    seen = again and all(_shows(turn) for turn in row.turns[row.size - period :])
+    return _build_calls_loop(row, period, count, stage, Kind.REVISITS if seen else Kind.CALLS), True
+
+
+def _shows(turn: Turn) -> bool:
+    """Return whether the turn only looks, and has seen something: an answer in words can rest on it."""
+    return all(map(looks, turn.calls)) and not any(map(has_failed, turn.results))
 
 
 def _judge_laps(
     row: TurnSequence, period: int, pairwise: Pairwise, limits: LoopLimits, patient: bool
-) -> tuple[Stage | None, int]:
-    """Judge a streak of such pairs by its limits, later ones where the user asked for so many; return its laps, too.
-    `patient`: they are those of polls; what doesn't poll is nudged once then."""
+) -> tuple[Stage | None, int, bool]:
+    """Judge a streak of such pairs by its limits, later ones where the user asked for so many; return its laps, and
+    whether it was nudged before. `patient`: they are those of polls; what doesn't poll is nudged once then."""
     newest = range(row.size - period, row.size)
     if row.is_ordered(period):
         patient, limits = True, row.config.poll_limits
@@ -162,7 +169,7 @@ def _judge_laps(
     once = patient and not all(map(row.polls_at, newest))
     if stage is Stage.WARN and once and nudged:
         stage = None
-    return stage, count
+    return stage, count, nudged
 
 
 def _give_laps(limits: LoopLimits, turns: Sequence[Turn], period: int) -> LoopLimits:
@@ -183,7 +190,7 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
         limits = row.config.poll_limits
         if row.polls_in(period):
             limits = LoopLimits(_WAITED * limits.warn, _WAITED * limits.end)
-    stage, count = _judge_laps(row, period, row.has_near_results, limits, movement is Movement.DRIFT)
+    stage, count, _ = _judge_laps(row, period, row.has_near_results, limits, movement is Movement.DRIFT)
     before = TurnSequence(row.turns[: row.size - period], row.config, None, row.memo)
     if stage is Stage.BREAK and _judge_streak(before, period, count - 1) is not movement:
         stage = Stage.WARN

@@ -13,7 +13,9 @@ _SEEN = f"You have called this already, and nothing has changed. {_STEP}"
 _ROUNDS = f"You have taken these steps already, and nothing has changed. {_STEP}"
 _BY_KIND = {
     Kind.ERRORS: f"This has failed in the same way each time. {_STEP}",
-    Kind.REVISITS: "You have seen this already, and nothing has changed. Answer the request now, with what you know.",
+    Kind.REVISITS: (
+        "You have seen this already, and nothing has changed. Now answer the request in words, from the result."
+    ),
     Kind.TEXTS: "You have said this already. Take the next step, or say what stops you.",
     Kind.UNSEEN: (
         "You have answered this without looking. If it asks about something else than the requests before it, look "

@@ -56,7 +56,7 @@ class Kind(StrEnum):
     NEAR = "near"  # the same calls with results that are nearly, and never quite, the same
     ERRORS = "errors"  # the same error of one tool, whatever the arguments
     TEXTS = "texts"  # the same text with no tool call between
-    REVISITS = "revisits"  # the same looks in any order, with the same results
+    REVISITS = "revisits"  # the same looks in any order, with the same results, or once more behind a nudge
     UNSEEN = "unseen"  # an answer in words about what nobody has looked at
     CYCLE = "cycle"  # one answer that repeats its own text
     WHITESPACE = "whitespace"  # one answer that prints nothing but white space

@@ -6,6 +6,7 @@ import pytest
 
 from reliability.escalation.decisions import Call, Reask, RetryStep
 from reliability.escalation.reask import RESAMPLE_TEMPERATURE, request_for
+from reliability.loops import Kind
 from reliability.types import ChatRequest
 from tests.support.judgements import BOX, GOOD, USER, lapped, native, ruled
 
@@ -77,6 +78,9 @@ def test_a_nudge_tells_of_the_loop():
     again = Call(tier="fast", nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
     asked = request_for(REQUEST, again, attempts=1, failed_text="x", loop=loop)
     assert (asked.messages, asked.temperature) == (request.messages, RESAMPLE_TEMPERATURE)
+    # What was seen is told without chance, which finds other words for it.
+    seen = replace(loop, kind=Kind.REVISITS)
+    assert request_for(replace(REQUEST, temperature=1.0), again, attempts=1, loop=seen).temperature == 0.0
     assert request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1) == REQUEST
     assert request_for(REQUEST, Call(tier="fast"), attempts=1, loop=loop) == REQUEST
 

@@ -238,12 +238,30 @@ def test_a_nudge_can_be_switched_off(config):
 
 
 def test_the_nudge_says_what_is_wrong():
-    """Law: the model is told that it has seen this, and to answer with what it knows."""
+    """Law: the model is told that it has seen this, and to answer in words."""
     loop = loop_at([USER, *SEEN, *look("c"), *look("a")], ask("read_file", {"path": "d"}))
     assert loop is not None
     assert (loop.kind, loop.repetitions) == (Kind.REVISITS, 3)
     assert "You have seen this already" in nudge(loop)
-    assert "Answer the request now" in nudge(loop)
+    assert "Now answer the request in words" in nudge(loop)
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "has_seen"),
+    [
+        ("read_file", "the owner is Mira", True),
+        ("read_file", "Error: no such file", False),
+        ("set_owner", "the owner is Mira", False),
+    ],
+)
+@pytest.mark.parametrize("period", [1, 2])
+def test_who_looks_again_behind_a_nudge_answers_in_words(tool, result, has_seen, period):
+    """Law: the first nudge leaves the way open. Behind it the same look brings the same result, so that the next nudge
+    asks for an answer in words; where the call has failed, or does something, there is nothing to tell."""
+    lap = [message for name in "ab"[:period] for message in acted(tool, {"path": name}, f"{result} in {name}")]
+    found = [loop_at([USER, *lap * laps], lap[0]) for laps in (2, 3)]
+    assert [loop.stage for loop in found if loop is not None] == [Stage.WARN, Stage.WARN]
+    assert [loop.kind is Kind.REVISITS for loop in found if loop is not None] == [False, has_seen]
 
 
 DEEDS = (
