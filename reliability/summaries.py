@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, urges_on
+from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, text_of, urges_on
 from reliability.thinking import least
 from reliability.types import CallDelta, ChatRequest, Event, Text
 
@@ -38,7 +38,8 @@ _ORDERS = re.compile(
     r"|\bsummari[sz]e (?:the|this|our) (?:\w+ )?(?:conversation|session|chat)\b"
     r"|\b(?:provide|create|write) [^.\n]{0,40}?\b(?:prompt|summary) for continuing (?:the|this|our) conversation\b"
     r"|\bautomated summarization request\b"
-    r"|\b(?:handoff|continuation|anchored) summary\b|\bcontext checkpoint compaction\b|\bcompact this conversation\b"
+    r"|\b(?:handoff|continuation|anchored) summary\b|\bconstruct a new summary that combines\b"
+    r"|\bcontext checkpoint compaction\b|\bcompact this conversation\b"
     r"|\bgenerate (?:the|a)\b[\w, ]{0,30}?<state_snapshot>",
     re.IGNORECASE,
 )
@@ -86,7 +87,8 @@ def find_ordered(messages: Sequence[Message]) -> str | None:
     if not messages or messages[-1].get("role") != "user":
         return None
     if not any(message.get("tool_calls") or message.get("role") == "tool" for message in messages):
-        return None  # no agent's conversation
+        # No agent's conversation, but where the message holds one as a text, whose speakers aren't known.
+        return "" if _is_order(_read_behind_conversation(text_of(messages[-1].get("content")))) else None
     content = messages[-1].get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [str(part.get("text") or "") for part in parts if isinstance(part, Mapping)]
@@ -167,6 +169,12 @@ def replace_history(messages: Sequence[Message], summary: str) -> tuple[Message,
     """Return what stands for these messages from now on: the system's at their head, and the summary."""
     head = takewhile(lambda message: message.get("role") in ("system", "developer"), messages)
     return (*head, {"role": "user", "content": SUMMARY_HEAD + summary})
+
+
+def _read_behind_conversation(text: str) -> str:
+    """Return what a message says behind the conversation that it holds, and behind the summary of one before that."""
+    behind = text.partition("<conversation>")[2].rpartition("</conversation>")[2]
+    return behind.rpartition("</prior-summary>")[2]
 
 
 def _is_order(text: str) -> bool:

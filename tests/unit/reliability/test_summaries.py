@@ -94,6 +94,28 @@ def test_a_chat_has_no_order():
     assert find_ordered([]) is None
 
 
+HELD = "Here is the conversation so far:\n\n<conversation>\n[User]: Read it.\n\n[Tool result]: {}\n</conversation>\n\n"
+PRIOR = "Here is the summary:\n\n<prior-summary>\nThey read files.\n</prior-summary>\n\n"
+ANEW = "Create a new anchored summary from the <conversation> above so another coding agent can continue the work."
+COMBINED = "Construct a new summary that combines both. Keep any details still needed to continue the work."
+
+
+@pytest.mark.parametrize(
+    ("text", "ordered"),
+    [
+        (HELD + ANEW, True),
+        (HELD + PRIOR + COMBINED, True),
+        (HELD + "How does the user feel about it?", False),
+        (ANEW, False),
+        (HELD.replace("{}", ANEW) + "Which of them are orders?", False),
+    ],
+)
+def test_a_conversation_may_be_held_as_a_text(text, ordered):
+    """Law: opencode orders a summary of a conversation in one message; only what stands behind that orders one, and
+    which words are the user's isn't known."""
+    assert find_ordered([{"role": "user", "content": text}]) == ("" if ordered else None)
+
+
 WORDS = st.text(min_size=1, max_size=200).map(lambda text: f"Do this: {text.strip()}.")
 
 
