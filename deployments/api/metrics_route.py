@@ -53,7 +53,7 @@ class MetricsRoute:
     async def _find_hour(self) -> Mapping[str, Mapping[str, int]]:
         """Find how full the windows are that all sessions share; none where the state actor is away."""
         try:
-            return await self._overview.state.find_windows("", "")
+            return await self._overview.state.find_shared_windows()
         except StateUnavailable:
             return {}
 

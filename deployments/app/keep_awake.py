@@ -57,11 +57,6 @@ class KeepAwake:
         self._last_s = float("-inf")
         self._news = asyncio.Event()
 
-    @property
-    def held(self) -> bool:
-        """Whether sleep is held off now."""
-        return self._held is not None
-
     def note(self, running: bool) -> None:
         """Note that requests run, or that none runs any more."""
         self._running, self._last_s = running, self._now_s()

@@ -52,11 +52,6 @@ class Stopping:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    @property
-    def running(self) -> int:
-        """How many requests run."""
-        return len(self._running)
-
     def list_running(self) -> list[dict[str, Any]]:
         """Describe the requests that run, the oldest first. Nothing is kept for it: who doesn't ask pays nothing."""
         now_ns, now_s = time.monotonic_ns(), time.time()
@@ -108,7 +103,7 @@ class Stopping:
     def begin(self) -> int:
         """Take nothing new from now on; return how many requests run."""
         self.begun = True
-        return self.running
+        return len(self._running)
 
     async def drain(self, within_s: float) -> int:
         """Wait for the running requests, then cut what is left; return how many were cut."""
@@ -130,4 +125,4 @@ class Stopping:
             if one.task is not None and not one.cut:
                 one.cut = True
                 one.task.cancel()
-        return self.running
+        return len(self._running)

@@ -20,31 +20,23 @@ _START_S = 60.0  # Ray starts a process and imports MLX in 5 to 20 s on a busy m
 
 
 class TierWatch:
-    """The statuses of all tiers. `kinds` are those of the configuration, for a tier that can't be asked."""
+    """The statuses of all tiers. `kinds` are those of the configuration, for a tier that can't be asked. `known`: the
+    last status of each tier that was ever asked; `context_tokens`: the context length of each where it is known."""
 
     def __init__(self, tiers: Mapping[str, Tier], kinds: Mapping[str, str], contexts: Mapping[str, int | None]) -> None:
         self._tiers = tiers
         self._kinds = kinds
-        self._statuses: dict[str, TierStatus] = {}
-        self._contexts = {name: tokens for name, tokens in contexts.items() if tokens is not None}
+        self.known: dict[str, TierStatus] = {}
+        self.context_tokens = {name: tokens for name, tokens in contexts.items() if tokens is not None}
         self._task: asyncio.Task[None] | None = None
         self._heard: set[str] = set()
         self._starting_until_s: float | None = None
 
     @property
-    def known(self) -> Mapping[str, TierStatus]:
-        """The last status of each tier; nothing of a tier that was never asked."""
-        return self._statuses
-
-    @property
-    def context_tokens(self) -> Mapping[str, int]:
-        """The context length of each tier where it is known."""
-        return self._contexts
-
-    @property
     def context_tokens_max(self) -> int | None:
         """The largest context of any tier; None where one is unknown."""
-        return max(self._contexts.values(), default=None) if self._contexts.keys() >= self._tiers.keys() else None
+        known = self.context_tokens
+        return max(known.values(), default=None) if known.keys() >= self._tiers.keys() else None
 
     def start(self) -> None:
         """Begin to poll."""
@@ -62,9 +54,9 @@ class TierWatch:
         """Ask all tiers now, each with its own timeout."""
         statuses = list(await asyncio.gather(*(self._ask(name) for name in self._tiers)))
         for status in statuses:
-            self._statuses[status.name] = status
+            self.known[status.name] = status
             if status.context_tokens is not None:
-                self._contexts[status.name] = status.context_tokens
+                self.context_tokens[status.name] = status.context_tokens
         return statuses
 
     async def _ask(self, name: str) -> TierStatus:

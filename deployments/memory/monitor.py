@@ -11,8 +11,6 @@ living replica holds are never granted again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import os
 import platform
 import sys
@@ -68,7 +66,6 @@ class MemoryPressure:
         self._asked_ns = time.monotonic_ns()
         self._grants_from_ns = self._asked_ns + (_ns(settings.lease_s) if restarted else 0)
         self._polling: asyncio.Task[None] | None = None
-        self._woken = asyncio.Event()
 
     async def acquire(self, holder: str, tier: str, wanted_bytes: int, needs: Sequence[TierNeed] = ()) -> LeaseAnswer:
         """Ask for bytes; asking again is how a replica waits. One that asks no more is forgotten in `lease_s`."""
@@ -129,16 +126,12 @@ class MemoryPressure:
         if self._polling is not None:
             return
         self._read_sensor()
-        wake = asyncio.get_running_loop().call_soon_threadsafe
-        self._sensor.wake_by(functools.partial(wake, self._woken.set))
         self._polling = asyncio.create_task(self._poll())
 
     async def _poll(self) -> None:
         linger_ns = _ns(self._settings.linger_s)
         while time.monotonic_ns() - self._asked_ns < linger_ns:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), self._settings.poll_s)
-            self._woken.clear()
+            await asyncio.sleep(self._settings.poll_s)
             self._read_sensor()
         ray.kill(ray.get_runtime_context().current_actor)
 

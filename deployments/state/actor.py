@@ -249,15 +249,12 @@ class SessionState(Watchable):
     def stats(self) -> dict[str, Any]:
         """Describe what this actor holds: for tests and soaks."""
         return {
-            "life": self._incarnation,
             "steps": self._steps,
             "sessions": self._state.budget.sessions.count,
             "grants": self._state.grants.count,
             "reserved_tokens": self._state.budget.hour.reserved,
-            "windows": len(self._windows),
             "conversations": len(self._conversations),
             "kept_answers": len(self._kept),
-            "journal_bytes": self._journal.used_bytes,
             "journal": str(self._journal.path),
         }
 
@@ -339,10 +336,6 @@ class _Windows:
         self._windows: dict[tuple[str, str], tuple[Window, int]] = {}
         self._shares: KeyShares[tuple[str, str]] = KeyShares()
         self._held: Counter[str] = Counter()  # characters by key
-        self.chars = 0  # kept in all of them
-
-    def __len__(self) -> int:
-        return len(self._windows)
 
     def find(self, key: str, session: str, complete: int = 0) -> Window:
         """Return a session's window; without the kept answers where they are no more than the `complete` ones that the
@@ -366,7 +359,7 @@ class _Windows:
         self._count(item.key, chars)
         while len(self._windows) > self._max:
             self.forget(*self._shares.find_oldest())
-        while self.chars > self._chars_max:
+        while self._held.total() > self._chars_max:
             self.forget(*self._shares.find_oldest(self._held))
 
     def forget(self, key: str, session: str) -> Window:
@@ -377,7 +370,6 @@ class _Windows:
         return window
 
     def _count(self, key: str, chars: int) -> None:
-        self.chars += chars
         self._held[key] += chars
         if not self._held[key]:
             del self._held[key]

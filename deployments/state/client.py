@@ -97,9 +97,9 @@ class State(Link):
             return None
         return {"session": session, "key": key, **(known or {}), **ledger}
 
-    async def find_windows(self, key: str, session: str) -> Mapping[str, Mapping[str, int]]:
-        """Return how full each window of a session is, the shared ones too."""
-        ledger = await self.call("budget", key, session)
+    async def find_shared_windows(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how full the windows are that all sessions share."""
+        ledger = await self.call("budget", "", "")
         return cast(Mapping[str, Mapping[str, int]], ledger["windows"])
 
     async def look(self, after: int | None) -> dict[str, Any]:

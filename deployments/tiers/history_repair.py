@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 from itertools import count
@@ -219,14 +218,12 @@ def _take_turns(messages: _Messages) -> list[dict[str, Any]]:
 def _pair_results(messages: _Messages) -> list[dict[str, Any]]:
     """Put a result behind each call that has none, and make a result without a call the user's words."""
     out: list[dict[str, Any]] = []
-    open_ids: dict[int, str] = {}  # of the calls without a result, by the place of each
-    places: dict[str, deque[int]] = {}
+    open_ids: dict[str, None] = {}  # of the calls without a result, in their order
     later: list[dict[str, Any]] = []  # what stands between calls and their results
 
     def close() -> None:
-        out.extend({"role": "tool", "tool_call_id": id, "content": _NO_RESULT} for id in open_ids.values())
+        out.extend({"role": "tool", "tool_call_id": id, "content": _NO_RESULT} for id in open_ids)
         open_ids.clear()
-        places.clear()
         out.extend(later)
         later.clear()
 
@@ -235,8 +232,8 @@ def _pair_results(messages: _Messages) -> list[dict[str, Any]]:
         role = message["role"]
         if role in _RESULT:
             id = message.get("tool_call_id") or message.get("name") or ""
-            if places.get(id):
-                del open_ids[places[id].popleft()]
+            if id in open_ids:
+                del open_ids[id]
                 out.append({**message, "role": "tool", "tool_call_id": id})
             else:
                 (later if open_ids else out).append(_say_result(message))
@@ -245,9 +242,8 @@ def _pair_results(messages: _Messages) -> list[dict[str, Any]]:
         else:
             close()
             out.append(message)
-            for place, call in enumerate(message.get("tool_calls") or ()):
-                open_ids[place] = str(call.get("id") or "")
-                places.setdefault(open_ids[place], deque()).append(place)
+            for call in message.get("tool_calls") or ():
+                open_ids[str(call.get("id") or "")] = None
         if not open_ids:
             close()
     close()

@@ -171,14 +171,14 @@ def strict_json_call(body: str) -> list[tuple[str, str]] | None:
     call = dict(pairs)
     if not isinstance(call["name"], str) or not call["name"] or not isinstance(call["arguments"], _Pairs):
         return None
-    return [(call["name"], _find_spelling(body, "arguments"))]
+    return [(call["name"], _find_arguments(body))]
 
 
-def _find_spelling(body: str, wanted: str) -> str:
-    """Return the text of one member of an object: numbers keep their digits, strings their escapes."""
+def _find_arguments(body: str) -> str:
+    """Return the text of the arguments: numbers keep their digits, strings their escapes."""
     decode = json.JSONDecoder().raw_decode
     at, key = body.index("{") + 1, ""
-    while key != wanted:
+    while key != "arguments":
         key, at = decode(body, _skip(body, at))
         start = _skip(body, at)
         _, at = decode(body, start)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -45,9 +44,6 @@ class ScriptedMac:
 
     def memory_bytes(self) -> tuple[int, int]:
         return self.memory_gib * GIB, int(self.available_gb * 1e9)
-
-    def on_pressure(self, handler: Callable[[], None]) -> None:
-        pass
 
     # What MLX says and does there.
 

@@ -41,7 +41,7 @@ _ROLES = ("user", "assistant", "system")
 def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any]) -> list[Message]:
     """Translate a system prompt and the messages behind it. Raises `ApiError`: `invalid_request` or `unsupported`."""
     out = list(_translate_system(system or (), "system", head=True))
-    user_last = max((at for at, message in enumerate(messages) if _is_of(message, "user")), default=-1)
+    user_last = max((at for at, message in enumerate(messages) if _is_of_user(message)), default=-1)
     for at, message in enumerate(messages):
         path = f"messages.{at}"
         role = message.get("role") if isinstance(message, dict) else None
@@ -87,8 +87,8 @@ def _is_of_harness(message: Message) -> bool:
     return message["role"] == "user" and classify_speaker(message) is Who.NOBODY
 
 
-def _is_of(message: Any, role: str) -> bool:
-    return isinstance(message, dict) and message.get("role") == role
+def _is_of_user(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") == "user"
 
 
 def _drop_billing_line(text: str) -> str:

@@ -18,6 +18,7 @@ _MARK = "mlxs1."
 _TAG = r"[0-9a-f]{8}[0-9a-f]{24}"
 _RESPONSE = re.compile(rf"resp_({_TAG})")
 _ITEM = re.compile(rf"[a-z]{{2,5}}_({_TAG})_[0-9]{{1,6}}")
+_YOUNG_S = 3_600.0  # as long as a response may take
 
 
 def make_tag() -> str:
@@ -41,10 +42,10 @@ def tag_of(item_id: object) -> str | None:
     return None if found is None else found[1]
 
 
-def has_just_begun(response_id: str, within_s: float) -> bool:
+def has_just_begun(response_id: str) -> bool:
     """Tell whether the response began so few seconds ago that it may still be on its way to where it is kept."""
     found = _RESPONSE.fullmatch(response_id)
-    return found is not None and 0 <= time.time() - int(found[1][:8], 16) <= within_s
+    return found is not None and 0 <= time.time() - int(found[1][:8], 16) <= _YOUNG_S
 
 
 def seal(text: str) -> str:

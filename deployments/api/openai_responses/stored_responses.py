@@ -55,8 +55,7 @@ WAITING_BYTES_MAX = 32 * 1024 * 1024
 PATIENCE_S = 60.0
 RETRY_S = 0.5
 CLOSE_S = 2.0
-# As long as a response may take, and how often one that must be there is looked for.
-_YOUNG_S = 3_600.0
+# How often one that must be there is looked for.
 _LOOKS, LOOK_S = 5, 0.1
 # Tokenizers differ: a conversation is surely too long for a tier where another one counted twice its context.
 _CONTEXTS_MAX = 2
@@ -237,7 +236,7 @@ class StoredResponses:
     async def _walk(self, key: str, response_id: str) -> list[KeptResponse]:
         if not is_response_id(response_id):
             return []
-        looks = _LOOKS if has_just_begun(response_id, _YOUNG_S) else 1
+        looks = _LOOKS if has_just_begun(response_id) else 1
         for look in range(looks):
             if look:
                 await asyncio.sleep(LOOK_S)

@@ -34,8 +34,8 @@ class _Cgroup:
 
 
 class LinuxSensor(Sensor):
-    """`root` is where /proc and /sys stand; `working_set_bytes`: of an NVIDIA GPU. Nothing wakes it: without privileges
-    PSI triggers need a window of 2 s, no earlier than the next poll."""
+    """`root` is where /proc and /sys stand; `working_set_bytes`: of an NVIDIA GPU. It is polled: without
+    privileges PSI triggers need a window of 2 s, no earlier than the next poll."""
 
     sources: Mapping[str, Thresholds] = {
         "psi": LINUX_PSI,

@@ -2,8 +2,8 @@
 tested with fakes, not run (tests/mac/assumptions.py).
 
 Free memory is no source: a healthy Mac keeps little of it, and the kernel's level (1 normal, 2 warn, 4 critical) knows
-what the compressor can still do. `wake_by` opens libdispatch's memory-pressure source, which may come later than the
-level, so it only wakes the poll loop. Handler and source must stay referenced.
+what the compressor can still do. Libdispatch's memory-pressure events may come later than the level: nothing waits for
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import ctypes.util
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import psutil
 
@@ -23,8 +22,6 @@ from reliability.memory.pressure import MACOS_LEVEL, Reading, Thresholds
 LEVEL = "kern.memorystatus_vm_pressure_level"
 _LEVELS = (1, 2, 4)
 _HOST_VM_INFO64 = 4
-# DISPATCH_MEMORYPRESSURE_NORMAL | WARN | CRITICAL
-_ALL_PRESSURES = 1 | 2 | 4
 _RUSAGE_INFO_V0 = 0
 
 
@@ -56,9 +53,6 @@ class MacosSensor(Sensor):
             problem="" if known is not None else f"sysctl {LEVEL} says {level}",
         )
 
-    def wake_by(self, wake: Callable[[], object]) -> None:
-        self._kernel.on_pressure(wake)
-
 
 class _VmStatistics64(ctypes.Structure):
     """`vm_statistics64` of <mach/vm_statistics.h>. `natural_t` is 32 bits wide."""
@@ -88,7 +82,6 @@ class SystemKernel:
         self._lib.mach_host_self.restype = ctypes.c_uint32
         self._host = self._lib.mach_host_self()  # once: each call takes a port right
         self._page_bytes = ctypes.c_uint64.in_dll(self._lib, "vm_kernel_page_size").value
-        self._kept: list[Any] = []
 
     def sysctl_u32(self, name: str) -> int | None:
         """Read a sysctl of four bytes."""
@@ -107,26 +100,6 @@ class SystemKernel:
         """Read the total, and what is available."""
         memory = psutil.virtual_memory()
         return memory.total, memory.available
-
-    def on_pressure(self, handler: Callable[[], object]) -> None:
-        """Call `handler` at each transition of the pressure, where that can be had."""
-        lib = self._lib
-        kind = ctypes.c_char.in_dll(lib, "_dispatch_source_type_memorypressure")
-        lib.dispatch_get_global_queue.restype = ctypes.c_void_p
-        lib.dispatch_get_global_queue.argtypes = [ctypes.c_long, ctypes.c_ulong]
-        lib.dispatch_source_create.restype = ctypes.c_void_p
-        lib.dispatch_source_create.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p]
-        queue = lib.dispatch_get_global_queue(0, 0)
-        source = lib.dispatch_source_create(ctypes.addressof(kind), None, _ALL_PRESSURES, queue)
-        if not source:
-            return
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-        callback = function(lambda _: handler())
-        lib.dispatch_source_set_event_handler_f.argtypes = [ctypes.c_void_p, function]
-        lib.dispatch_source_set_event_handler_f(source, callback)
-        lib.dispatch_resume.argtypes = [ctypes.c_void_p]
-        lib.dispatch_resume(source)
-        self._kept += [source, callback, kind]
 
 
 class _RusageInfo(ctypes.Structure):

@@ -8,7 +8,7 @@ never raises and keeps nothing but the counters of its last reading. `monitor.py
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reliability.memory.pressure import Reading, Thresholds
@@ -39,9 +39,6 @@ class Sensor:
     def read(self, now_ns: int) -> Sample:
         """Look now. Takes under 1 ms, never raises. `now_ns` must not run backwards."""
         return Sample(problem=f"no memory sensor for {sys.platform}")
-
-    def wake_by(self, wake: Callable[[], object]) -> None:
-        """Call `wake`, from any thread, when the machine says that something has changed, where it can."""
 
 
 class Counter:

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 from deployments.api.openai_chat import _ChatWanted
 from deployments.api.openai_render import COMMENTS_PER_EVENT, KEEP_ALIVE, _AnswerCollector, _ChunkWriter
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Refusal, Text, TokenLogprob
+from tests.support.response_wire import LOGPROBS
 
-LOGPROBS = st.builds(
-    TokenLogprob,
-    raw=st.binary(max_size=4),
-    logprob=st.floats(-100, 0),
-    top=st.lists(st.tuples(st.binary(max_size=3), st.floats(-100, 0)), max_size=2).map(tuple),
-)
 EVENTS = st.one_of(
     st.text(min_size=1, max_size=5).map(Text),
     st.text(min_size=1, max_size=5).map(Reasoning),

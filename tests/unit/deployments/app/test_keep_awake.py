@@ -44,7 +44,7 @@ async def test_sleep_is_held_off_while_requests_run_and_a_while_longer() -> None
     assert await mac.awake.look()
     mac.now_s += 1
     assert not await mac.awake.look()
-    assert (mac.asserted, mac.awake.held) == (0, False)
+    assert (mac.asserted, mac.awake._held) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_a_mac_without_the_program_answers_all_the_same(monkeypatch: pytes
     awake = KeepAwake("always", system="darwin", on_mains=lambda: True, hold=_hold_off_sleep)
     async with asyncio.timeout(10):
         await awake.run()
-    assert not awake.held
+    assert awake._held is None
 
 
 @pytest.mark.parametrize(

@@ -10,28 +10,10 @@ from hypothesis import strategies as st
 from deployments.state.idempotent_answers import KeptItem
 from deployments.state.link import Link, _WaitingItems
 from deployments.state.records import AnswerItem, IncidentItem, Item, ReportItem, SettlementItem, TurnItem
-from reliability.admission.events import Charge, Settlement
+from reliability.admission.events import Charge
 from reliability.admission.request import Grant
-from reliability.loops import Turn
-from reliability.types import Verdict
 from tests.support.incarnations import LIMITS, ask, settled
 from tests.support.near_actor import NearActor
-
-BARE: dict[str, Any] = {"key": "k", "session": "s"}
-
-
-def make_item(kind: type, number: int) -> Item:
-    """Make an item of this kind; of two no one is the other."""
-    if kind is SettlementItem:
-        return SettlementItem(settlement=Settlement(f"g{number}", Verdict.SUCCESS, None), key="k")
-    if kind is Charge:
-        return Charge("k", "s", number)
-    if kind is TurnItem:
-        return TurnItem(**BARE, turn=Turn(text=str(number)), request="r")
-    if kind is ReportItem:
-        return ReportItem(**BARE, report={"n": number}, incidents=())
-    return object.__new__(kind)  # what is in it doesn't matter here
-
 
 KINDS = [KeptItem, ReportItem, TurnItem, AnswerItem, SettlementItem, Charge, IncidentItem]
 ORDER = [(KeptItem,), (ReportItem, TurnItem, AnswerItem), (SettlementItem,), (Charge, IncidentItem)]
@@ -50,12 +32,12 @@ def drop_by_search(items: list[Item]) -> Item:
 def test_it_is_a_list_that_drops_what_is_missed_least(most, moves):
     """Whatever is put and taken: what comes out, and what gives way, is what a search through a list would find."""
     waiting, plain = _WaitingItems(most), []
-    for number, move in enumerate(moves):
+    for move in moves:
         if isinstance(move, int):
             taken, plain = plain[:move], plain[move:]
             assert all(one is other for one, other in zip(waiting.take(move), taken, strict=True))
         else:
-            item = make_item(move, number)
+            item = object.__new__(move)  # what is in it doesn't matter
             plain.append(item)
             lost = drop_by_search(plain) if len(plain) > most else None
             assert waiting.put(item) is lost

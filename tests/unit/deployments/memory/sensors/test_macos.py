@@ -13,7 +13,6 @@ class FakeKernel:
     def __init__(self) -> None:
         self.level: int | None = 1
         self.swapped = 0
-        self.handlers: list = []
 
     def sysctl_u32(self, name: str) -> int | None:
         return self.level if name == LEVEL else None
@@ -23,9 +22,6 @@ class FakeKernel:
 
     def memory_bytes(self) -> tuple[int, int]:
         return 16 << 30, 4 << 30
-
-    def on_pressure(self, handler) -> None:
-        self.handlers.append(handler)
 
 
 def test_macos_levels_are_those_of_the_kernel():
@@ -42,17 +38,13 @@ def test_macos_levels_are_those_of_the_kernel():
         assert str(odd) in sample.problem
 
 
-def test_macos_swap_is_a_rate_and_wakes_early():
-    """Bytes that left for swap per second; the handler of the pressure source is the one that was given."""
+def test_macos_swap_is_a_rate():
+    """Bytes that left for swap per second."""
     kernel = FakeKernel()
     sensor = MacosSensor(kernel)
     sensor.read(NS_PER_S)
     kernel.swapped = 64_000_000
     assert values(sensor.read(3 * NS_PER_S))["swap_out_mb"] == 32.0
-    woken: list[int] = []
-    sensor.wake_by(lambda: woken.append(1))
-    kernel.handlers[0]()
-    assert woken == [1]
 
 
 def test_the_layouts_are_those_of_the_headers():
