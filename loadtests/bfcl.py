@@ -20,18 +20,6 @@ from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_s
 from reliability.types import CallDelta, ChatRequest, Event
 from tests.evals.tool_cases import records
 
-__all__ = [
-    "SEED",
-    "TOKENS_MAX",
-    "Case",
-    "Score",
-    "build_case_toolbox",
-    "build_request",
-    "collect_events",
-    "find_valid_calls",
-    "sample_cases",
-]
-
 SEED = 20261122
 TOKENS_MAX = 256
 CASE_S = 3600.0

@@ -33,8 +33,6 @@ from loadtests.hostile_answers import ANSWERS
 from loadtests.running import handle_end_signals, run_process, run_server, short_folder, wait_until_up
 from loadtests.table import put, stamp
 
-__all__ = ["BAR_S", "Result", "Wait", "build_args", "draw_kinds", "measure", "sum_up"]
-
 EVERY_S = 0.05
 BAR_S = 0.25
 QUIET_S = 8.0

@@ -25,8 +25,6 @@ from deployments.request.run_record import Run
 from loadtests.table import put, stamp
 from reliability.types import CallDelta, Event, Finish, FinishReason, Text, Usage
 
-__all__ = ["measure_dialects"]
-
 ROUNDS = 60
 TURNS = 20
 CHUNKS = 400

@@ -11,8 +11,6 @@ import json
 import random
 from dataclasses import dataclass
 
-__all__ = ["PROSE", "Task", "build_tasks"]
-
 _NOUNS = ("order", "invoice", "parcel", "ticket", "account", "sensor", "shelf", "driver", "route", "batch", "label")
 _VERBS = ("load", "store", "merge", "check", "count", "split", "move", "close", "print", "send", "read", "sort")
 _LINES = 150

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ANSWER_MARK", "BODIES", "BODY_BYTES_MAX", "SCHEMAS", "Case", "build_case", "encode_body"]
-
 BODY_BYTES_MAX = 10 * 1024 * 1024
 ANSWER_MARK = "answer-kind:"
 #: Leaves space for what stands around a text that fills a body.

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 from loadtests.hostile import BODIES, MODEL, SCHEMAS, build_case, encode_body
 from loadtests.hostile_answers import build_request_for
 
-__all__ = ["build_raw"]
-
 CASE_S = 30.0
 REST_S = 0.3
 ANSWER_BYTES_MAX = 64 * 1024 * 1024

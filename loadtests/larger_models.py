@@ -34,8 +34,6 @@ from reliability.tools import ToolBox, build_toolbox, check_calls, extract_calls
 from reliability.types import ChatRequest, Finish, TierState
 from tests.support.tier_asking import WEATHER_TOOL, answer, calls_of, text_of
 
-__all__ = ["main"]
-
 MODELS = {"small": CODER_SMALL, "large": CODER_LARGE}
 PATIENCE_S = 1800.0
 STEPS, PROMPT_TOKENS = 16, 256

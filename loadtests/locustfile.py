@@ -45,8 +45,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from loadtests.tally import Name, Tally
 
-__all__ = ["Agent", "Burst", "Leaver", "Looper"]
-
 TURNS_MAX = 12
 STREAMED = 0.5
 BURST = 6

@@ -40,8 +40,6 @@ from loadtests.hostile_answers import ANSWERS, build_request_for, make_pieces
 from reliability.answer.estimate import prompt_bytes
 from reliability.types import ChatRequest, Event, Started, TierState, TierStatus
 
-__all__ = ["measure_longest_step"]
-
 NS_PER_S = 1_000_000_000
 LOOK_S = 0.001
 

@@ -39,9 +39,6 @@ from loadtests.turns import Turns
 from reliability.types import ChatRequest, Counted, Finish, Text
 from tests.support.tier_asking import eventually
 
-__all__ = ["main"]
-
-
 # Decoding.
 
 

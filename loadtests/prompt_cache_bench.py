@@ -36,8 +36,6 @@ from loadtests.turns import Turns
 from reliability.types import ChatRequest, Event, Failed, Finish, Text, TierState
 from tests.support.tier_asking import text_of
 
-__all__ = ["main"]
-
 PATIENCE_S = 3600.0
 SHARE_S = 900.0
 DISK_BYTES = 4 << 30

@@ -23,18 +23,6 @@ from deployments.cli.serve_command import environment
 from deployments.config.app_config import load
 from deployments.config.free_port import free_port
 
-__all__ = [
-    "ROOT",
-    "Running",
-    "build_environment",
-    "handle_end_signals",
-    "read_own_bytes",
-    "run_process",
-    "run_server",
-    "short_folder",
-    "wait_until_up",
-]
-
 ROOT = Path(__file__).parents[1]
 START_S = 300.0
 LOG_CHARS = 4000

@@ -34,8 +34,6 @@ from loadtests.running import run_server, short_folder
 from loadtests.table import Figure
 from loadtests.turns import Turns
 
-__all__ = ["bench_server"]
-
 CLIENTS = (1, 4, 8)
 TOKENS = 48
 START_S, ANSWER_S = 300.0, 300.0

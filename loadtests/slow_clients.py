@@ -20,8 +20,6 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-__all__ = ["Bystander", "main"]
-
 POST = "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
 # How a client begins, and how it goes on.
 KINDS = (

@@ -11,8 +11,6 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bare_loop import DECODE_TOKENS, QUESTION, Moment, Speed, take_moment
 from reliability.types import ChatRequest, Text, TierState
 
-__all__ = ["PATIENCE_S", "decode_by_tier", "load_tier", "request"]
-
 PATIENCE_S = 900.0
 
 

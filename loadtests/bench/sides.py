@@ -36,8 +36,6 @@ from deployments.config.free_port import free_port
 from loadtests.bench.upstream import SPARE
 from loadtests.running import build_environment, read_own_bytes, run_process, wait_until_up
 
-__all__ = ["MODEL", "Side", "build_litellm_config", "build_serve_config", "read_litellm_version", "start_sides"]
-
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlx-stack-serve-bench"
 MODEL = "scripted"
 OFF: dict[str, Any] = {

@@ -29,8 +29,6 @@ from loadtests.first_token.timed_app import POINTS, TIMES
 from loadtests.running import build_environment, run_process, short_folder, wait_until_up
 from loadtests.table import put, stamp
 
-__all__ = ["main", "measure_way"]
-
 ANSWER_S = 300.0
 WARM = 10  # requests whose times say nothing: connections, caches, imports
 FIRST, LAST = "the client asks", "the client has the first words"

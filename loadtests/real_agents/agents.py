@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["AGENTS", "Agent", "Launch", "find_python", "install", "install_packages"]
-
 HERE = Path(__file__).parent
 KEY = "sk-none"
 INSTALL_S = 1200.0

@@ -20,8 +20,6 @@ from loadtests.real_agents.tap import Exchange, Tap, listen
 from loadtests.real_agents.trials import FILES, Trial
 from loadtests.real_agents.verdicts import Verdict, is_refused, judge_trial
 
-__all__ = ["Run", "is_enough", "run_all", "run_launch"]
-
 RUN_S = 120.0
 # Who gets as far as this is in no way held up; and who is refused so often, and asks again, has been told.
 EXCHANGES_MAX = 24

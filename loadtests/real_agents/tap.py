@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import httpx
 
-__all__ = ["Exchange", "Tap", "listen", "read_answer"]
-
 Kept = TypeVar("Kept", bound="Tap")
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TIMEOUT_S = 600.0  # beyond any answer of a small model on a slow machine

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FILES", "KINDS", "TASK", "TRIALS", "Trial", "build_rules", "build_server_args"]
-
 # aider asks for summaries of long conversations, and doesn't stream those.
 _MARKS = {"smolagents-code": "stop", "aider": "stream"}
 KINDS = ("same", "counter", "comment", "read")

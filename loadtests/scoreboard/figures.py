@@ -9,19 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "Standing",
-    "Standings",
-    "build_table",
-    "collect_standings",
-    "compute_wilson",
-    "find_lost",
-    "keep_common",
-    "name_sum",
-    "read_rows",
-    "write_rows",
-]
-
 Z = 1.96
 Row = Mapping[str, Any]
 
