@@ -80,7 +80,7 @@ def run_trial(trial: Trial, programs: Path, url: str, place: Path, stop: threadi
     (work / "check.sh").chmod(0o755)
     begun = time.monotonic()
     with listen(url, Tap()) as tap:
-        launch = AGENTS[trial.agent].launch(programs, home, f"{tap.url}/v1", trial.task + (AT_ONCE if stop else ""))
+        launch = AGENTS[trial.agent].build(programs, home, f"{tap.url}/v1", trial.task + (AT_ONCE if stop else ""))
         code, output = run_launch(
             launch, work, home, lambda: is_enough(tap.exchanges) or (stop is not None and stop.is_set())
         )
