@@ -10,8 +10,6 @@ from typing import Any
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 
-__all__ = ["DECODE_TOKENS", "QUESTION", "Bare", "Moment", "Speed", "take_moment"]
-
 DECODE_TOKENS = 64
 QUESTION = "Write a long story about a fox who lives at the edge of a forest."
 

@@ -15,22 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deployments.config.app_config import RouterConfig
+from deployments.config.tier_config import Timeouts
 from deployments.evaluate.calls.call_run import are_right
+from deployments.request.drive import drive
+from deployments.request.interfaces import MonotonicClock, Ports
+from deployments.request.policy import build_expected
+from deployments.request.run_record import Run
+from reliability.escalation.decisions import Limits
 from reliability.tools import RawCall, ToolBox, build_toolbox, check_calls, id_source
-from reliability.types import CallDelta, ChatRequest, Event
+from reliability.types import CallDelta, ChatRequest, Event, Hold
 from tests.evals.tool_cases import records
-
-__all__ = [
-    "SEED",
-    "TOKENS_MAX",
-    "Case",
-    "Score",
-    "build_case_toolbox",
-    "build_request",
-    "collect_events",
-    "find_valid_calls",
-    "sample_cases",
-]
 
 SEED = 20261122
 TOKENS_MAX = 256
@@ -68,6 +63,27 @@ async def collect_events(tier: Any, request: ChatRequest) -> list[Event]:
     """Collect the events of one complete answer."""
     async with aclosing(tier.stream(request)) as stream:
         return [event async for chunk in stream for event in chunk]
+
+
+async def drive_request(
+    request: ChatRequest, tiers: Mapping[str, Any], limits: Limits, deferring: frozenset[str] = frozenset()
+) -> Run:
+    """Drive a request through the server's own loop, with these tiers in their order."""
+    box, clock = build_toolbox([dict(tool) for tool in request.tools]), MonotonicClock()
+    assert isinstance(box, ToolBox)
+    run = Run(
+        request=request,
+        expected=build_expected(RouterConfig(), request, box),
+        chain=tuple(tiers),
+        limits=limits,
+        deadline_ns=clock.now_ns() + int(CASE_S * 1e9),
+        hold=Hold.ALL,
+    )
+    patience = dict.fromkeys(tiers, Timeouts(connect_s=CASE_S, first_token_s=CASE_S, idle_s=CASE_S, total_s=CASE_S))
+    ports = Ports(tiers=tiers, timeouts=patience, clock=clock, jitter=lambda: 0.0, deferring=deferring)
+    async for _ in drive(run, ports):
+        pass
+    return run
 
 
 def find_valid_calls(case: Case, events: Sequence[Event]) -> tuple[list[tuple[str, str]], str]:

@@ -31,9 +31,8 @@ from deployments.config.free_port import free_port
 from loadtests.hostile import BODIES, MODEL, SCHEMAS
 from loadtests.hostile_answers import ANSWERS
 from loadtests.running import handle_end_signals, run_process, run_server, short_folder, wait_until_up
+from loadtests.series import quantile
 from loadtests.table import put, stamp
-
-__all__ = ["BAR_S", "Result", "Wait", "build_args", "draw_kinds", "measure", "sum_up"]
 
 EVERY_S = 0.05
 BAR_S = 0.25
@@ -156,8 +155,7 @@ async def _run_bystander_for(seconds: float, http: httpx.AsyncClient, waits: lis
 
 def find_p99_s(waits: Sequence[Wait]) -> float:
     """Return the 99th percentile: the longest but one in a hundred, so of fewer than a hundred the longest."""
-    took = sorted(wait.took_s for wait in waits)
-    return took[-1 - len(took) // 100] if took else 0.0
+    return quantile([wait.took_s for wait in waits], 0.99) if waits else 0.0
 
 
 def sum_up(result: Result) -> tuple[str, list[str]]:
@@ -183,19 +181,15 @@ def sum_up(result: Result) -> tuple[str, list[str]]:
         table += f"| {kind} | {answers} | {took:.1f} s | {count} | {worst * 1000:.0f} | {p99 * 1000:.0f} | "
         table += f"{'**yes**' if over else 'no'} |\n"
     worst_s = max((wait.took_s for wait in result.beside), default=0.0)
+    medians_ms = [1000 * quantile([wait.took_s for wait in waits], 0.5) for waits in (result.beside, result.quiet)]
     head = (
         f"{len(result.cases)} cases, {len(result.beside)} questions beside them: worst wait {worst_s * 1000:.0f} ms,"
-        f" p99 {all_s * 1000:.0f} ms, p50 {_find_median_s(result.beside) * 1000:.0f} ms."
+        f" p99 {all_s * 1000:.0f} ms, p50 {medians_ms[0]:.0f} ms."
         f" Quiet, {len(result.quiet)} questions: p99 {quiet_s * 1000:.0f} ms,"
-        f" p50 {_find_median_s(result.quiet) * 1000:.0f} ms. The bar: p99 at most"
+        f" p50 {medians_ms[1]:.0f} ms. The bar: p99 at most"
         f" {(quiet_s + BAR_S) * 1000:.0f} ms.\n\n"
     )
     return head + table, wrong
-
-
-def _find_median_s(waits: Sequence[Wait]) -> float:
-    took = sorted(wait.took_s for wait in waits)
-    return took[len(took) // 2] if took else 0.0
 
 
 def run(seed: int, kinds: Sequence[str], folder: Path) -> Result:

@@ -63,7 +63,7 @@ from loadtests.chaos_accounts import (
     ServerRecords,
     compare_session,
 )
-from loadtests.running import Running, handle_end_signals, run_process, run_server, short_folder, wait_until_up
+from loadtests.running import Running, handle_end_signals, run_server, run_upstream, short_folder
 
 CLIENTS = 16
 LISTENERS = 4
@@ -228,9 +228,7 @@ class Upstream:
 
     def start(self) -> None:
         """Start it."""
-        command = [sys.executable, "-m", "loadtests.bench.upstream", str(self.port)]
-        self._running.enter_context(run_process(command, self._folder))
-        wait_until_up(f"http://127.0.0.1:{self.port}/calls")
+        self._running.enter_context(run_upstream(self._folder, self.port))
 
     async def fall(self) -> None:
         """Kill it, and start it again after a while."""

@@ -29,8 +29,6 @@ from loadtests.edit_tasks import PROSE, build_tasks
 from loadtests.lookup_bench import Pair
 from loadtests.mlx_thread import print_and_exit
 
-__all__ = ["count_steps", "main"]
-
 _LINES = 24
 _COUNTS = (1, 2, 4, 6)
 _REPEATS = 5

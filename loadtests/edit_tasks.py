@@ -11,8 +11,6 @@ import json
 import random
 from dataclasses import dataclass
 
-__all__ = ["PROSE", "Task", "build_tasks"]
-
 _NOUNS = ("order", "invoice", "parcel", "ticket", "account", "sensor", "shelf", "driver", "route", "batch", "label")
 _VERBS = ("load", "store", "merge", "check", "count", "split", "move", "close", "print", "send", "read", "sort")
 _LINES = 150
@@ -32,9 +30,9 @@ class Task:
     text: str
 
 
-def build_tasks(seed: int = 1) -> list[Task]:
+def build_tasks() -> list[Task]:
     """Build the ten: four rewrites, three corrections, three lists."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     module, verbs = _write_module(chance)
     changes = [
         f"Rename the function `{verbs[0]}` to `{verbs[0]}_all`",

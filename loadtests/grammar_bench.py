@@ -29,13 +29,12 @@ from deployments.tiers.mlx.grammar.masker import Masker
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.scheduler import Scheduler
 from loadtests.bfcl import Case, Score, build_request, collect_events, find_valid_calls, sample_cases
+from loadtests.series import quantile
 from loadtests.table import Figure
+from loadtests.tier_loop import start_tier
 from loadtests.turns import Turns
-from reliability.types import TierState
 from tests.evals.tool_cases import records
 
-TIER = "fast"
-LOAD_S = 600.0
 RUNNING_MAX = 8
 CASES = 100
 US = 1_000_000
@@ -61,11 +60,8 @@ def compile_all(tokenizer: Any, data: Path | None) -> None:
 
 
 def _format_quantiles(values: Sequence[float]) -> str:
-    ordered = sorted(values)
-    at = {
-        name: ordered[min(len(ordered) - 1, int(part * len(ordered)))] for name, part in (("p95", 0.95), ("p99", 0.99))
-    }
-    return f"p50 {statistics.median(ordered):.3g}, p95 {at['p95']:.3g}, p99 {at['p99']:.3g}, max {ordered[-1]:.3g}"
+    p50, p95, p99 = (quantile(values, share) for share in (0.5, 0.95, 0.99))
+    return f"p50 {p50:.3g}, p95 {p95:.3g}, p99 {p99:.3g}, max {max(values):.3g}"
 
 
 def measure_alone(tokenizer: Any, cases: Sequence[Case]) -> None:
@@ -120,9 +116,7 @@ def bench_grammar(turns: Turns) -> Iterator[Figure]:
 
 
 async def _measure_figures(turns: Turns) -> list[Figure]:
-    tier = MlxTier(name=TIER, model=DEFAULT_SOURCE, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
-    status = await tier.wait_for_load(LOAD_S)
-    assert status.state is TierState.READY, status
+    tier = await start_tier(DEFAULT_SOURCE, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
     try:
         found = await measure_costs(tier, sample_cases(CASES, None), start_timing(), time.monotonic() + turns.seconds)
     finally:
@@ -226,9 +220,7 @@ async def main() -> None:
     parser.add_argument("--model", default=DEFAULT_SOURCE)
     asked = parser.parse_args()
     everything = not (asked.compile or asked.alone or asked.costs)
-    tier = MlxTier(name=TIER, model=asked.model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
-    status = await tier.wait_for_load(LOAD_S)
-    assert status.state is TierState.READY, status
+    tier = await start_tier(asked.model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX)
     cases, loaded = sample_cases(asked.cases, asked.data), tier._engine.phase.loaded
     assert loaded is not None
     try:

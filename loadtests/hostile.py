@@ -12,10 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["ANSWER_MARK", "BODIES", "BODY_BYTES_MAX", "SCHEMAS", "Case", "build_case", "encode_body"]
 
 BODY_BYTES_MAX = 10 * 1024 * 1024
 ANSWER_MARK = "answer-kind:"
@@ -28,24 +25,10 @@ Body = dict[str, Any]
 Kind = Callable[[random.Random], Body]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One request of the fuzz: its kind, and its body as it goes over the wire."""
-
-    kind: str
-    raw: bytes
-
-
-def build_case(kind: str, seed: str, model: str = MODEL) -> Case:
-    """Build the case of this kind that belongs to this seed."""
-    dice = random.Random(f"{seed}/{kind}")
-    made = (BODIES | SCHEMAS)[kind](dice)
-    return Case(kind, encode_body({"model": model, "max_tokens": 16_384} | made))
-
-
 def encode_body(body: Body) -> bytes:
-    """Encode a body. What is over the bound is no case: it would only meet the bound."""
-    raw = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    """Encode the body of a case. What is over the bound is no case: it would only meet the bound."""
+    asked = {"model": MODEL, "max_tokens": 16_384} | body
+    raw = json.dumps(asked, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     if len(raw) > BODY_BYTES_MAX:
         raise ValueError(f"a body of {len(raw)} bytes is over {BODY_BYTES_MAX}")
     return raw

@@ -13,8 +13,6 @@ from typing import Any
 
 from loadtests.hostile import ANSWER_MARK, LONG_ARGUMENTS, Body, lines, tool, user
 
-__all__ = ["ANSWERS", "build_chunk", "build_request_for", "make_pieces"]
-
 PIECE_BYTES = 65_536
 DONE = b"data: [DONE]\n\n"
 

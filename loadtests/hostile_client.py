@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import sys
 import time
 from urllib.parse import urlsplit
 
-from loadtests.hostile import BODIES, MODEL, SCHEMAS, build_case, encode_body
+from loadtests.hostile import BODIES, SCHEMAS, encode_body
 from loadtests.hostile_answers import build_request_for
-
-__all__ = ["build_raw"]
 
 CASE_S = 30.0
 REST_S = 0.3
@@ -24,10 +23,9 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 
 def build_raw(kind: str, seed: str) -> bytes:
-    """Encode the body of the case of this kind."""
-    if kind in BODIES or kind in SCHEMAS:
-        return build_case(kind, seed).raw
-    return encode_body({"model": MODEL, "max_tokens": 16_384} | build_request_for(kind, seed))
+    """Encode the body of the case of this kind that belongs to this seed."""
+    make = (BODIES | SCHEMAS).get(kind)
+    return encode_body(make(random.Random(f"{seed}/{kind}")) if make else build_request_for(kind, seed))
 
 
 def send(url: str, raw: bytes, session: str) -> int | str:

@@ -14,8 +14,6 @@ from aiohttp import web
 from loadtests.hostile import ANSWER_MARK
 from loadtests.hostile_answers import ANSWERS, make_pieces
 
-__all__ = ["find_kind"]
-
 BODY_BYTES_MAX = 64 * 1024 * 1024
 SEED = "1"
 

@@ -48,8 +48,6 @@ from loadtests.running import (
 )
 from loadtests.table import Figure, write
 
-__all__ = ["Idle", "count_growth", "find_kind", "measure_between", "read_processes"]
-
 MIB = 1024 * 1024
 DAY_S = 86_400.0
 TICKS = os.sysconf("SC_CLK_TCK")

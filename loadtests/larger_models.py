@@ -27,20 +27,18 @@ from typing import Any
 
 import psutil
 
+from deployments.evaluate.asking.speed_run import WORDS
 from deployments.models import gguf
 from deployments.models.sources import CODER_LARGE, CODER_SMALL
 from deployments.tiers.mlx.mlx_tier import MlxTier
+from loadtests.tier_loop import start_tier
 from reliability.tools import ToolBox, build_toolbox, check_calls, extract_calls, id_source
-from reliability.types import ChatRequest, Finish, TierState
+from reliability.types import ChatRequest, Finish
 from tests.support.tier_asking import WEATHER_TOOL, answer, calls_of, text_of
-
-__all__ = ["main"]
 
 MODELS = {"small": CODER_SMALL, "large": CODER_LARGE}
 PATIENCE_S = 1800.0
 STEPS, PROMPT_TOKENS = 16, 256
-# Words that are mostly one token each, so that a prompt of some length can be written.
-WORDS = ("the", "fox", "walks", "along", "the", "river", "and", "looks", "for", "a", "place", "to", "sleep", "before")
 
 
 def request(text: str, **fields: Any) -> ChatRequest:
@@ -108,9 +106,7 @@ async def call_tool(tier: MlxTier) -> dict[str, Any]:
 async def measure(source: str, threads: int) -> dict[str, Any]:
     """Measure one model."""
     began_s, began_cpu_s = time.monotonic(), time.process_time()
-    tier = MlxTier(name="bench", model=source, blas_threads=threads)
-    status = await tier.wait_for_load(PATIENCE_S)
-    assert status.state is TierState.READY, status
+    tier = await start_tier(source, blas_threads=threads)
     load_s = (round(time.monotonic() - began_s, 1), round(time.process_time() - began_cpu_s, 1))
     found: dict[str, Any] = {"load_s": load_s}
     found["rss_mb"] = round(psutil.Process().memory_info().rss / 1e6)
@@ -147,15 +143,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(asyncio.run(measure(MODELS[arguments.models[0]], arguments.threads))))
     else:
         for name in arguments.models:
-            command = [
-                sys.executable,
-                "-m",
-                "loadtests.larger_models",
-                name,
-                "--one",
-                "--threads",
-                str(arguments.threads),
-            ]
+            command = [sys.executable, "-m", "loadtests.larger_models", name, "--one"]
+            command += ["--threads", str(arguments.threads)]
             out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             print(name, out.splitlines()[-1], flush=True)
 

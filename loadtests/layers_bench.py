@@ -30,31 +30,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployments.config.app_config import RouterConfig, ServerConfig
-from deployments.config.tier_config import Timeouts
+from deployments.config.app_config import RouterConfig
 from deployments.models.sources import DEFAULT_SOURCE
-from deployments.request.drive import drive
-from deployments.request.interfaces import MonotonicClock, Ports
-from deployments.request.policy import build_expected, limits_of
+from deployments.request.policy import limits_of
 from deployments.request.run_record import Run
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import (
-    CASE_S,
     SEED,
     TOKENS_MAX,
     Case,
     Score,
-    build_case_toolbox,
     build_request,
+    drive_request,
     find_valid_calls,
     sample_cases,
 )
-from reliability.config import ReliabilityConfig
-from reliability.types import ChatRequest, Event, Hold, TierState
+from loadtests.tier_loop import start_tier
+from reliability.types import ChatRequest, Event
 
 TIER, THEN = "fast", "standard"
 KINDS = {TIER: "mlx", THEN: "mlx"}
-LOAD_S = 600.0
 RUNNING_MAX = 8
 
 
@@ -84,22 +79,7 @@ class Once:
 
 async def drive_case(tiers: Mapping[str, Once], case: Case, kinds: Mapping[str, str], **fields: Any) -> Run:
     """Drive one case through the server's own loop, with these tiers in their order."""
-    config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
-    request = build_request(case, seed=SEED, **fields)
-    clock = MonotonicClock()
-    run = Run(
-        request=request,
-        expected=build_expected(config, request, build_case_toolbox(case)),
-        chain=tuple(tiers),
-        limits=limits_of(config, kinds=kinds),
-        deadline_ns=clock.now_ns() + int(CASE_S * 1e9),
-        hold=Hold.ALL,
-    )
-    patience = Timeouts(connect_s=CASE_S, first_token_s=CASE_S, idle_s=CASE_S, total_s=CASE_S)
-    ports = Ports(tiers=tiers, timeouts=dict.fromkeys(tiers, patience), clock=clock, jitter=lambda: 0.0)
-    async for _ in drive(run, ports):
-        pass
-    return run
+    return await drive_request(build_request(case, seed=SEED, **fields), tiers, limits_of(RouterConfig(), kinds=kinds))
 
 
 async def measure_layers(tier: MlxTier, then: MlxTier | None, cases: Sequence[Case]) -> None:
@@ -160,22 +140,13 @@ async def main() -> None:
     parser.add_argument("--model", nargs="+", default=[DEFAULT_SOURCE], help="one source, or two for a chain")
     parser.add_argument("--threads", type=int, help="threads of a step")
     asked = parser.parse_args()
-    tiers = [
-        await load_tier(name, model, asked.threads) for name, model in zip((TIER, THEN), asked.model, strict=False)
-    ]
+    options = {"max_running": RUNNING_MAX, "max_waiting": 4 * RUNNING_MAX, "blas_threads": asked.threads}
+    tiers = [await start_tier(model, name, **options) for name, model in zip((TIER, THEN), asked.model, strict=False)]
     try:
         await measure_layers(tiers[0], tiers[1] if tiers[1:] else None, sample_cases(asked.cases, asked.data))
     finally:
         for tier in tiers:
             await tier.close()
-
-
-async def load_tier(name: str, model: str, threads: int | None) -> MlxTier:
-    """Load a model."""
-    tier = MlxTier(name=name, model=model, max_running=RUNNING_MAX, max_waiting=4 * RUNNING_MAX, blas_threads=threads)
-    status = await tier.wait_for_load(LOAD_S)
-    assert status.state is TierState.READY, status
-    return tier
 
 
 if __name__ == "__main__":

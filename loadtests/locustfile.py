@@ -43,9 +43,8 @@ from locust import HttpUser, constant_pacing, events, task
 # Locust loads this file by its path; what is beside it is found from the project's folder.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from loadtests.real_agents.tap import add_delta
 from loadtests.tally import Name, Tally
-
-__all__ = ["Agent", "Burst", "Leaver", "Looper"]
 
 TURNS_MAX = 12
 STREAMED = 0.5
@@ -218,7 +217,8 @@ def _read_whole(response: Any, due_s: float) -> dict[str, Any]:
 
 def _read_stream(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] | None:
     """Read a stream to its end, or leave it at the first text or call."""
-    text, calls, at_s, report, finish = "", [], [], {}, None
+    message: dict[str, Any] = {"content": ""}
+    at_s, report, finish = [], {}, None
     for chunk in _read_chunks(response):
         if chunk is None:
             break
@@ -233,15 +233,14 @@ def _read_stream(response: Any, due_s: float, *, leave: bool) -> dict[str, Any] 
             if leave:
                 tally.counts["left"] += 1
                 return _count_cut(response, due_s, "left", stream=True)
-            text += delta.get("content") or ""
-            _collect(calls, delta.get("tool_calls") or ())
+            add_delta(message, delta)
     else:
         return _count_failure(response, due_s, "the stream just stopped", stream=True)
     if finish is None:
         raise ValueError("a stream without a finish_reason")
     _note_times(due_s, at_s, report)
-    tally.counts["parallel"] += len(calls) > 1
-    return {"content": text, "tool_calls": calls}
+    tally.counts["parallel"] += len(message.get("tool_calls") or ()) > 1
+    return message
 
 
 def _count_error_frame(response: Any, due_s: float, code: str | None, report: dict[str, Any]) -> None:
@@ -327,16 +326,6 @@ def _read_chunks(response: Any) -> Iterator[dict[str, Any] | None]:
             yield None
         elif raw.startswith(b"data: "):
             yield json.loads(raw[6:])
-
-
-def _collect(calls: list[dict[str, Any]], deltas: Any) -> None:
-    for delta in deltas:
-        while len(calls) <= delta["index"]:
-            calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
-        call, function = calls[delta["index"]], delta.get("function", {})
-        call["id"] = delta.get("id") or call["id"]
-        call["function"]["name"] = function.get("name") or call["function"]["name"]
-        call["function"]["arguments"] += function.get("arguments", "")
 
 
 def _find_code(response: Any) -> str:

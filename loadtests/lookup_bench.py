@@ -28,8 +28,6 @@ from loadtests.mlx_thread import print_and_exit
 from loadtests.table import Figure
 from loadtests.turns import Turns
 
-__all__ = ["Pair", "bench_lookup", "main"]
-
 _ROWS = 4
 
 

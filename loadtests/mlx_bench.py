@@ -13,7 +13,7 @@
 
 Both sides of a comparison take turns, `--rounds` times, and the ratio is the median of the rounds' ratios. The model is
 SmolLM2-135M in float32, for `lookup` Qwen2.5-Coder-0.5B. No comparison begins a round after its share of the time
-(`SHARES_S`), so that all of them together take about half an hour on a quiet machine; the table says how many rounds
+(`BENCHES`), so that all of them together take about half an hour on a quiet machine; the table says how many rounds
 there were.
 """
 
@@ -38,9 +38,6 @@ from loadtests.tier_loop import PATIENCE_S, decode_by_tier, load_tier, request
 from loadtests.turns import Turns
 from reliability.types import ChatRequest, Counted, Finish, Text
 from tests.support.tier_asking import eventually
-
-__all__ = ["main"]
-
 
 # Decoding.
 
@@ -234,26 +231,16 @@ async def _run_crowd(tier: MlxTier) -> float:
     return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
 
 
-BENCHES: dict[str, Callable[[Turns], Iterator[Figure]]] = {
-    "decode": bench_decode,
-    "lookup": bench_lookup,
-    "reuse": bench_reuse,
-    "leave": bench_leave,
-    "budget": bench_budget,
-    "server": bench_server,
-    "grammar": bench_grammar,
-    "prefill": bench_prefill,
-}
-# Seconds, on top of what loading takes.
-SHARES_S = {
-    "decode": 90.0,
-    "lookup": 400.0,
-    "reuse": 60.0,
-    "leave": 60.0,
-    "budget": 60.0,
-    "server": 110.0,
-    "grammar": 600.0,
-    "prefill": 60.0,
+# Each with its share of the time: seconds, on top of what loading takes.
+BENCHES: dict[str, tuple[Callable[[Turns], Iterator[Figure]], float]] = {
+    "decode": (bench_decode, 90.0),
+    "lookup": (bench_lookup, 400.0),
+    "reuse": (bench_reuse, 60.0),
+    "leave": (bench_leave, 60.0),
+    "budget": (bench_budget, 60.0),
+    "server": (bench_server, 110.0),
+    "grammar": (bench_grammar, 600.0),
+    "prefill": (bench_prefill, 60.0),
 }
 
 
@@ -264,9 +251,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     for name in [options.only] if options.only else list(BENCHES):
-        figures, turns = [], Turns(options.rounds, SHARES_S[name])
+        bench, seconds = BENCHES[name]
+        figures, turns = [], Turns(options.rounds, seconds)
         print(f"{name}: at most {options.rounds} rounds or about {turns.seconds:.0f} s", flush=True)
-        for figure in BENCHES[name](turns):
+        for figure in bench(turns):
             figures.append(figure)
             print(figure.row(), flush=True)
         command = f"python -m loadtests.mlx_bench --only {name} --rounds {options.rounds}"

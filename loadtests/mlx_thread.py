@@ -14,8 +14,6 @@ import traceback
 from collections.abc import Iterable
 from typing import NoReturn
 
-__all__ = ["print_and_exit"]
-
 
 def print_and_exit(lines: Iterable[str]) -> NoReturn:
     """Print the lines as they are made, and end the process: with 1 where making them raised."""

@@ -32,13 +32,11 @@ from deployments.models.sources import CODER_SMALL
 from deployments.tiers.mlx import mlx_tier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.table import Figure, write
+from loadtests.tier_loop import PATIENCE_S, request, start_tier
 from loadtests.turns import Turns
-from reliability.types import ChatRequest, Event, Failed, Finish, Text, TierState
+from reliability.types import ChatRequest, Event, Failed, Finish, Text
 from tests.support.tier_asking import text_of
 
-__all__ = ["main"]
-
-PATIENCE_S = 3600.0
 SHARE_S = 900.0
 DISK_BYTES = 4 << 30
 RULES = 166  # of some eighteen tokens each
@@ -57,18 +55,10 @@ class First:
     text: str
 
 
-def request(*turns: str) -> ChatRequest:
+def build_turn(*turns: str) -> ChatRequest:
     """Build a conversation under the long system prompt, greedy."""
     rules = " ".join(f"Rule {n}: the number {n * 7919 % 10007} stands for item {n}." for n in range(RULES))
-    said = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
-    return ChatRequest(
-        request_id="bench",
-        session_id="bench",
-        messages=({"role": "system", "content": rules}, *said),
-        max_tokens=16,
-        timeout_s=PATIENCE_S,
-        temperature=0.0,
-    )
+    return request(*turns, system=rules, max_tokens=16)
 
 
 async def measure_first(tier: MlxTier, asked: ChatRequest) -> First:
@@ -90,13 +80,11 @@ async def measure_first(tier: MlxTier, asked: ChatRequest) -> First:
 async def live(model: str, folder: Path, threads: int, turns: bool) -> list[First]:
     """Live one life: load the model, ask, with `turns` a second time behind the answer, and end."""
     mlx_tier.default_cache_dir = lambda: folder  # of prompts only: the model's is another module's
-    tier = MlxTier(name="bench", model=model, blas_threads=threads, prompt_cache_disk_bytes=DISK_BYTES)
-    status = await tier.wait_for_load(PATIENCE_S)
-    assert status.state is TierState.READY, status
+    tier = await start_tier(model, blas_threads=threads, prompt_cache_disk_bytes=DISK_BYTES)
     tier._engine._hang_s = PATIENCE_S  # on a busy machine a step may take longer than a replica may
-    found = [await measure_first(tier, request(QUESTION))]
+    found = [await measure_first(tier, build_turn(QUESTION))]
     if turns:
-        found.append(await measure_first(tier, request(QUESTION, found[0].text, NEXT)))
+        found.append(await measure_first(tier, build_turn(QUESTION, found[0].text, NEXT)))
     await tier.close()
     return found
 

@@ -24,8 +24,6 @@ from deployments.config.app_config import StateConfig
 from deployments.state.journal import open_journal
 from loadtests.running import run_server, short_folder
 
-__all__ = ["ROWS", "fill_journal", "measure_loads"]
-
 ROWS = 100_000
 STEP_S = 25.0  # so many requests fill a month
 TIMES = 9

@@ -23,18 +23,6 @@ from deployments.cli.serve_command import environment
 from deployments.config.app_config import load
 from deployments.config.free_port import free_port
 
-__all__ = [
-    "ROOT",
-    "Running",
-    "build_environment",
-    "handle_end_signals",
-    "read_own_bytes",
-    "run_process",
-    "run_server",
-    "short_folder",
-    "wait_until_up",
-]
-
 ROOT = Path(__file__).parents[1]
 START_S = 300.0
 LOG_CHARS = 4000
@@ -78,19 +66,31 @@ def run_server(
         "deployments": [{"name": name, "max_replicas_per_node": 1} for name in one_a_node],
     }
     load(app["args"])  # what is wrong is said here, and not in a log
-    config = {
-        "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": port},
-        "logging_config": {"encoding": "JSON", "enable_access_log": False},
-        "applications": [app],
-    }
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    path.write_text(yaml.safe_dump(build_serve_config(port, app)), encoding="utf-8")
     module = ("deployments", "serve") if nodes == 1 else ("loadtests.two_nodes",)
     command = [sys.executable, "-m", *module, str(path)]
     with run_process(command, folder, build_environment(folder), stop=signal.SIGINT) as pid:
         url = f"http://127.0.0.1:{port}"
         wait_until_up(f"{url}/ready", pid)
         yield Running(url, pid)
+
+
+def build_serve_config(port: int, *apps: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the configuration of `serve run` for these apps, on loopback."""
+    return {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "logging_config": {"encoding": "JSON", "enable_access_log": False},
+        "applications": list(apps),
+    }
+
+
+@contextlib.contextmanager
+def run_upstream(folder: Path, port: int) -> Iterator[int]:
+    """Run the scripted upstream of `loadtests.bench` on this port; yield its process id once it answers."""
+    with run_process([sys.executable, "-m", "loadtests.bench.upstream", str(port)], folder) as pid:
+        wait_until_up(f"http://127.0.0.1:{port}/calls")
+        yield pid
 
 
 def handle_end_signals() -> None:

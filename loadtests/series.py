@@ -8,8 +8,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Series", "quantile"]
-
 KEPT_MAX = 20_000
 
 

@@ -31,10 +31,9 @@ from deployments.config.free_port import free_port
 from deployments.models.artifact import resolve
 from deployments.models.sources import DEFAULT_SOURCE, parse_source
 from loadtests.running import run_server, short_folder
+from loadtests.series import quantile
 from loadtests.table import Figure
 from loadtests.turns import Turns
-
-__all__ = ["bench_server"]
 
 CLIENTS = (1, 4, 8)
 TOKENS = 48
@@ -68,15 +67,9 @@ def build_figures(count: int, pairs: list[tuple[Seen, Seen]]) -> Iterator[Figure
     mine, other = (statistics.median(pair[side][0] for pair in pairs) for side in (0, 1))
     ratio = statistics.median(a[0] / b[0] for a, b in pairs)
     yield Figure(f"{count} clients, tokens a second", f"{mine:.1f} against {other:.1f}", ratio, 1.0)
-    first, theirs_first = (p95([s for pair in pairs for s in pair[side][1]]) for side in (0, 1))
+    first, theirs_first = (quantile([s for pair in pairs for s in pair[side][1]], 0.95) for side in (0, 1))
     detail = f"{first:.2f} s against {theirs_first:.2f} s"
     yield Figure(f"{count} clients, first text, 95th percentile, theirs / ours", detail, theirs_first / first, 1.0)
-
-
-def p95(values: list[float]) -> float:
-    """Return the 95th percentile; of few values, the largest."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 
 
 def ask_together(url: str, count: int, word: str) -> Seen:
@@ -144,11 +137,11 @@ def run_ours(folder: Path) -> Iterator[str]:
         yield running.url
 
 
-def wait_for_answer(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
+def wait_for_answer(url: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until it answers well."""
     until_s = time.monotonic() + START_S
     while time.monotonic() < until_s:
-        assert process is None or process.poll() is None, "the server has ended"
+        assert process.poll() is None, "the server has ended"
         with contextlib.suppress(httpx.TransportError):
             if httpx.get(url, timeout=10.0).is_success:
                 return

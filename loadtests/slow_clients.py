@@ -20,7 +20,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-__all__ = ["Bystander", "main"]
+from loadtests.series import quantile
 
 POST = "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
 # How a client begins, and how it goes on.
@@ -72,9 +72,9 @@ class Bystander:
 
     def line(self) -> str:
         """Describe what it observed."""
-        waits = sorted(self.waits_s) or [float("nan")]
-        p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
-        good = f"{len(self.waits_s)} good answers, p50 {p50:.3f} s, p99 {p99:.3f} s, longest {waits[-1]:.3f} s"
+        p50, p99 = quantile(self.waits_s, 0.5), quantile(self.waits_s, 0.99)
+        longest = max(self.waits_s, default=float("nan"))
+        good = f"{len(self.waits_s)} good answers, p50 {p50:.3f} s, p99 {p99:.3f} s, longest {longest:.3f} s"
         return f"bystander: {good}; {len(self.bad)} bad {sorted(set(self.bad))}"
 
 

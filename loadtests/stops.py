@@ -38,7 +38,7 @@ import psutil
 import yaml
 
 from deployments.config.free_port import free_port
-from loadtests.running import handle_end_signals, short_folder, wait_until_up
+from loadtests.running import build_serve_config, handle_end_signals, short_folder, wait_until_up
 from loadtests.table import put, stamp
 from loadtests.terminal import Terminal, terminal
 
@@ -69,12 +69,7 @@ def build_config(port: int, folder: Path) -> dict[str, Any]:
         "state": {"path": str(folder / "state")},
     }
     app = {"name": "stops", "route_prefix": "/", "import_path": "deployments.app:build", "args": args}
-    return {
-        "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": port},
-        "logging_config": {"encoding": "JSON", "enable_access_log": False},
-        "applications": [app],
-    }
+    return build_serve_config(port, app)
 
 
 @dataclass

@@ -10,8 +10,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Figure", "put", "stamp", "write"]
-
 README = Path(__file__).with_name("README.md")
 
 

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 from loadtests.series import Series
 
-__all__ = ["KINDS", "Name", "Tally"]
-
 KINDS = ("total", "ttft", "gap")
 BUCKET_S = 5.0
 BUCKET_KEPT_MAX = 500

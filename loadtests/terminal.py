@@ -22,8 +22,6 @@ import psutil
 
 from loadtests.running import ROOT
 
-__all__ = ["Terminal", "terminal"]
-
 MARK = "MLX_STACK_STOPS"
 SCREEN_BYTES_MAX = 1 << 20
 

@@ -19,18 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployments.config.app_config import RouterConfig, ServerConfig
-from deployments.config.tier_config import Timeouts
+from deployments.config.app_config import RouterConfig
 from deployments.models.sources import CODER_LARGE
-from deployments.request.drive import drive
-from deployments.request.interfaces import MonotonicClock, Ports
-from deployments.request.policy import build_expected, limits_of
+from deployments.request.policy import limits_of
 from deployments.request.run_record import Run
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from loadtests.bfcl import CASE_S, SEED, Case, is_right, sample_cases
-from reliability.config import ReliabilityConfig
-from reliability.tools import ToolBox, build_toolbox
-from reliability.types import ChatRequest, Hold
+from loadtests.bfcl import CASE_S, SEED, Case, drive_request, is_right, sample_cases
+from reliability.types import ChatRequest
 
 TIER, NS_PER_S = "fast", 1e9
 TOKENS_MAX, THANKS_TOKENS_MAX = 128, 8
@@ -49,9 +44,6 @@ def draw(cases: int, tools: int, data: Path | None) -> tuple[list[Case], tuple[M
 
 async def ask(tier: MlxTier, way: str, session: str, messages: Sequence[Message], tools: Any, tokens: int) -> Run:
     """Drive one request, greedy, with all tools or deferred ones."""
-    config = RouterConfig(reliability=ReliabilityConfig(), server=ServerConfig())
-    box, clock = build_toolbox(tools), MonotonicClock()
-    assert isinstance(box, ToolBox)
     request = ChatRequest(
         request_id=f"{session}-{len(messages)}",
         session_id=f"{way}-{session}",
@@ -62,25 +54,8 @@ async def ask(tier: MlxTier, way: str, session: str, messages: Sequence[Message]
         temperature=0.0,
         seed=SEED,
     )
-    run = Run(
-        request=request,
-        expected=build_expected(config, request, box),
-        chain=(TIER,),
-        limits=replace(limits_of(config, kinds={TIER: "mlx"}), confidence_min=0.0),
-        deadline_ns=clock.now_ns() + int(CASE_S * NS_PER_S),
-        hold=Hold.ALL,
-    )
-    patience = Timeouts(connect_s=CASE_S, first_token_s=CASE_S, idle_s=CASE_S, total_s=CASE_S)
-    ports = Ports(
-        tiers={TIER: tier},
-        timeouts={TIER: patience},
-        clock=clock,
-        jitter=lambda: 0.0,
-        deferring=frozenset({TIER} if way == "deferred" else ()),
-    )
-    async for _ in drive(run, ports):
-        pass
-    return run
+    limits = replace(limits_of(RouterConfig(), kinds={TIER: "mlx"}), confidence_min=0.0)
+    return await drive_request(request, {TIER: tier}, limits, frozenset({TIER} if way == "deferred" else ()))
 
 
 def describe(run: Run) -> str:

@@ -11,8 +11,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Turns"]
-
 
 @dataclass(slots=True)
 class Turns:

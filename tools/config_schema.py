@@ -18,8 +18,6 @@ from ray.serve.schema import ServeDeploySchema
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig
 from deployments.graph.serve_file import IMPORT_PATH
 
-__all__ = ["config_schema"]
-
 # Where the check refuses unknown keys, besides the sections of `args`, which say so themselves.
 CLOSED = ("DeploymentSchema", "HTTPOptionsSchema", "ServeApplicationSchema")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -21,8 +21,6 @@ from pydantic_core import PydanticUndefined
 from deployments.config.app_config import AppConfig
 from deployments.config.tier_config import KINDS, TierBase
 
-__all__ = ["Section", "config_tables", "sections"]
-
 TYPES = {"integer": "whole number", "boolean": "true or false", "string": "text", "null": "null", "object": "mapping"}
 PLURALS = {"string": "texts", "object": "mappings"}
 # A text that YAML takes for one without quotes.

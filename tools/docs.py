@@ -23,8 +23,6 @@ from tests.zoo.table import build_table
 from tools.config_schema import config_schema
 from tools.config_tables import config_tables
 
-__all__ = ["FOLDERS", "PAGES", "SCHEMA", "render_page"]
-
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = ROOT / "docs/serve_config.schema.json"
 SENTENCE_CHARS_MAX = 140

@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main", "read_columns", "render_table"]
-
 LAYERS = ("raw", "+ repair", "+ retries", "+ grammar", "grammar at once", "+ escalation", "as served")
 TASKS, BARE_TASKS = "whole tasks", "whole tasks, without the server's checks"
 # What the bench calls them.

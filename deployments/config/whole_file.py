@@ -26,11 +26,11 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
 
 
 @contextlib.contextmanager
-def lock_folder(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold a lock on a folder; `how` is one of `fcntl.flock`. Raises OSError: there is none, or it is held."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Wait for the lock on a folder, and hold it. Raises OSError: there is no such folder."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, how)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

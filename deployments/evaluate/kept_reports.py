@@ -1,14 +1,13 @@
 """The newest `KEPT_MAX` reports, for the control room: STATE/mlx-stack-serve/evaluations/20261124-081500-1a2b3c4d/.
 
-A report is written into a hidden folder, which is renamed at the end. The writer holds a lock on the parent folder; a
-hidden folder without a lock was left by a killed writer, and goes. The folder is this user's alone.
+A report is written into a hidden folder, which is renamed at the end. The writer holds a lock on the parent folder, and
+deletes the hidden folders that killed writers have left. The folder is this user's alone.
 Invariants: a name from a browser fits `NAME` before it becomes a path; no link is followed; only `PARTS` are read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -58,7 +57,8 @@ def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str
     short = {"made": report["made"], "target": report["target"], "verdicts": verdicts}
     texts = dict(zip(PARTS, (page, summary, json.dumps(report, indent=1)), strict=True)) | {SUMMARY: json.dumps(short)}
     with lock_folder(folder):
-        _clear(folder)
+        for left in folder.glob(f"{_UNFINISHED}*"):
+            shutil.rmtree(left, ignore_errors=True)
         unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
         try:
             for part, text in texts.items():
@@ -70,17 +70,6 @@ def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str
         for old in _list_names(folder)[KEPT_MAX:]:
             shutil.rmtree(folder / old, ignore_errors=True)
     return folder / name
-
-
-def clear_unfinished(folder: Path) -> None:
-    """Delete what killed writers have left; nothing while another one writes."""
-    with contextlib.suppress(OSError), lock_folder(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        _clear(folder)
-
-
-def _clear(folder: Path) -> None:
-    for left in folder.glob(f"{_UNFINISHED}*"):
-        shutil.rmtree(left, ignore_errors=True)
 
 
 def list_kept(folder: Path) -> list[_KeptReport]:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.running.terminal_text import clean_text
+
 _WORDS_MAX = 300
 STARTING = frozenset({"starting", "loading"})
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SHARE = re.compile(r"\d+ %")
 _RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:\([\w.]*\))?: ")
 _OURS = re.compile(r"(?:^|[\s:])(?:\w+\.)*(?:ConfigError|ScriptError): ")
@@ -107,7 +108,7 @@ def ready_lines(place: ServerPlace, status: RunStatus, seconds: float) -> list[s
 
 def failure(messages: Iterable[str]) -> str:
     """Find the line that says why a start has failed in Serve's messages, which hold whole stacks."""
-    lines = [_COLOURS.sub("", line).strip() for message in messages for line in (message or "").splitlines()]
+    lines = [clean_text(line).strip() for message in messages for line in (message or "").splitlines()]
     lines = [line for line in lines if line]
     ours = [_OURS.split(line, maxsplit=1)[1] for line in lines if _OURS.search(line)]
     raised = [line for line in lines if _RAISED.match(line)]

@@ -17,7 +17,6 @@ opened from a disk, gets a sandbox policy, so that it never runs in this origin.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -32,7 +31,7 @@ from deployments.api.exchange import EventStream
 from deployments.api.overview import Overview
 from deployments.api.responses import error_response, find_inner_path, find_methods
 from deployments.errors import ApiError
-from deployments.evaluate.kept_reports import clear_unfinished, find_kept_folder, list_kept, read_kept
+from deployments.evaluate.kept_reports import find_kept_folder, list_kept, read_kept
 from deployments.telemetry import log_error, log_info, log_warning
 from deployments.ui.history_pages import HistoryPages
 from deployments.ui.live import UNBUFFERED, LivePages, render_pieces
@@ -71,8 +70,6 @@ class ControlRoom:
         self._visits, self._overview, self._chat = Visits(access, overview.state), overview, chat
         self._live = LivePages(overview)
         context = PageContext(visits=self._visits, overview=overview)
-        with contextlib.suppress(RuntimeError):  # a user without a home has no reports either
-            clear_unfinished(find_kept_folder())
         self.show_now = context.look(self._show_now)
         self._routes = [
             Route("/", self.show_now),

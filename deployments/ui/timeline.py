@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.ui.formatting import write_count
+from deployments.ui.formatting import write_count, write_word
 
 _Record = Mapping[str, Any]
 _TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
@@ -103,9 +103,9 @@ def _tell_incident(one: _Record) -> Iterator[str]:
     if kind == "repair":
         where = f" at {', '.join(evidence['paths'])}" if evidence.get("paths") else ""
         fate = "and delivered" if evidence.get("delivered") else "and not delivered"
-        yield f"Mended: {_space(one['reason'])}, {evidence.get('count', 1)} time(s){where}, {fate}."
+        yield f"Mended: {write_word(one['reason'])}, {evidence.get('count', 1)} time(s){where}, {fate}."
     elif kind == "escalation":
-        yield f"Then {evidence.get('how', 'escalation')} to {evidence.get('to')}: {_space(one['reason'])}."
+        yield f"Then {evidence.get('how', 'escalation')} to {evidence.get('to')}: {write_word(one['reason'])}."
     elif kind == "usage":
         yield "The tier's own count of tokens can't be: an estimate is booked."
     elif kind == "budget" and evidence.get("spent"):
@@ -125,7 +125,7 @@ def _tell_loop(evidence: _Record) -> Iterator[str]:
     if evidence.get("laps"):
         tools = " → ".join(evidence.get("tools") or ()) or "the answer"
         steps = f", {evidence['period']} steps a round" if (evidence.get("period") or 1) > 1 else ""
-        yield f"A loop: {tools}, {evidence['laps']} times{steps}, and nothing new ({_space(evidence['loop'])})."
+        yield f"A loop: {tools}, {evidence['laps']} times{steps}, and nothing new ({write_word(evidence['loop'])})."
 
 
 def _tell_violations(evidence: _Record) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _tell_violations(evidence: _Record) -> Iterator[str]:
         tool = f" in a call of {violation['tool']}" if violation.get("tool") else ""
         place = f" at {violation['path']}" if violation.get("path") else ""
         said = f": {violation['message']}" if violation.get("message") else ""
-        yield f"{_VIOLATIONS.get(violation['kind'], _space(violation['kind']).capitalize())}{tool}{place}{said}."
+        yield f"{_VIOLATIONS.get(violation['kind'], write_word(violation['kind']).capitalize())}{tool}{place}{said}."
     more = (evidence.get("violations_count") or 0) - len(evidence.get("violations") or ())
     if more > 0:
         yield f"And {more} more of the kind."
@@ -172,7 +172,3 @@ def write_curl(report: _Record, incidents: Sequence[_Record], url: str, *, keyed
         f"-d {shlex.quote(body)}",
     ]
     return " \\\n  ".join(lines)
-
-
-def _space(word: Any) -> str:
-    return str(word).replace("_", " ")

@@ -30,8 +30,6 @@ from loadtests.bench.sides import Side, read_litellm_version, start_sides
 from loadtests.bench.tables import Used, write_tables
 from loadtests.running import handle_end_signals, short_folder
 
-__all__ = ["main"]
-
 IDLE_S = 5.0
 RESULTS = Path(__file__).parents[1] / "results"
 WHOLE, STREAM, PACED = Scenario(), Scenario(stream=True), Scenario("paced", stream=True)

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["Load", "Outcome", "drive"]
-
 PATIENCE_S = 60.0
 AFTER_A_FAULT_S = 0.05  # a refused connection costs next to nothing, and whoever asks again at once a whole core
 LENGTH = b"\r\ncontent-length:"

@@ -15,8 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-__all__ = ["build"]
-
 MANY = 1024
 OK = 200
 

@@ -16,8 +16,6 @@ from loadtests.bench.client import Load, Outcome, drive
 from loadtests.bench.sides import MODEL, Side
 from loadtests.series import quantile
 
-__all__ = ["Cell", "Scenario", "measure_cell", "measure_idle_cpu"]
-
 TOOLS = [
     {
         "type": "function",

@@ -13,8 +13,6 @@ from loadtests.bench.client import Load, drive
 from loadtests.bench.measure import Scenario
 from loadtests.bench.sides import Side
 
-__all__ = ["measure_shares"]
-
 SHOWN_MS = 0.05
 
 

@@ -34,9 +34,14 @@ import yaml
 
 from deployments.config.free_port import free_port
 from loadtests.bench.upstream import SPARE
-from loadtests.running import build_environment, read_own_bytes, run_process, wait_until_up
-
-__all__ = ["MODEL", "Side", "build_litellm_config", "build_serve_config", "read_litellm_version", "start_sides"]
+from loadtests.running import (
+    build_environment,
+    build_serve_config,
+    read_own_bytes,
+    run_process,
+    run_upstream,
+    wait_until_up,
+)
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlx-stack-serve-bench"
 MODEL = "scripted"
@@ -87,14 +92,11 @@ def start_sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], st
     """Start all of them; give the sides and the upstream's base URL. `folder` is short: Ray's sockets are there."""
     with contextlib.ExitStack() as running:
         upstream = free_port()
-        pid = running.enter_context(
-            run_process([sys.executable, "-m", "loadtests.bench.upstream", str(upstream)], folder)
-        )
+        pid = running.enter_context(run_upstream(folder, upstream))
         base = f"http://127.0.0.1:{upstream}"
-        wait_until_up(f"{base}/calls")
         port = free_port()
         config = folder / "serve.yaml"
-        config.write_text(yaml.safe_dump(build_serve_config(port, f"{base}/v1", folder)))
+        config.write_text(yaml.safe_dump(build_serve_config(port, *build_apps(f"{base}/v1", folder))))
         program = str(Path(sys.executable).with_name("serve"))
         serve_pid = running.enter_context(
             run_process([program, "run", str(config)], folder, build_environment(folder), stop=signal.SIGINT)
@@ -113,8 +115,8 @@ def start_sides(folder: Path, *, litellm: bool) -> Iterator[tuple[list[Side], st
         yield found, base
 
 
-def build_serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]:
-    """Build the configuration for `serve run`: the three apps."""
+def build_apps(upstream: str, folder: Path) -> list[dict[str, Any]]:
+    """Build the three apps."""
     ours = [_build_our_app(name, upstream, folder, OFF if name == "off" else {}) for name in ("off", "on")]
     hop = {
         "name": "hop",
@@ -122,12 +124,7 @@ def build_serve_config(port: int, upstream: str, folder: Path) -> dict[str, Any]
         "import_path": "loadtests.bench.hop:build",
         "args": {"upstream": upstream},
     }
-    return {
-        "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": port},
-        "logging_config": {"encoding": "JSON", "enable_access_log": False},
-        "applications": [hop, *ours],
-    }
+    return [hop, *ours]
 
 
 def _build_our_app(name: str, upstream: str, folder: Path, reliability: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,6 @@ from loadtests.bench.measure import Cell
 from loadtests.bench.upstream import BRIEF, TOKENS
 from loadtests.table import Figure, put, stamp
 
-__all__ = ["write_tables"]
-
 Rounds = Sequence[Sequence[Cell]]
 Used = Mapping[str, Mapping[str, float]]  # of a scenario, of a process: CPU milliseconds a request
 ROUTER = "ray::ServeReplica:on:Router"

@@ -26,8 +26,6 @@ import json
 import sys
 from contextlib import suppress
 
-__all__ = ["BRIEF", "FAULT_EVERY", "SPARE", "TOKENS", "start_upstream"]
-
 TOKENS = 64
 FIRST_TOKEN_S = {"after-50": 0.05}
 GAP_S = {"paced": 0.005, "brief": 0.005}

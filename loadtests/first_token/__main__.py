@@ -26,10 +26,15 @@ import yaml
 from deployments.config.free_port import free_port
 from deployments.models.sources import DEFAULT_SOURCE
 from loadtests.first_token.timed_app import POINTS, TIMES
-from loadtests.running import build_environment, run_process, short_folder, wait_until_up
+from loadtests.running import (
+    build_environment,
+    build_serve_config,
+    run_process,
+    run_upstream,
+    short_folder,
+    wait_until_up,
+)
 from loadtests.table import put, stamp
-
-__all__ = ["main", "measure_way"]
 
 ANSWER_S = 300.0
 WARM = 10  # requests whose times say nothing: connections, caches, imports
@@ -80,12 +85,11 @@ def run_tier(folder: Path, kind: str) -> Iterator[tuple[str, Path]]:
         tier: dict[str, Any] = {"kind": "mlx", "model": DEFAULT_SOURCE, "blas_threads": os.cpu_count()}
         if kind == "hosted":
             port = free_port()
-            running.enter_context(run_process([sys.executable, "-m", "loadtests.bench.upstream", str(port)], folder))
-            wait_until_up(f"http://127.0.0.1:{port}/calls")
+            running.enter_context(run_upstream(folder, port))
             tier = {"kind": "hosted", "base_url": f"http://127.0.0.1:{port}/v1", "model": "scripted", "cloud": False}
         times = folder / f"times-{kind}"
         port, config = free_port(), folder / "serve.yaml"
-        config.write_text(yaml.safe_dump(build_serve_config(port, tier, folder)), encoding="utf-8")
+        config.write_text(yaml.safe_dump(build_serve_config(port, build_app(tier, folder))), encoding="utf-8")
         program = str(Path(sys.executable).with_name("serve"))
         flags = build_environment(folder) | {TIMES: str(times)}
         pid = running.enter_context(run_process([program, "run", str(config)], folder, flags, stop=signal.SIGINT))
@@ -93,21 +97,14 @@ def run_tier(folder: Path, kind: str) -> Iterator[tuple[str, Path]]:
         yield f"http://127.0.0.1:{port}", times
 
 
-def build_serve_config(port: int, tier: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Build the configuration for `serve run`: the noting graph with one tier."""
+def build_app(tier: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Build the noting graph with one tier."""
     args = {
         "tiers": {"first": tier},
         "reliability": {"escalation": {"chain": ["first"]}, "token_budget": {"per_session": None, "per_hour": None}},
         "state": {"path": str(folder / "state")},
     }
-    return {
-        "proxy_location": "HeadOnly",
-        "http_options": {"host": "127.0.0.1", "port": port},
-        "logging_config": {"encoding": "JSON", "enable_access_log": False},
-        "applications": [
-            {"name": "first", "import_path": "loadtests.first_token.timed_app:build", "args": args},
-        ],
-    }
+    return {"name": "first", "import_path": "loadtests.first_token.timed_app:build", "args": args}
 
 
 def main() -> None:

@@ -24,8 +24,6 @@ from deployments.tiers.hosted.hosted_tier import HostedTier
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.types import Text
 
-__all__ = ["POINTS", "TIMES", "TimedRouter", "TimedTier", "build"]
-
 TIMES = "MLX_STACK_TIMES"
 # In the order of the way; of those behind "the tier has it" a request meets what its tier has.
 POINTS = (

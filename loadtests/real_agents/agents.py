@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["AGENTS", "Agent", "Launch", "find_python", "install", "install_packages"]
-
 HERE = Path(__file__).parent
 KEY = "sk-none"
 INSTALL_S = 1200.0
@@ -29,16 +27,12 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One agent. `packages`: of `requirements/` and of its venv; `pythons`: what it runs on, the best one first."""
+    """One agent. `packages`: of `requirements/` and of its venv; `pythons`: what it runs on, the best one first;
+    `build` makes its launch from the programs of a venv, a home of its own, the server's base URL and a task."""
 
-    name: str
     packages: str
     pythons: tuple[str, ...]
     build: Callable[[Path, Path, str, str], Launch]
-
-    def launch(self, bin_folder: Path, home: Path, url: str, task: str) -> Launch:
-        """Build what starts it: with the programs of a venv, a home of its own, the server's base URL and a task."""
-        return self.build(bin_folder, home, url, task)
 
 
 def find_python(versions: tuple[str, ...]) -> str:
@@ -111,9 +105,9 @@ def _build_aider(programs: Path, home: Path, url: str, task: str) -> Launch:
 
 
 AGENTS = {
-    "hermes": Agent("hermes", "hermes", ("3.11", "3.12", "3.13"), _build_hermes),
-    "smolagents": Agent("smolagents", "smolagents", ("3.11", "3.12", "3.13"), _build_smolagents("tools")),
-    "smolagents-code": Agent("smolagents-code", "smolagents", ("3.11", "3.12", "3.13"), _build_smolagents("code")),
-    "openhands": Agent("openhands", "openhands", ("3.12", "3.13"), _build_openhands),
-    "aider": Agent("aider", "aider", ("3.11", "3.12"), _build_aider),
+    "hermes": Agent("hermes", ("3.11", "3.12", "3.13"), _build_hermes),
+    "smolagents": Agent("smolagents", ("3.11", "3.12", "3.13"), _build_smolagents("tools")),
+    "smolagents-code": Agent("smolagents", ("3.11", "3.12", "3.13"), _build_smolagents("code")),
+    "openhands": Agent("openhands", ("3.12", "3.13"), _build_openhands),
+    "aider": Agent("aider", ("3.11", "3.12"), _build_aider),
 }

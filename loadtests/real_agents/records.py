@@ -15,8 +15,6 @@ from loadtests.real_agents.trials import TRIALS, Trial
 from loadtests.real_agents.verdicts import LAPS_MAX, is_lap
 from loadtests.running import ROOT
 
-__all__ = ["FIXTURE", "reduce_record", "write_fixture", "write_record"]
-
 FIXTURE = ROOT / "tests" / "evals" / "fixtures" / "agent_laps.jsonl.gz"
 # No rule on loops reads a system prompt, and Hermes' is 30 kB long.
 SYSTEM_CHARS = 300

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from loadtests.real_agents.runs import Run
 from loadtests.real_agents.verdicts import LAPS_MAX
 
-__all__ = ["build_table", "compare_sessions"]
-
 
 def compare_sessions(runs: Sequence[Run]) -> list[str]:
     """Say what is wrong with the sessions: a run is one session, and no other run's."""

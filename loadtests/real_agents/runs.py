@@ -20,8 +20,6 @@ from loadtests.real_agents.tap import Exchange, Tap, listen
 from loadtests.real_agents.trials import FILES, Trial
 from loadtests.real_agents.verdicts import Verdict, is_refused, judge_trial
 
-__all__ = ["Run", "is_enough", "run_all", "run_launch"]
-
 RUN_S = 120.0
 # Who gets as far as this is in no way held up; and who is refused so often, and asks again, has been told.
 EXCHANGES_MAX = 24
@@ -82,7 +80,7 @@ def run_trial(trial: Trial, programs: Path, url: str, place: Path, stop: threadi
     (work / "check.sh").chmod(0o755)
     begun = time.monotonic()
     with listen(url, Tap()) as tap:
-        launch = AGENTS[trial.agent].launch(programs, home, f"{tap.url}/v1", trial.task + (AT_ONCE if stop else ""))
+        launch = AGENTS[trial.agent].build(programs, home, f"{tap.url}/v1", trial.task + (AT_ONCE if stop else ""))
         code, output = run_launch(
             launch, work, home, lambda: is_enough(tap.exchanges) or (stop is not None and stop.is_set())
         )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
 import httpx
 
-__all__ = ["Exchange", "Tap", "listen", "read_answer"]
+from tests.support.loopback import LoopbackHandler, LoopbackServer
 
 Kept = TypeVar("Kept", bound="Tap")
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
@@ -67,7 +65,7 @@ def read_answer(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         if "error" in chunk:
             return {"error": chunk["error"], "partly": message}, report
         for choice in chunk.get("choices", []):
-            _add_delta(message, choice["delta"])
+            add_delta(message, choice["delta"])
     return message, report
 
 
@@ -75,7 +73,8 @@ def _read_message(whole: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in whole["choices"][0]["message"].items() if value}
 
 
-def _add_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
+def add_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Add a delta of a stream to the message that it is a part of."""
     message["content"] += delta.get("content") or ""
     for part in delta.get("tool_calls") or []:
         calls = message.setdefault("tool_calls", [])
@@ -87,20 +86,16 @@ def _add_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
             call["function"][key] += text or ""
 
 
-def _build_handler(tap: Tap, target: str, client: httpx.Client) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _build_handler(tap: Tap, target: str, client: httpx.Client) -> type[LoopbackHandler]:
+    class Handler(LoopbackHandler):
         """Passes one request on. HTTP/1.0: the end of an answer is the end of its connection."""
 
-        def do_GET(self) -> None:
-            self.pass_on()
+        protocol_version = "HTTP/1.0"
 
-        def do_HEAD(self) -> None:
-            self.pass_on()
+        def post(self) -> None:
+            self.get()
 
-        def do_POST(self) -> None:
-            self.pass_on()
-
-        def pass_on(self) -> None:
+        def get(self) -> None:
             """Ask the server, and hand on each piece as it comes."""
             at_s = time.monotonic() - tap.begun
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -124,24 +119,12 @@ def _build_handler(tap: Tap, target: str, client: httpx.Client) -> type[BaseHTTP
                     self.wfile.flush()
             return raw
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Write nothing."""
-
     return Handler
 
 
 @contextlib.contextmanager
 def listen(target: str, tap: Kept) -> Iterator[Kept]:
     """Stand in front of the server at `target` (no path) for a while; `url` of the `tap` is what the agent is told."""
-    with httpx.Client(timeout=TIMEOUT_S) as client:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _build_handler(tap, target, client))
-        server.daemon_threads = True
-        tap.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield tap
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join(5)
+    with httpx.Client(timeout=TIMEOUT_S) as client, LoopbackServer(_build_handler(tap, target, client)) as server:
+        tap.url = server.url
+        yield tap

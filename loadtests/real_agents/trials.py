@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FILES", "KINDS", "TASK", "TRIALS", "Trial", "build_rules", "build_server_args"]
-
 # aider asks for summaries of long conversations, and doesn't stream those.
 _MARKS = {"smolagents-code": "stop", "aider": "stream"}
 KINDS = ("same", "counter", "comment", "read")
@@ -78,21 +76,11 @@ def _call(name: str, **arguments: Any) -> Steps:
     return [{"tool_call": {"name": name, "arguments": arguments}}]
 
 
-def _plan_hermes() -> dict[str, Steps]:
-    """Plan for Hermes, which counts itself: its `read_file` says how often it was called."""
+def _plan_terminal(counter: Steps) -> dict[str, Steps]:
+    """Plan for an agent with a terminal; `counter`: its call whose result counts the repetitions."""
     return {
         "same": _call("terminal", command="cat notes.txt"),
-        "counter": _call("read_file", path="notes.txt"),
-        "comment": _call("terminal", command="cat notes.txt  # attempt {{turn}}"),
-        "read": _call("terminal", command="sed -n '1,1{{turn}}p' notes.txt"),
-    }
-
-
-def _plan_openhands() -> dict[str, Steps]:
-    """Plan what OpenHands' default tools are asked for."""
-    return {
-        "same": _call("terminal", command="cat notes.txt"),
-        "counter": _call("terminal", command="./check.sh"),
+        "counter": counter,
         "comment": _call("terminal", command="cat notes.txt  # attempt {{turn}}"),
         "read": _call("terminal", command="sed -n '1,1{{turn}}p' notes.txt"),
     }
@@ -139,10 +127,11 @@ def _plan_aider() -> dict[str, Steps]:
 
 def _plan_all() -> Iterator[Trial]:
     plans = {
-        "hermes": _plan_hermes(),
+        # Hermes counts itself: its `read_file` says how often it was called.
+        "hermes": _plan_terminal(_call("read_file", path="notes.txt")),
         "smolagents": _plan_smolagents(),
         "smolagents-code": _plan_smolagents_code(),
-        "openhands": _plan_openhands(),
+        "openhands": _plan_terminal(_call("terminal", command="./check.sh")),
         "aider": _plan_aider(),
     }
     for agent, plan in plans.items():

@@ -10,8 +10,6 @@ from typing import Any
 from loadtests.real_agents.tap import Exchange
 from loadtests.real_agents.trials import Trial
 
-__all__ = ["LAPS_MAX", "Verdict", "is_lap", "is_refused", "judge_trial"]
-
 LAPS_MAX = 8
 
 

@@ -36,8 +36,6 @@ from loadtests.running import run_process, run_server, wait_until_up
 from loadtests.scoreboard.suites import install_suite
 from tests.clients.install import install
 
-__all__ = ["ARMS", "MODEL", "MODELS", "start_arm"]
-
 MODELS = {"small": CODER_SMALL, "large": CODER_LARGE}
 # The one name that `mlx_lm.server` takes for the model it was started with.
 MODEL = "default_model"

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "Standing",
-    "Standings",
-    "build_table",
-    "collect_standings",
-    "compute_wilson",
-    "find_lost",
-    "keep_common",
-    "name_sum",
-    "read_rows",
-    "write_rows",
-]
+from deployments.evaluate.figures.tables import describe_share
 
-Z = 1.96
 Row = Mapping[str, Any]
 
 
@@ -58,22 +45,14 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
-def compute_wilson(right: int, cases: int) -> tuple[float, float]:
-    """Compute Wilson's interval of a share, 95 %."""
-    share, spread = right / cases, Z * Z / cases
-    middle = share + spread / 2
-    half = Z * math.sqrt(share * (1 - share) / cases + spread / (4 * cases))
-    return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
-
-
 def _compute_standing(rows: Sequence[Row]) -> Standing:
     """Compute the figures of some rows; there is at least one."""
     right, cases = sum(row["right"] for row in rows), len(rows)
-    low, high = compute_wilson(right, cases)
+    share = describe_share(right, cases)
     calls = sum(row.get("calls", 0) for row in rows) / cases
     tokens, seconds = sum(row["in"] + row["out"] for row in rows), sum(row["seconds"] for row in rows)
     least = max(1, right)
-    return Standing(right, cases, low, high, calls, tokens / least, seconds / least)
+    return Standing(right, cases, share["low"], share["high"], calls, tokens / least, seconds / least)
 
 
 def keep_common(by_arm: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:

@@ -11,8 +11,6 @@ from pathlib import Path
 from loadtests.real_agents.agents import install_packages
 from loadtests.running import ROOT
 
-__all__ = ["SUITES", "Suite", "install_suite", "run_suite"]
-
 HERE = Path(__file__).parent
 PYTHONS = ("3.12", "3.13")
 SPARE_S = 1200.0

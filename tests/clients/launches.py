@@ -120,7 +120,7 @@ def launch_aider(place: Place) -> Launch:
 
 
 def _launch_known(name: str) -> Callable[[Place], Launch]:
-    return lambda place: agents.AGENTS[name].launch(place.programs, place.home, f"{place.url}/v1", place.task)
+    return lambda place: agents.AGENTS[name].build(place.programs, place.home, f"{place.url}/v1", place.task)
 
 
 launch_hermes = _launch_known("hermes")

@@ -8,10 +8,10 @@ from deployments.cli.service.init_system import Finished, ServiceState, sign
 from deployments.cli.service.service_plan import ServicePlan
 
 
-def make_plan_of(folder: Path, *, config: str = "serve_config.yaml", environment: Mapping[str, str] | None = None):
+def make_plan_of(folder: Path, *, environment: Mapping[str, str] | None = None):
     """A plan whose files are in `folder`."""
     return ServicePlan(
-        config=folder / config,
+        config=folder / "serve_config.yaml",
         python="/usr/bin/python3",
         folder=folder,
         environment=environment or {},

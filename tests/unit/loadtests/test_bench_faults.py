@@ -14,7 +14,7 @@ import pytest
 from loadtests.bench.client import Load, Outcome, drive
 from loadtests.bench.hop import Caller, Front
 from loadtests.bench.measure import Scenario
-from loadtests.bench.sides import MODEL, build_litellm_config, build_serve_config
+from loadtests.bench.sides import MODEL, build_apps, build_litellm_config
 from loadtests.bench.upstream import FAULT_EVERY, SPARE, start_upstream
 
 
@@ -100,7 +100,7 @@ def test_both_who_fall_back_have_the_same_spare():
     """The same models at the same upstream, and the same way from the first to the second."""
     upstream = "http://127.0.0.1:1/v1"
     theirs = build_litellm_config(upstream)
-    ours = next(app for app in build_serve_config(1, upstream, Path())["applications"] if app["name"] == "on")["args"]
+    ours = next(app for app in build_apps(upstream, Path()) if app["name"] == "on")["args"]
 
     assert {m["model_name"]: m["litellm_params"]["model"] for m in theirs["model_list"]} == {
         name: f"openai/{tier['model']}" for name, tier in ours["tiers"].items()

@@ -1,28 +1,10 @@
-"""The scoreboard's figures: intervals, fair comparison, and what counts as worse."""
+"""The scoreboard's figures: fair comparison, and what counts as worse."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from loadtests.scoreboard.figures import Standings, build_table, collect_standings, compute_wilson, find_lost, name_sum
+from loadtests.scoreboard.figures import Standings, build_table, collect_standings, find_lost, name_sum
 
 
 def _build_row(case: str, right: bool, **fields: object) -> dict[str, object]:
     return {"case": case, "seed": 1, "kind": "k", "right": right, "in": 10, "out": 5, "seconds": 2.0} | fields
-
-
-class TestIntervals:
-    @given(st.integers(1, 500).flatmap(lambda cases: st.tuples(st.integers(0, cases), st.just(cases))))
-    def test_the_share_lies_within_its_interval(self, counted: tuple[int, int]) -> None:
-        """For any count the interval holds the share, and stays between 0 and 1."""
-        right, cases = counted
-        low, high = compute_wilson(right, cases)
-        assert 0 <= low <= right / cases + 1e-9
-        assert right / cases - 1e-9 <= high <= 1
-
-    def test_the_published_interval(self):
-        """Law: 8 of 10 are 49 to 94 percent, as Wilson's formula has it."""
-        low, high = compute_wilson(8, 10)
-        assert (round(low, 3), round(high, 3)) == (0.49, 0.943)
 
 
 class TestComparison:

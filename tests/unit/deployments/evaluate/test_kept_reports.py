@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.config.whole_file import lock_folder
 from deployments.evaluate import kept_reports
-from deployments.evaluate.kept_reports import NAME, clear_unfinished, keep_report, list_kept, read_kept
+from deployments.evaluate.kept_reports import NAME, keep_report, list_kept, read_kept
 from tests.support.evaluation_cells import make_cells, make_report
 from tests.support.repository import ROOT
 
@@ -66,20 +65,15 @@ kept_reports.keep_report(Path(sys.argv[1]), REPORT, "page", "summary")
 """
 
 
-@pytest.mark.parametrize("clear", [clear_unfinished, keep])
-def test_what_a_killed_writer_has_left_goes(tmp_path, clear):
-    """Killed before its report had its name, at the next start and with the next report; not while it is written, by a
-    start beside another evaluation."""
+def test_what_a_killed_writer_has_left_goes(tmp_path):
+    """Killed before its report had its name: with the next report."""
     done = subprocess.run([sys.executable, "-c", WRITE, str(tmp_path)], cwd=ROOT, check=False)
     (left,) = os.listdir(tmp_path)
     assert done.returncode == -signal.SIGKILL
     assert left.startswith(".")
-    with lock_folder(tmp_path):
-        clear_unfinished(tmp_path)
-    assert os.listdir(tmp_path) == [left]
 
-    clear(tmp_path)
-    assert left not in os.listdir(tmp_path)
+    name = keep(tmp_path)
+    assert os.listdir(tmp_path) == [name]
 
 
 @given(

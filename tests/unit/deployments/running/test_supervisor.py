@@ -1,43 +1,19 @@
 """Whether the server answers where a client would ask it."""
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
 
 from deployments.running.supervisor import is_open
-
-
-@contextmanager
-def answering(status: int) -> Iterator[str]:
-    """The address of a server whose `/health` has this status, and which knows nothing else."""
-
-    class Health(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status if self.path == "/health" else 404)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Health) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+from tests.support.loopback import JsonServer
 
 
 @pytest.mark.parametrize(("status", "is_it"), [(200, True), (204, False), (404, False), (503, False)])
 def test_only_a_200_is_an_answer(status: int, is_it: bool) -> None:
     """Law: a server that is still starting, and something else on that port, isn't ours."""
-    with answering(status) as url:
-        assert is_open(url) is is_it
+    with JsonServer({"/health": (status, {})}) as server:
+        assert is_open(server.url) is is_it
 
 
 def test_what_speaks_no_http_is_no_answer() -> None:

@@ -2,10 +2,7 @@
 
 import io
 import json
-import threading
-from collections.abc import Iterator
 from contextlib import redirect_stdout
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import click
@@ -19,6 +16,7 @@ from deployments.running.status_messages import RunStatus, ServerPlace, failure,
 from deployments.running.supervisor import _Supervisor
 from deployments.running.terminal_text import LINE_START, TerminalText, clean_text
 from tests.support.config_files import make_document
+from tests.support.loopback import LoopbackHandler, LoopbackServer
 from tests.support.room_rig import attempt, report
 
 ESC = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e"
@@ -107,35 +105,20 @@ INCIDENT = {"at": 1.8e9, "kind": ESC, "tier": ESC, "reason": ESC, "session": ESC
 INCIDENT |= {"id": 1, "evidence": {ESC: ESC}, "attempt": 0}
 
 
-class _Foreign(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+class _Foreign(LoopbackHandler):
+    def get(self) -> None:
         path = self.path.partition("?")[0]
         one = {"live": LIVE, "r": REPORT, "s": SESSION}.get(path.rsplit("/", 1)[-1])
         listed = {"requests": REPORT, "sessions": SESSION, "incidents": INCIDENT, "models": {"id": ESC}}
         rows = [listed.get(path.rsplit("/", 1)[-1], TIER)]
-        body = json.dumps(one or {"object": "list", "data": rows, "next": None}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Foreign)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+        self.reply(json.dumps(one or {"object": "list", "data": rows, "next": None}).encode())
 
 
 @pytest.mark.parametrize("command", ["status", "logs", "why r", "sessions", "sessions s", "incidents", "agents codex"])
-def test_no_command_passes_on_what_a_foreign_server_sends(command: str, url: str, capfd) -> None:
+def test_no_command_passes_on_what_a_foreign_server_sends(command: str, capfd) -> None:
     """Law: whatever another server names its tiers, sessions, levels and limits, the terminal obeys none of it."""
-    main([*command.split(), "--url", url])
+    with LoopbackServer(_Foreign) as server:
+        main([*command.split(), "--url", server.url])
     out, err = capfd.readouterr()
 
     assert is_plain(out + err)
