@@ -33,7 +33,8 @@ _NAME_CHARS_MAX = 80
 # A conversation that begins has nothing to lose: no note.
 _ANEW = (PrefixChange.NEW_CONVERSATION,)
 _SEAM_WORDS = "went on with the text that stood before the client, at character"
-_LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
+#: How the header names a level.
+LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
@@ -59,8 +60,8 @@ def report_headers(run: Run) -> dict[str, str]:
         headers["X-MLX-Stack-Shortened"] = str(run.shortened)
     if run.warnings:
         headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"  # how full each window is stands in the report
-    if run.level in _LEVEL_WORDS:
-        headers["X-MLX-Stack-Memory-Pressure"] = _LEVEL_WORDS[run.level]
+    if run.level in LEVEL_WORDS:
+        headers["X-MLX-Stack-Memory-Pressure"] = LEVEL_WORDS[run.level]
     return headers
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.reports.report import LEVEL_WORDS
 from deployments.ui.formatting import write_count, write_word
+from reliability.admission.budget import WARN_PERCENT
 
 _Record = Mapping[str, Any]
 _TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
@@ -151,7 +153,9 @@ def write_headers(report: _Record) -> dict[str, str]:
         "Escalation-Reason": report["escalation_reason"],
         "Loop": report["loop"] if report["loop"] != "detected" else None,
         "Repaired": ", ".join(report["repairs"]) or None,
-        "Budget-Warning": "80%" if report["budget"] else None,
+        "Shortened": str(report["shortened"]) if report["shortened"] else None,
+        "Budget-Warning": f"{WARN_PERCENT}%" if report["budget"] else None,
+        "Memory-Pressure": LEVEL_WORDS.get(report["memory_pressure"]),
     }
     return {f"X-MLX-Stack-{name}": value for name, value in known.items() if value is not None}
 

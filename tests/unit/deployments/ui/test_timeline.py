@@ -97,6 +97,10 @@ def test_headers_are_those_of_the_answer():
     }
     assert write_headers(away)["X-MLX-Stack-Escalation-Reason"] == "loop_detected"
     assert "X-MLX-Stack-Loop" not in write_headers(report(loop="detected"))
+    short = write_headers(report(shortened=3, memory_pressure="warn", budget=[{}]))
+    assert short["X-MLX-Stack-Shortened"] == "3"
+    assert short["X-MLX-Stack-Memory-Pressure"] == "warning"
+    assert short["X-MLX-Stack-Budget-Warning"] == "80%"
 
 
 @given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
