@@ -26,7 +26,9 @@ from tests.evals.tool_cases import records
 MODELS = {"small": CODER_SMALL, "large": CODER_LARGE}
 OVER_TOKENS, ANSWER_TOKENS, AT_ONCE, MORE = 64, 48, 4, 4
 OPENS = "<|im_start|>assistant\n"
-ORDER = "Think first, within <think> and </think>, step by step and about every possibility. Then answer in one sentence."
+ORDER = (
+    "Think first, within <think> and </think>, step by step and about every possibility. Then answer in one sentence."
+)
 
 
 class Answer(NamedTuple):
@@ -48,7 +50,8 @@ def build_model(source: str, folder: Path) -> Path:
     template.unlink()
     before, opener, behind = text.rpartition(repr(OPENS))
     assert opener, "the template opens no answer"
-    template.write_text(f"{before}{OPENS + '<think>\n'!r}{behind}{{# </think> #}}", encoding="utf-8")
+    opened = repr(OPENS + "<think>\n")
+    template.write_text(f"{before}{opened}{behind}{{# </think> #}}", encoding="utf-8")
     return folder
 
 

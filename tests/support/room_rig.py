@@ -51,7 +51,7 @@ def report(request_id: str = "r", **changes: Any) -> dict[str, Any]:
     told = {"request_id": request_id, "session": "s", "key": "", "outcome": "answered", "tier": "fast", "retries": 0}
     told |= {"repairs": [], "notes": [], "budget": [], "attempts": [attempt()], "total_ms": 410.5, "overhead_ms": 10.5}
     told |= dict.fromkeys(("escalated_from", "escalation_reason", "loop", "cost_usd", "judge"))
-    return told | {"memory_pressure": "normal", "state_silent": False} | changes
+    return told | {"shortened": 0, "memory_pressure": "normal", "state_silent": False} | changes
 
 
 class Told:
