@@ -44,8 +44,7 @@ from reliability.loops import (
     read_turns,
 )
 from reliability.loops.comparison.findings import digest
-from reliability.loops.content import PersonsOrder
-from reliability.loops.ordered_calls import NO_ORDER
+from reliability.loops.content import NO_ORDER, PersonsOrder
 from reliability.sessions import name_request
 from reliability.steps import Steps
 from reliability.summaries import find_ordered
