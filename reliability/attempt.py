@@ -21,7 +21,7 @@ class Confidence:
 
 
 UNMEASURED = Confidence({})
-DETAIL_CHARS_MAX = 1_000
+_DETAIL_CHARS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Attempt:
 
     def __post_init__(self) -> None:
         """Cut the detail: it stands in the report and in errors, and may quote what a client or an upstream sent."""
-        if len(self.detail) > DETAIL_CHARS_MAX:
-            object.__setattr__(self, "detail", self.detail[:DETAIL_CHARS_MAX])
+        if len(self.detail) > _DETAIL_CHARS_MAX:
+            object.__setattr__(self, "detail", self.detail[:_DETAIL_CHARS_MAX])
 
     @property
     def good(self) -> bool:

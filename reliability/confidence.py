@@ -124,7 +124,7 @@ def _cut_stem(word: str) -> str:
 
 
 # The tokens that the model was unsure of: the text of each, and -ln of its probability against the next likeliest.
-Unsure = Sequence[tuple[str, float]]
+_Unsure = Sequence[tuple[str, float]]
 TEXT_CHARS_MAX = 100_000
 _CALLS_MAX, _KEYS_MAX = 16, 64
 # Of a request its end is read: what an agent's client puts in front of the user's words tells nothing of the call.
@@ -134,7 +134,7 @@ _AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
 
 
 def read_signs(
-    calls: Sequence[ToolCall], toolbox: ToolBox, texts: Sequence[str], request: str, unsure: Unsure
+    calls: Sequence[ToolCall], toolbox: ToolBox, texts: Sequence[str], request: str, unsure: _Unsure
 ) -> dict[str, float]:
     """Read the signs of an answer with calls; none where arguments are no JSON object, as where calls aren't checked.
     `texts`: those of the conversation, the newest first; `request`: what the user has just asked for, "" where the last
@@ -149,7 +149,7 @@ def read_signs(
         "most_unsure": min(5.0, max(telling)),
         "unsure": min(15.0, sum(telling)),
         **_read_values(calls, arguments, toolbox, _Said("\n".join(texts)[:TEXT_CHARS_MAX])),
-        **_read_request(calls, arguments, toolbox, request[-_REQUEST_CHARS_MAX:]),
+        **_read_request(calls, toolbox, request[-_REQUEST_CHARS_MAX:]),
     }
 
 
@@ -176,9 +176,7 @@ def _read_values(
     return {"made_up": min(4.0, made_up[True]), "made_up_optional": min(4.0, made_up[False])}
 
 
-def _read_request(
-    calls: Sequence[ToolCall], arguments: Sequence[Any], toolbox: ToolBox, request: str
-) -> dict[str, float]:
+def _read_request(calls: Sequence[ToolCall], toolbox: ToolBox, request: str) -> dict[str, float]:
     used = _Said(_join(calls))
     asked = _Said(request)
     numbers = sum(not used.has_number(number) for number in asked.numbers)
@@ -253,7 +251,7 @@ class Gauge:
     request: str
     words_do: bool
 
-    def measure(self, judged: Judged, toolbox: ToolBox, unsure: Unsure | None) -> Confidence:
+    def measure(self, judged: Judged, toolbox: ToolBox, unsure: _Unsure | None) -> Confidence:
         """Measure an answer's calls, where they are good otherwise and the tier has told what it was unsure of. Of
         invalid calls only the model is known: once valid, they are right as often as its others are."""
         if judged.flaw is Flaw.TOOL_CALL_INVALID and self.calibration is not None:

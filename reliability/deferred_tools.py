@@ -63,7 +63,7 @@ def choose_kept(messages: Sequence[Message], tools: Sequence[Definition], tool_c
         said.update(map(find_named, message.get("tool_calls") or ()))
         role = message.get("role")
         if role in _READERS:
-            words = {word for text in _list_texts(message.get("content")) for word in _WORD.findall(text)}
+            words = {word for text in list_texts(message.get("content")) for word in _WORD.findall(text)}
             said |= words if role == "user" else words & short
     return frozenset(said.intersection(map(read_name, tools)))
 
@@ -154,7 +154,8 @@ def _shorten(tool: Definition, chars: int) -> str:
     return first if len(first) <= chars else first[:chars].rpartition(" ")[0]
 
 
-def _list_texts(content: Any) -> list[str]:
+def list_texts(content: Any) -> list[str]:
+    """List the texts of a message's content."""
     parts = content if isinstance(content, list) else [content]
     texts = (part.get("text") if isinstance(part, Mapping) else part for part in parts)
     return [text for text in texts if isinstance(text, str)]

@@ -138,11 +138,11 @@ TRAITS: Mapping[Fault | Flaw, Traits] = {
                                       nudge=True),
 }
 # With neither the answer is good, or the client left while it came.
-NEITHER = Traits(NO, IF_ON, SUCCESS, RAN, Reason.SERVER_ERROR, Code.INVALID_ANSWER)
+_NEITHER = Traits(NO, IF_ON, SUCCESS, RAN, Reason.SERVER_ERROR, Code.INVALID_ANSWER)
 # fmt: on
 
 
 def traits_of(attempt: Attempt) -> Traits:
-    """Return the row of the fault or the flaw of `attempt`; `NEITHER` where it has none."""
+    """Return the row of the fault or the flaw of `attempt`; `_NEITHER` where it has none."""
     met = attempt.fault or attempt.flaw
-    return NEITHER if met is None else TRAITS[met]
+    return _NEITHER if met is None else TRAITS[met]

@@ -20,7 +20,7 @@ from reliability.answer.logprobs import WaitingLogprobs
 from reliability.answer.thoughts import Thoughts, close
 from reliability.loops import Kind, Loop, Scan
 from reliability.loops.in_answer import BLOCK, PATIENCE_BYTES
-from reliability.loops.ordered_calls import limit_copies
+from reliability.loops.repeatable_calls import limit_copies
 from reliability.thinking import Thinking, ThoughtEnd
 from reliability.types import CallDelta, Event, Failed, Finish, FinishReason, Hold, Reasoning, Text
 

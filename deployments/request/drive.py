@@ -25,7 +25,6 @@ from deployments.request.timeouts import NS_PER_S
 from deployments.request.tool_loading import choose_shown, defer, end_load, expect_loads
 from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
-from reliability.answer.repeating import repeats_already, window_repeats_already
 from reliability.attempt import Attempt
 from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Gauge
 from reliability.context_edits import Cleared, ClearResults, clear_media, clear_results
@@ -33,7 +32,8 @@ from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
-from reliability.loops import keep_continued, may_be_unseen, truncate
+from reliability.loops import keep_continued, may_be_unseen, repeats_already, truncate
+from reliability.loops.session import window_repeats_already
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
 _SETTLE_GRACE_NS = 10 * NS_PER_S

@@ -18,10 +18,9 @@ from reliability.admission.ledger import Bounds
 from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import Expected, expect
-from reliability.answer.repeating import repeats_already
 from reliability.answer.wanted_form import WantedForm
 from reliability.escalation.decisions import Limits, RetryStep, drop_correction
-from reliability.loops import may_be_unseen
+from reliability.loops import may_be_unseen, repeats_already
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold, Reason
 

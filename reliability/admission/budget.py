@@ -77,11 +77,10 @@ def reserve(
     if roomy is None:
         return budget, Rejection(request.tier, RejectedBy.FULL, "too many open reservations", _IN_FLIGHT_RETRY_S)
     hold = config.reservation_ns if hold_ns is None else min(max(0, hold_ns), config.reservation_ns)
-    capped = request.output_tokens is not None and cap < request.output_tokens
     slack = 0 if request.local else PROGRESS_TOKENS  # what a paid call may have cost since its last report
     taken = Reservation(request.key, request.payer, tokens, cap, now_ns + hold, slack=slack)
     warnings = tuple(load for load in full if load.percent >= WARN_PERCENT)
-    grant = Grant(name, request.tier, False, tokens, cap, capped, taken.expires_ns, warnings)
+    grant = Grant(name, request.tier, False, tokens, cap, taken.expires_ns, warnings)
     return roomy.open_reservation(config.bounds, name, taken, now_ns), grant
 
 

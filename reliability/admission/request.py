@@ -81,15 +81,14 @@ class RejectedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The call may run until `expires_ns`, cost `tokens`, and generate `output_cap` of them (`capped`: fewer than it
-    named). It is settled once, by its id."""
+    """The call may run until `expires_ns`, cost `tokens`, and generate `output_cap` of them. It is settled
+    once, by its id."""
 
     id: str
     tier: str
     probe: bool
     tokens: int
     output_cap: int
-    capped: bool
     expires_ns: int
     warnings: tuple[Load, ...]
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import partial
 
 from reliability.loops import Kind, Loop
-from reliability.loops.content import PersonsOrder
-from reliability.loops.ordered_calls import NO_ORDER, count_ordered
+from reliability.loops.content import NO_ORDER, PersonsOrder
+from reliability.loops.repeatable_calls import count_ordered
 from reliability.loops.written import cut_before_repeats
 from reliability.surrogates import join_surrogates
 from reliability.tools import Checked, Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
+from reliability.loops.comparison.findings import Kind, Loop, build_answer_loop, digest
 from reliability.loops.in_answer import WHITE_CHARS, Doubt
 from reliability.loops.long_cycles import PERIOD_MAX, STRIDE, LongTail, extend, is_runaway_argument
 from reliability.loops.written import Copies
@@ -104,7 +104,7 @@ def _close_newest(scan: CallScan, calls: dict[int, _OpenCall], index: int) -> Ca
     while len(counts) > COUNTED_MAX:
         del counts[next(iter(counts))]
     repeats = times >= scan.copies.limit(newest.name)
-    loop = _build_loop(Kind.ANSWER_CALLS, times, 1, newest.name, newest.name) if repeats else None
+    loop = build_answer_loop(Kind.ANSWER_CALLS, times, 1, newest.name, tool=newest.name) if repeats else None
     return scan._replace(counts=tuple(counts.items()), loop=loop)
 
 
@@ -122,11 +122,11 @@ def _read_on(call: _OpenCall, name: str, arguments: str) -> tuple[_OpenCall, Loo
 
 def _find_runaway(tail: LongTail, shape: _Shape, white: bool, tool: str) -> Loop | None:
     if white:
-        return _build_loop(Kind.WHITESPACE, max(shape.white, WHITE_CHARS), 1, "", tool)
+        return build_answer_loop(Kind.WHITESPACE, max(shape.white, WHITE_CHARS), 1, "", tool=tool)
     if is_runaway_argument(tail):
-        return _build_loop(Kind.CYCLE, tail.repetitions, tail.period, tail.unit, tool)
+        return build_answer_loop(Kind.CYCLE, tail.repetitions, tail.period, tail.unit, tool=tool)
     if shape.depth > DEPTH_MAX:
-        return _build_loop(Kind.CYCLE, shape.depth, 1, tail.text[-1:], tool)
+        return build_answer_loop(Kind.CYCLE, shape.depth, 1, tail.text[-1:], tool=tool)
     return None
 
 
@@ -147,15 +147,3 @@ def _read_shape(shape: _Shape, chunk: str) -> tuple[_Shape, bool]:
         ran = ran or _WHITE.search(" " * blank + piece) is not None
         white = blank + len(piece) if not piece.strip() else len(piece) - len(piece.rstrip())
     return _Shape(shape.quoted ^ bool(len(pieces) % 2 == 0), escaped, depth, min(white, WHITE_CHARS)), ran
-
-
-def _build_loop(kind: Kind, count: int, period: int, unit: str, tool: str) -> Loop:
-    return Loop(
-        kind=kind,
-        stage=Stage.BREAK,
-        repetitions=count,
-        period=period,
-        tool=tool,
-        evidence=summary(unit),
-        key=digest(kind, tool, unit),
-    )

@@ -59,28 +59,28 @@ _SettleText = Callable[[str, str], TextKind]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
+class _Pieces:
     """A sequence that grows at its end without copying: a list shared with older versions, and a length."""
 
     items: list[Event] = field(default_factory=list)
     count: int = 0
 
-    def plus(self, piece: Event) -> Pieces:
+    def plus(self, piece: Event) -> _Pieces:
         items = self.items if 0 < self.count == len(self.items) else self.items[: self.count]
         items.append(piece)
-        return Pieces(items, self.count + 1)
+        return _Pieces(items, self.count + 1)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.items[: self.count])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pieces) and list(self) == list(other)
+        return isinstance(other, _Pieces) and list(self) == list(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
 
-NOTHING = Pieces()  # shared by all gates, since what is added to it goes into a list of its own
+NOTHING = _Pieces()  # shared by all gates, since what is added to it goes into a list of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Gate:
     before: str = ""
     tail: str = ""
     body: _Body | None = None
-    held: Pieces = NOTHING
+    held: _Pieces = NOTHING
     fenced: bool = False
     told: tuple[Thought, ...] = ()
 
@@ -187,11 +187,10 @@ def holds_call(gate: Gate) -> bool:
     return gate.mode is _Mode.HELD and (CallDelta in kinds or kinds == {Text})
 
 
-def finish(gate: Gate) -> tuple[Gate, tuple[Event, ...], tuple[Event, ...]]:
-    """Return a new gate, what may still leave, and what is held for whoever parses it: the answer is over."""
+def finish(gate: Gate) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Return what may still leave, and what is held for whoever parses it: the answer is over."""
     settled, out = _settle_open_text(gate)
-    new = Gate(gate.rules, _Mode.HELD if gate.rules.hold is Hold.ALL else _Mode.PASS)
-    return new, out, _join_texts(settled.held)
+    return out, _join_texts(settled.held)
 
 
 def _settle_open_text(gate: Gate) -> tuple[Gate, tuple[Event, ...]]:
@@ -347,7 +346,7 @@ def _text_of(held: Iterable[Event]) -> str:
     return "".join(piece.text for piece in held if isinstance(piece, Text))
 
 
-def _join_texts(held: Pieces) -> tuple[Event, ...]:
+def _join_texts(held: _Pieces) -> tuple[Event, ...]:
     joined: list[Event] = []
     for kind, pieces in groupby(held, type):
         if kind is Text:

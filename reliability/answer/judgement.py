@@ -17,7 +17,7 @@ from reliability.answer.answer_head import read_held
 from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
 from reliability.attempt import Leeway
-from reliability.deferred_tools import take_load
+from reliability.deferred_tools import list_texts, take_load
 from reliability.loops import (
     Ask,
     Loop,
@@ -44,8 +44,7 @@ from reliability.loops import (
     read_turns,
 )
 from reliability.loops.comparison.findings import digest
-from reliability.loops.content import PersonsOrder
-from reliability.loops.ordered_calls import NO_ORDER
+from reliability.loops.content import NO_ORDER, PersonsOrder
 from reliability.sessions import name_request
 from reliability.steps import Steps
 from reliability.summaries import find_ordered
@@ -388,11 +387,8 @@ def _collect_words(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     out: list[str] = []
     chars_left = WORDS_CHARS_MAX
     for message in reversed(messages):
-        content = message.get("content")
-        parts = content if isinstance(content, list) else [content]
-        for part in parts:
-            text = part.get("text") if isinstance(part, Mapping) else part
-            if isinstance(text, str) and chars_left > 0:
+        for text in list_texts(message.get("content")):
+            if chars_left > 0:
                 out.append(text[:chars_left])
                 chars_left -= len(text)
     return tuple(out)

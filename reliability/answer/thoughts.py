@@ -196,5 +196,5 @@ def close(thoughts: Thoughts, gate: Gate) -> tuple[tuple[Event, ...], tuple[Even
     for event in thoughts.end():
         gate, left = step(gate, event)
         out += left
-    _, left, held = finish(gate)
+    left, held = finish(gate)
     return out + left, held

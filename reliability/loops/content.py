@@ -269,6 +269,9 @@ class PersonsOrder(NamedTuple):
     again: int = 0
 
 
+NO_ORDER = PersonsOrder()
+
+
 def read_order(text: str) -> PersonsOrder:
     """Read what a request orders, beside what a harness adds; a longer one than `_REQUEST_CHARS` orders nothing."""
     lower = drop_elements(text).lower()

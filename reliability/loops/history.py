@@ -58,6 +58,7 @@ _LOOKUP = re.compile(
     re.IGNORECASE,
 )
 _TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
+_THRESHOLDS = ("duplicate_threshold", "break_threshold", "poller_duplicate_threshold", "poller_break_threshold")
 TEXTS_MAX = 64  # so many texts are looked at for each repetition that is asked about
 
 
@@ -75,6 +76,15 @@ def find_loop(
     if candidate is None or candidate.written or not candidate.calls:
         found += [_find_same_text(turns, config, candidate, period) for period in range(1, TEXT_PERIOD_MAX + 1)]
     return findings.choose_loop(found)
+
+
+def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None = None) -> bool:
+    """Return whether the next answer may be one repetition too many: the rules are asked for one less than they act on.
+    A yes where the answer is another one costs the client its stream, and no more. `memo`: see `find_loop`."""
+    if any(getattr(config, name) == 1 for name in _THRESHOLDS):
+        return config.enabled  # every answer is
+    lowered = config.model_copy(update={name: getattr(config, name) - 1 for name in _THRESHOLDS})
+    return find_loop(turns, lowered, memo=memo) is not None
 
 
 def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | None:

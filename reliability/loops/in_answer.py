@@ -25,7 +25,7 @@ import re
 from typing import NamedTuple
 
 from reliability.loops import long_cycles
-from reliability.loops.comparison.findings import Kind, Loop, Stage, digest, summary
+from reliability.loops.comparison.findings import Kind, Loop, build_answer_loop
 from reliability.loops.long_cycles import HEAD_CHARS, STRIDE, VARIED_TAIL_CHARS, LongTail
 from reliability.loops.written import FEW_COPIES, Copies, Written, drop_repeats, feed
 
@@ -216,7 +216,7 @@ def _scan_block(seen: _SeenAnswer, block: str, written: Written | None, final: b
         inside = long_cycles.begins_call(head)
     loop = None if written is None else written.loop
     if loop is None and run >= WHITE_CHARS and not (inside and _is_padding(tail, len(block), seen.white, run)):
-        loop = _build_loop(Kind.WHITESPACE, run, 1, "", length - len(block) - seen.white)
+        loop = build_answer_loop(Kind.WHITESPACE, run, 1, "", keep=length - len(block) - seen.white)
     if loop is None and not inside:
         loop = _find_short_cycle(tail, fence, head, length)
         loop = _find_chant(units) if loop is None and units is not seen.units else loop
@@ -265,7 +265,7 @@ def _split_sentences(line: str) -> list[str]:
 def _find_chant(units: tuple[str, ...]) -> Loop | None:
     if len(units) < UNITS_KEPT or len(set(units)) > _UNITS_DISTINCT:
         return None
-    return _build_loop(Kind.CYCLE, UNITS_KEPT // len(set(units)), len(set(units)), units[-1], None)
+    return build_answer_loop(Kind.CYCLE, UNITS_KEPT // len(set(units)), len(set(units)), units[-1])
 
 
 def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop | None:
@@ -284,7 +284,8 @@ def _find_short_cycle(tail: str, fenced: bool, head: str, length: int) -> Loop |
             if fenced or _is_structure(tail, span, head):
                 return None
             start = length - period - long_cycles.count_repeated(tail, period)
-            return _build_loop(Kind.CYCLE, (length - start) // period, period, tail[-period:], start + 2 * period)
+            count, keep = (length - start) // period, start + 2 * period
+            return build_answer_loop(Kind.CYCLE, count, period, tail[-period:], keep=keep)
         end = at + _PROBE - 1
     return None
 
@@ -305,11 +306,11 @@ def _find_long_cycle(far: LongTail, fenced: bool, plain: int) -> Loop | None:
     varied = long_cycles.find_varied(far, plain)
     if varied is None or _is_structured(varied.unit):
         return None
-    return _build_loop(Kind.CYCLE, varied.repetitions, varied.period, varied.unit, varied.keep)
+    return build_answer_loop(Kind.CYCLE, varied.repetitions, varied.period, varied.unit, keep=varied.keep)
 
 
 def _build_streak_cycle(far: LongTail) -> Loop:
-    return _build_loop(Kind.CYCLE, far.repetitions, far.period, far.unit, far.start + 2 * far.period)
+    return build_answer_loop(Kind.CYCLE, far.repetitions, far.period, far.unit, keep=far.start + 2 * far.period)
 
 
 def _is_structured(unit: str) -> bool:
@@ -320,8 +321,3 @@ def _is_structured(unit: str) -> bool:
 
 def _count_letters(unit: str) -> int:
     return sum(map(str.isalpha, unit)) + len(_EMOJI.findall(unit))
-
-
-def _build_loop(kind: Kind, count: int, period: int, unit: str, keep: int | None) -> Loop:
-    said, key = summary(unit), digest(kind, unit)
-    return Loop(kind=kind, stage=Stage.BREAK, repetitions=count, period=period, evidence=said, key=key, keep=keep)

@@ -29,7 +29,9 @@ from reliability.loops.comparison.volatile_fields import (
     word_set,
     words_of,
 )
+from reliability.loops.content import PersonsOrder
 from reliability.loops.ended_jobs import has_stopped, tells_end
+from reliability.loops.written import REPEATS, Copies
 
 _WALKS = word_set("step next continue finish over into out n s c ni si fin stepi nexti")
 _EDITS = word_set("edit editor replace write patch overwrite save apply rewrite str")
@@ -126,6 +128,21 @@ def acts(call: SeenCall) -> bool:
     if not named.isdisjoint(verbs.SHELLS | _EDITS | _ONCE) or (is_generic_tool(call) and verbs.DOES.isdisjoint(named)):
         return False
     return bool(named) and not any(map(names_place, read_fields(call)))
+
+
+def count_ordered(order: PersonsOrder, name: str, arguments: str = "") -> int:
+    """Return how many equal calls of a tool within one answer the order asks for; 0: it doesn't say. "Press Tab 3
+    times" orders as many of any tool, "Buy 4 tickets" as many of one that does something: to look three times within an
+    answer gives the same three times."""
+    return max(order.times, order.number) if acts(SeenCall(name, arguments)) else order.times
+
+
+def limit_copies(order: PersonsOrder, tools: Iterable[str]) -> Copies:
+    """Return how many equal calls of each of the tools are a loop under this order."""
+    most = max(REPEATS, order.times + 1)
+    more = max(most, order.number + 1)
+    ordered = tuple(name for name in tools if acts(SeenCall(name))) if more > most else ()
+    return Copies(most, more, ordered)
 
 
 def walks(call: SeenCall) -> bool:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from reliability.loops.answer_history import Kept
@@ -112,11 +113,19 @@ def _take_fingerprint(answer: Turn, config: LoopConfig, request: str) -> Fingerp
     return Fingerprint(calls=findings.digest(*keys), tool=tool, polls=polls, request=request)
 
 
-def _find_cycle(answers: tuple[Fingerprint, ...], period: int, config: LoopConfig) -> Loop | None:
-    def alike(a: Fingerprint, b: Fingerprint) -> bool:
-        return a.calls == b.calls and (bool(a.calls) or findings.is_alike(a.text, b.text, config.similarity_threshold))
+def window_repeats_already(window: Window, config: LoopConfig) -> bool:
+    """Return whether the newest answer of a session stood in it shortly before."""
+    if not config.enabled or not window.answers:
+        return False
+    return any(_is_alike(window.answers[-1], older, config) for older in window.answers[-_PERIOD_MAX - 1 : -1])
 
-    newest, count = answers[-period:], findings.count_rounds(answers[::-1], period, alike)
+
+def _is_alike(a: Fingerprint, b: Fingerprint, config: LoopConfig) -> bool:
+    return a.calls == b.calls and (bool(a.calls) or findings.is_alike(a.text, b.text, config.similarity_threshold))
+
+
+def _find_cycle(answers: tuple[Fingerprint, ...], period: int, config: LoopConfig) -> Loop | None:
+    newest, count = answers[-period:], findings.count_rounds(answers[::-1], period, partial(_is_alike, config=config))
     limits = config.poll_limits if all(answer.polls for answer in newest) else config.limits
     stage = limits.stage(count)
     if stage is None or (period > 1 and not all(answer.calls for answer in newest)):
@@ -163,7 +172,3 @@ class LoopDetector:
         if loop is None:
             return LoopStatus.NORMAL
         return LoopStatus.CIRCUIT_BREAK if loop.stage is Stage.BREAK else LoopStatus.WARNING
-
-    def rearm(self, session_id: str) -> None:
-        """Start the session anew: the user has spoken."""
-        self._windows.pop(session_id, None)

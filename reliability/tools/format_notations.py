@@ -46,11 +46,8 @@ _ESCAPED_NAME = r"[A-Za-z0-9_\\][A-Za-z0-9_.:/\\-]{0,127}+"
 _INDEX_SEPARATORS = (r"<\|tool_call_argument_begin\|>", r"<[|｜]tool[▁_ ]sep[|｜]>")
 # The name that a mark stands behind, as far as the loop check looks.
 _NAMED_BEFORE = r"[A-Za-z0-9_][\w.:-]{0,48}"
+_ACTION = "[Aa][Cc][Tt][Ii][Oo][Nn]:"
 _PAIR_KEYS = (r"<arg_key>", r"<\w{1,16}[_|:]arg_key>", r"<arg_key:\w{1,10}>")
-
-
-def _any_case(word: str) -> str:
-    return "".join(f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else letter for letter in word)
 
 
 def _notation(family: str, reader: Reader | None, *examples: str, **more: Any) -> Format:
@@ -161,15 +158,15 @@ NOTATIONS: tuple[Format, ...] = (
         Reader.ANNOUNCED,
         'Action: ```json\n[\n  {\n    "tool_name": "search",\n    "parameters": {"query": "x"}\n  }\n]```',
         'Action: {"name": "search", "arguments": {"query": "x"}}',
-        opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
+        opens=(rf"[ \t]{{0,8}}{_ACTION}(?=\s{{0,8}}(?:`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}})?[\[{{])",),
         holds=(
             Start(
-                rf"{_any_case('Action:')}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]",
+                rf"{_ACTION}\s{{0,8}}`{{3,8}}[\w+.#-]{{0,32}}\s{{0,8}}[\[{{]",
                 None,
                 Until.LAST_CLOSES,
                 Place.LINE,
             ),
-            Start(rf"{_any_case('Action:')}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
+            Start(rf"{_ACTION}\s{{0,8}}[\[{{]", None, Until.LAST_CLOSES, Place.LINE),
         ),
         place=Place.LINE,
     ),
@@ -261,10 +258,8 @@ NOTATIONS: tuple[Format, ...] = (
         'Action: search\nAction Input: {"query": "x"}',
         'Action: search\nAction Input: ```json\n{"query": "x"}\n```',
         'Action: search\nAction Input:\n```\n{"query": "x"}\n```',
-        opens=(rf"[ \t]{{0,8}}{_any_case('Action:')}[ \t]{{0,8}}",),
-        holds=(
-            Start(rf"{_any_case('Action:')}[ \t]{{0,8}}", r"[ \t]{0,8}\r?\n\s{0,8}Action Input:", place=Place.LINE),
-        ),
+        opens=(rf"[ \t]{{0,8}}{_ACTION}[ \t]{{0,8}}",),
+        holds=(Start(rf"{_ACTION}[ \t]{{0,8}}", r"[ \t]{0,8}\r?\n\s{0,8}Action Input:", place=Place.LINE),),
         place=Place.LINE,
     ),
     _notation(

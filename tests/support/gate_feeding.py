@@ -38,7 +38,7 @@ def fed(gate: Gate, chunks: list[str]) -> tuple[str, str]:
     for chunk in chunks:
         gate, events = step(gate, Text(chunk))
         out += events
-    _, events, held = finish(gate)
+    events, held = finish(gate)
     return "".join(e.text for e in (*out, *events) if isinstance(e, Text)), "".join(
         e.text for e in held if isinstance(e, Text)
     )

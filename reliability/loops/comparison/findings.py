@@ -107,6 +107,14 @@ class Loop:
     looks: tuple[str, ...] = ()
 
 
+def build_answer_loop(
+    kind: Kind, count: int, period: int, unit: str, *, tool: str = "", keep: int | None = None
+) -> Loop:
+    """Build the loop of an answer that repeats a unit while it decodes: it is stopped at once."""
+    stage, said, key = Stage.BREAK, summary(unit), digest(kind, tool, unit)
+    return Loop(kind=kind, stage=stage, repetitions=count, period=period, tool=tool, evidence=said, key=key, keep=keep)
+
+
 def choose_loop(found: Iterable[Loop | None]) -> Loop | None:
     """Return the strictest of the loops that were found, of those the one with the most repetitions."""
     detected = (loop for loop in found if loop is not None)

@@ -70,7 +70,7 @@ def repair_arguments(value: Any, tool: Tool, steps: Steps | None = None) -> _Rep
     return _Repaired(value, tuple(repairs), errors)
 
 
-Step = tuple[Any, tuple[Complaint, ...], list[tuple[RepairKind, Path]]]
+_Step = tuple[Any, tuple[Complaint, ...], list[tuple[RepairKind, Path]]]
 
 
 def _list_places(errors: Iterable[Complaint]) -> dict[Path, Complaint]:
@@ -81,7 +81,7 @@ def _list_places(errors: Iterable[Complaint]) -> dict[Path, Complaint]:
     return found
 
 
-def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: SchemaRun) -> Step | None:
+def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: SchemaRun) -> _Step | None:
     """Repair each complaint by the one thing that its value may stand for; None where that doesn't hold."""
     after = value
     done: list[tuple[RepairKind, Path]] = []
@@ -104,7 +104,7 @@ def _repair_all(value: Any, errors: Sequence[Complaint], tool: Tool, run: Schema
 
 def _repair_first(
     value: Any, errors: Sequence[Complaint], tool: Tool, run: SchemaRun, tried: set[tuple[Path, str]]
-) -> Step | None:
+) -> _Step | None:
     for error in errors:
         path = error.path
         if error.keyword not in _CHOICES or (path, error.keyword) in tried:

@@ -286,7 +286,7 @@ def _cut_window(text: str, start: int) -> str:
     return window
 
 
-class Waiting(NamedTuple):
+class _Waiting(NamedTuple):
     """Calls that wait, and where they stand."""
 
     start: int
@@ -298,7 +298,7 @@ class CallRun:
     """What waits, one right behind the other."""
 
     def __init__(self) -> None:
-        self.waiting: list[Waiting] = []
+        self.waiting: list[_Waiting] = []
         self.broken: int | None = None  # where the first begins that can't be read
 
     def may_go_on(self, text: str, box: ToolBox) -> bool:
@@ -317,9 +317,9 @@ class CallRun:
             return
         if not self.reaches(text, start):
             self.waiting = []
-        self.waiting.append(Waiting(start, end, calls))
+        self.waiting.append(_Waiting(start, end, calls))
 
-    def take(self, text: str, start: int) -> list[Waiting]:
+    def take(self, text: str, start: int) -> list[_Waiting]:
         """Return those that are calls since one that counts begins here, and wait for none any more."""
         taken, self.waiting = self.waiting if self.reaches(text, start) else [], []
         return taken

@@ -39,18 +39,18 @@ class Compiled:
         return Validator(self.schema)
 
 
-Key = tuple[str, bool, str]  # the owner, whether it is of arguments, the text
+_Key = tuple[str, bool, str]  # the owner, whether it is of arguments, the text
 
 
 class _SchemaCache:
     def __init__(self) -> None:
         self.chars = 0
-        self._found: OrderedDict[Key, Compiled | BadSchema] = OrderedDict()
+        self._found: OrderedDict[_Key, Compiled | BadSchema] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def get(self, key: Key) -> Compiled | BadSchema | None:
+    def get(self, key: _Key) -> Compiled | BadSchema | None:
         """Return what is kept, as the newest now."""
         found = self._found.get(key)
         if found is not None:
@@ -58,7 +58,7 @@ class _SchemaCache:
                 self._found.move_to_end(key)
         return found
 
-    def put(self, key: Key, found: Compiled | BadSchema) -> None:
+    def put(self, key: _Key, found: Compiled | BadSchema) -> None:
         """Keep it, and let go of what is too much."""
         if key in self._found:
             return

@@ -36,11 +36,11 @@ _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 _RELATIVE = re.compile(r"(\d{1,2})((?:/.*)?)")
 _IN_A_LIST = re.compile(r"/items(?=/\d+(?:/|$))")
 
-Check = tuple[Callable[[Any], bool], str]
-_TEXT: Check = (lambda value: isinstance(value, str), "must be a string")
-_FLAG: Check = (lambda value: isinstance(value, bool), "must be true or false")
-_LIST: Check = (lambda value: isinstance(value, list), "must be a list")
-_NAMED: Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
+_Check = tuple[Callable[[Any], bool], str]
+_TEXT: _Check = (lambda value: isinstance(value, str), "must be a string")
+_FLAG: _Check = (lambda value: isinstance(value, bool), "must be true or false")
+_LIST: _Check = (lambda value: isinstance(value, list), "must be a list")
+_NAMED: _Check = (lambda value: isinstance(value, str) and _ANCHOR.fullmatch(value) is not None, "must be a plain name")
 _SCHEMA_DEPTH_MAX = 64
 _SCHEMA_NODES_MAX = 20_000
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
@@ -77,16 +77,16 @@ def _check_each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, Mapping) and all(map(check, value.values()))
 
 
-_SCHEMA: Check = (_is_schema, "must be a schema: an object or a boolean")
-_SCHEMAS: Check = (
+_SCHEMA: _Check = (_is_schema, "must be a schema: an object or a boolean")
+_SCHEMAS: _Check = (
     lambda value: isinstance(value, list) and bool(value) and all(map(_is_schema, value)),
     "must be a list of schemas that is not empty",
 )
-_MEMBERS: Check = (_check_each(_is_schema), "must be an object of schemas")
-_COUNT: Check = (_is_count, "must be a whole number that is not negative")
-_NUMBER: Check = (is_number, "must be a number")
+_MEMBERS: _Check = (_check_each(_is_schema), "must be an object of schemas")
+_COUNT: _Check = (_is_count, "must be a whole number that is not negative")
+_NUMBER: _Check = (is_number, "must be a number")
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, _Check] = {
     "type": (_is_type, f"must be one or several of {', '.join(sorted(TYPES))}, each once"),
     "required": (_are_names, "must be a list of names, each once"),
     "dependentRequired": (_check_each(_are_names), "must be an object of lists of names, each once"),
@@ -106,7 +106,7 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def _list_keys(check: Check) -> frozenset[str]:
+def _list_keys(check: _Check) -> frozenset[str]:
     return frozenset(key for key, wanted in CHECKS.items() if wanted is check)
 
 

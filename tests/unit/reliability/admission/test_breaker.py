@@ -285,7 +285,8 @@ def test_a_late_result_of_an_older_state_is_void() -> None:
 
 @given(st.lists(st.sampled_from(list(Verdict)), max_size=40), st.integers(0, 5000))
 def test_a_healthy_tier_is_closed_soon(verdicts: list[Verdict], wait_ns: int) -> None:
-    """Whatever was before, a tier that answers well is closed after its open time and one call."""
+    """Law: whatever was before, and without any traffic since, a tier that answers well is closed after its open time
+    and one call, which isn't refused."""
     breaker, now_ns = Breaker(), 0
     for verdict in verdicts:
         breaker, answer = admit(breaker, CONFIG, now_ns)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.admission.breaker import Breaker, BreakerConfig, Permit, Phase, admit, settle
+from reliability.admission.breaker import Breaker, BreakerConfig, Permit, admit, settle
 from reliability.rolling import SECOND_NS
 from reliability.types import Verdict
 from tests.unit.reliability.admission.test_breaker import after, permit_of
@@ -60,14 +60,6 @@ def skip_to(breaker: Breaker, now_ns: int, every_ms: int) -> int:
     """How long until the first of the requests, one every `every_ms`, that the breaker lets run."""
     every_ns = every_ms * 1_000_000
     return -(-(breaker.until_ns - now_ns) // every_ns) * every_ns
-
-
-def test_without_traffic_the_first_request_finds_the_tier() -> None:
-    """Law: after an outage in which no request came, the first one isn't refused, and closes the breaker."""
-    config = BreakerConfig()
-    breaker = after(Breaker(), config, 0, *[Verdict.FAILURE] * 5)
-    breaker = after(breaker, config, 3600 * SECOND_NS, Verdict.SUCCESS)
-    assert breaker.phase is Phase.CLOSED
 
 
 def test_the_tier_s_own_retry_after_may_be_longer() -> None:

@@ -33,13 +33,13 @@ from tests.unit.reliability.escalation.test_policies import CHAIN, no_retries, s
 waits = st.none() | st.floats(0, 86_400)
 
 
-def meet(met: Fault | Flaw, retry_after_s: float | None) -> Attempt:
+def attempt_of(tier: str, met: Fault | Flaw, retry_after_s: float | None) -> Attempt:
     fault, flaw = (met, None) if isinstance(met, Fault) else (None, met)
-    return Attempt(tier="fast", ran=True, fault=fault, flaw=flaw, detail="x", retry_after_s=retry_after_s)
+    return Attempt(tier=tier, ran=True, fault=fault, flaw=flaw, detail=f"{tier}: {met}", retry_after_s=retry_after_s)
 
 
-LOOP = meet(Flaw.LOOP, None)
-attempts = st.builds(meet, st.sampled_from([*Fault, *Flaw]), waits)
+LOOP = attempt_of("fast", Flaw.LOOP, None)
+attempts = st.builds(attempt_of, st.just("fast"), st.sampled_from([*Fault, *Flaw]), waits)
 
 
 @given(attempts, attempts)
@@ -107,11 +107,6 @@ def test_every_bar_has_its_fault(rejected_by):
     assert attempt.detail
     assert "was not called" not in attempt.detail
     assert attempt.hard_stop == (rejected_by is RejectedBy.BUDGET)
-
-
-def attempt_of(tier: str, met: Fault | Flaw, retry_after_s: float | None) -> Attempt:
-    fault, flaw = (met, None) if isinstance(met, Fault) else (None, met)
-    return Attempt(tier=tier, ran=True, fault=fault, flaw=flaw, detail=f"{tier}: {met}", retry_after_s=retry_after_s)
 
 
 def decide_on(*attempts: Attempt) -> Refuse:

@@ -5,6 +5,7 @@ import pickle
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,11 +30,12 @@ from reliability.loops import (
     nudge,
     read_suggestion,
     read_turns,
+    repeats_already,
     step,
     truncate,
 )
 from reliability.loops.comparison.volatile_fields import word_set
-from tests.support.loop_histories import acting, asks, calls, histories, law, scalars, steps
+from tests.support.loop_histories import acting, asks, calls, histories, law, scalars, speaking, steps
 
 CONFIG = LoopConfig()
 Message = dict[str, Any]
@@ -194,6 +196,23 @@ def test_copies_in_one_batch_change_nothing(history: tuple[Turn, ...], turn: Tur
     one = find_loop((*history, turn), CONFIG, asks(turn))
     many = find_loop((*history, batch), CONFIG, asks(batch))
     assert severity(one) == severity(many)
+
+
+@law
+@given(histories, acting | speaking, st.integers(0, 4), st.integers(0, 6))
+def test_who_is_nudged_was_held(history: tuple[Turn, ...], answer: Turn, warn: int, limit: int) -> None:
+    """Where an answer is a loop by the exact rules, the conversation repeated itself before it."""
+    config = LoopConfig(duplicate_threshold=warn, break_threshold=limit)
+    candidate = Turn(answer.calls, (None,) * len(answer.calls), answer.text)
+    assert find_loop(history, config, candidate) is None or repeats_already(history, config)
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_two_of_a_kind_are_enough(count: int) -> None:
+    """Of three texts that nudge, two stand in the history; one may be an answer like any other."""
+    history = [Turn(text="I am done with it now.")] * count
+    assert repeats_already(history, LoopConfig()) is (count >= 2)
+    assert not repeats_already(history, LoopConfig(enabled=False))
 
 
 @law

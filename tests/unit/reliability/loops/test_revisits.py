@@ -7,7 +7,8 @@ import re
 import pytest
 
 from reliability.loops import Kind, LoopConfig, SeenCall, Stage, nudge
-from reliability.loops.revisits import looks, names_look
+from reliability.loops.comparison.tool_verbs import names_look
+from reliability.loops.revisits import looks
 from tests.support.conversation import USER, acted, ask, loop_at, quiet, said, stages
 from tests.support.shrunk_histories import SHAPES, run_laps
 

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from reliability.loops import (
     name_asked,
     observe,
 )
+from reliability.loops.session import window_repeats_already
 
 NORMAL, WARNING, BREAK = LoopStatus.NORMAL, LoopStatus.WARNING, LoopStatus.CIRCUIT_BREAK
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -85,16 +87,14 @@ def test_texts_count_by_likeness() -> None:
     assert {strict.check("s", text) for text in said[:4]} == {NORMAL}
 
 
-def test_sessions_are_apart_and_rearmed_by_the_user() -> None:
-    """One session's answers say nothing of another's, and a user message empties the window."""
+def test_sessions_are_apart() -> None:
+    """One session's answers say nothing of another's."""
     detector = LoopDetector()
     for number in range(9):
         assert detector.check(f"s{number}", "The same text for everyone.") is NORMAL
     for _ in range(4):
         detector.check("a", completion("read"))
     assert detector.check("a", completion("read")) is BREAK
-    detector.rearm("a")
-    assert detector.check("a", completion("read")) is NORMAL
 
 
 def test_sessions_are_bounded() -> None:
@@ -150,6 +150,26 @@ def test_a_loop_names_what_repeats() -> None:
     assert (found[2].kind, found[2].tool, found[2].repetitions) == (Kind.CALLS, "read", 3)
     assert found[3] is not None
     assert (found[3].repetitions, found[3].key) == (4, found[2].key)
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_a_session_without_its_history_is_held_too(count):
+    """There the window says it: the newest answer stood in it before."""
+    config, window = LoopConfig(), Window()
+    for number in range(count):
+        window, _ = observe(window, Turn(text="I am done with it now."), config, str(number))
+    assert window_repeats_already(window, config) is (count >= 2)
+    other, _ = observe(window, Turn(text="Something else altogether."), config, "other")
+    assert not window_repeats_already(other, config)
+    assert not window_repeats_already(window, LoopConfig(enabled=False))
+
+
+def test_calls_of_a_session_are_compared_by_what_they_ask_for():
+    """Cycles of a few answers are seen as well."""
+    config, window = LoopConfig(), Window()
+    for number, name in enumerate("fgfg"):
+        window, _ = observe(window, Turn((SeenCall(name, "{}"),), (None,)), config, str(number))
+    assert window_repeats_already(window, config)
 
 
 def user(text: str, system: str = "") -> list[dict[str, str]]:

@@ -17,10 +17,9 @@ from reliability.loops import (
     keep_looked,
     nudge,
     read_ask,
-    read_looked,
     read_turns,
 )
-from reliability.loops.unseen_answers import Looked
+from reliability.loops.unseen_answers import Looked, read_looked
 from reliability.steps import Steps
 from reliability.tools import CheckConfig, build_toolbox
 

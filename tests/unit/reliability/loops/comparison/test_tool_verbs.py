@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from reliability.loops import SeenCall, Stage, names_look
-from reliability.loops.comparison.tool_verbs import polls_by_name
+from reliability.loops import SeenCall, Stage
+from reliability.loops.comparison.tool_verbs import names_look, polls_by_name
 from reliability.loops.repeatable_calls import acts, changes, is_generic_tool, is_poll
 from reliability.loops.revisits import looks
 from tests.support.conversation import CONFIG, USER, acted, stages

@@ -16,10 +16,9 @@ from reliability.tools import (
     build_toolbox,
     check_calls,
     id_source,
-    ids_in,
     parse_choice,
 )
-from reliability.tools.check.calls import VIOLATIONS_MAX
+from reliability.tools.check.calls import VIOLATIONS_MAX, ids_in
 from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
 from tests.support.checking import BOX, verdict, with_city

@@ -3,7 +3,7 @@
 import pytest
 
 from reliability.loops.content import PersonsOrder
-from reliability.loops.ordered_calls import count_ordered, limit_copies
+from reliability.loops.repeatable_calls import count_ordered, limit_copies
 
 DOES = [
     "add_to_order", "add_to_cart", "buy_ticket", "bookSeat", "roll_dice", "open_terminal", "start_worker", "new_tab",
