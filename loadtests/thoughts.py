@@ -91,7 +91,8 @@ def main() -> None:
     with short_folder() as folder:
         (folder / "model").mkdir()
         tier = {"kind": "mlx", "model": f"path:{build_model(MODELS[args.model], folder / 'model')}"}
-        with run_server({"tiers": {"fast": tier}}, folder) as server:
+        chain = {"escalation": {"chain": ["fast"]}}
+        with run_server({"tiers": {"fast": tier}, "reliability": chain}, folder) as server:
             bound = asyncio.run(ask_all(server.url, questions, args.budget))
             free = asyncio.run(ask_all(server.url, questions, MORE * args.budget))
     within = sum(1 for one in bound if one.text.strip() and one.tokens <= args.budget + OVER_TOKENS)
