@@ -71,7 +71,7 @@ async def _ask(client: httpx.AsyncClient, question: str, budget: int) -> Answer:
     messages = [{"role": "system", "content": ORDER}, {"role": "user", "content": question}]
     body = {"model": "auto", "messages": messages, "thinking_budget": budget, "temperature": 0}
     answer = await client.post("/v1/chat/completions", json={**body, "max_tokens": MORE * budget + ANSWER_TOKENS})
-    answer.raise_for_status()
+    assert answer.is_success, answer.text
     message = answer.json()["choices"][0]["message"]
     report = await client.get(f"/v1/reliability/requests/{answer.headers['x-request-id']}")
     thinking: dict[str, Any] = report.raise_for_status().json()["attempts"][-1]["thinking"] or {}
