@@ -34,7 +34,7 @@ NOTED = {RepairKind.LAYOUT, RepairKind.LITERAL, RepairKind.ENVELOPE, RepairKind.
 
 def _own_tags(mark: str, call: str) -> str:
     """The tags that the calls of a family have themselves, and what this reader takes off as layout."""
-    return rf"</?{mark}parameter|</{mark}{call}|<!\[CDATA\["
+    return rf"</?{mark}parameter|</{mark}{call}|<!\[CDATA\[|</[^<>]{{0,16}}(?:function|invoke)>\s*[<\[\]]"
 
 
 _HARMONY = re.compile(r"<\|(?:message|call|channel|start|end|constrain|return)\|>")

@@ -18,7 +18,7 @@ from reliability.tools.extract.payloads import Found, build_found, read_object, 
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.text import Arguments, type_text
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
-from reliability.tools.formats import CLOSER, compile_closers
+from reliability.tools.formats import CLOSER, OPENER, compile_closers
 from reliability.tools.schema.references import Places
 from reliability.tools.schema.toolbox import Tool
 
@@ -295,12 +295,13 @@ def _name(tag: re.Match[str]) -> str:
 def _find_signs(text: str, opened: re.Match[str], call: str | None) -> _Signs:
     """Find the tags that may end a parameter's text, up to its closing tag or the next parameter. `call`: the name of
     the call's tag, where only the spelling of both counts, and what this text opens by the name of its own tag is
-    closed in it; None: each spelling counts."""
+    closed in it; None: each spelling counts. One of a call before the beginning of another may be its own."""
     call_end, holds_tag, inside, own = None, False, 0, (_name(opened), opened["bare"] is None)
     for sign in (_M3_SIGN if opened["m3"] else _SIGN).finditer(text, opened.end()):
         name = _name(sign)
         if sign["tag"] in _CALL_TAGS:
-            call_end = sign.start() if call_end is None and sign["slash"] and call in (None, name) else call_end
+            ends = call in (None, name) or OPENER.match(text, skip_space(text, sign.end())) is not None
+            call_end = sign.start() if call_end is None and sign["slash"] and ends else call_end
         elif call is not None and name != own[0]:
             continue
         elif sign["slash"]:
