@@ -25,7 +25,7 @@ from reliability.tools.formats import CLOSER, OPENER
 from reliability.tools.schema.toolbox import ToolBox
 
 _QUOTED_CHARS = 140  # fewer than the gate keeps
-LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sample, before a call
+LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a quoted line or an inner fence, and of a sample, before a call
 
 # What opens a quotation, and what closes it. An apostrophe counts only right beside the call.
 _PAIRS = {"`": "`", '"': '"', "'": "'", "“„": "”“", "”": "”", "‘‚": "’‘", "’": "’", "«": "»", "»": "«", "‹": "›"}
@@ -107,7 +107,7 @@ def is_in_sample(text: str, least: int, taken: Sequence[tuple[int, int]], start:
     fence = text.rfind("```", max(least, start - SAMPLE_CHARS), start)
     while fence >= 0 and (at := bisect_right(taken, (fence, len(text)))) and fence < taken[at - 1][1]:
         fence = text.rfind("```", max(least, start - SAMPLE_CHARS), taken[at - 1][0])
-    if fence >= 0 and (_DIFF.match(text, fence) or _is_in_inner_fence(text, max(least, start - SAMPLE_CHARS), start)):
+    if fence >= 0 and (_DIFF.match(text, fence) or _is_in_inner_fence(text, max(least, start - LINE_CHARS), start)):
         return True
     sample = _SAMPLE.match(text, fence) if fence >= 0 else None
     return sample is not None and _NO_CODE.match(text, max(sample.end(), kept), start) is None
