@@ -31,9 +31,12 @@ NAMES = ("get_weather", "q7", "files.read", "Search-Web")
 ARGUMENTS_MAX = 14
 NOTED = {RepairKind.LAYOUT, RepairKind.LITERAL, RepairKind.ENVELOPE, RepairKind.SURROGATE}
 
-_ELEMENT_TAGS = re.compile(
-    r"<(?:/?(?:\w{1,32}:|[|｜]{1,2}DSML[|｜]{1,2} ?)?(?:param(?:eter)?|function|invoke)|!\[CDATA\[)"
-)
+
+def _own_tags(mark: str, call: str) -> str:
+    """The tags that the calls of a family have themselves, and what this reader takes off as layout."""
+    return rf"</?{mark}parameter|</{mark}{call}|<!\[CDATA\[|</[^<>]{{0,16}}(?:function|invoke)>\s*[<\[\]]"
+
+
 _HARMONY = re.compile(r"<\|(?:message|call|channel|start|end|constrain|return)\|>")
 _BARE_KEY = re.compile(r"[A-Za-z_]\w*")
 
@@ -59,9 +62,12 @@ def _holds(value: Any, pattern: str | re.Pattern[str]) -> bool:
 
 
 ELEMENTS = frozenset({"qwen3_coder", "qwen3_coder without opener", "seed", "minimax", "invoke", "muse"})
-MARKED = frozenset({"deepseek v3.2", "gigachat 3.5"})
 OWN_MARKS: dict[frozenset[str], str | re.Pattern[str]] = {
-    ELEMENTS | MARKED: _ELEMENT_TAGS,
+    frozenset({"qwen3_coder", "qwen3_coder without opener", "seed"}): _own_tags("", "function"),
+    frozenset({"minimax", "invoke"}): _own_tags("", "invoke"),
+    frozenset({"muse"}): _own_tags("atem:", "invoke"),
+    frozenset({"deepseek v3.2"}): _own_tags(" ?[|｜]{1,2} ?DSML ?[|｜]{1,2} ?", "invoke"),
+    frozenset({"gigachat 3.5"}): _own_tags(" ?[|｜]{1,2} ?GCML ?[|｜]{1,2} ?", "invoke"),
     frozenset({"glm"}): r"</?(?:\w{1,16}[_|:])?arg_",
     frozenset({"kimi k3"}): r"<\|(?:close|open|sep)\|>",
     frozenset({"solar 2"}): r"<\|tool_(?:arg|call):",
@@ -101,7 +107,8 @@ PIECES = (
     "\U0010ffff", "“", "”", "«", "`", "\n", "\r\n", "\r", "\t", "  ", "\n    ", "\\n", "\\t", "\\x41", "\\_", "_", "<",
     ">", "&", "</", "/>", "|>", "<|", "a", "Z", "</minimax:tool_call>", "<tool_call|>", "<|tool_call>", "<escape>",
     "<tool_sep>", "<|close|>argument<|sep|>", "✿RESULT✿", "</arg_value>", "<｜DSML｜", "]<]minimax[>[", "</invoke>",
-    "<|eom_id|>", "<|im_end|>", "[/TOOL_CALLS]", "<｜tool▁call▁end｜>",
+    "<|eom_id|>", "<|im_end|>", "[/TOOL_CALLS]", "<｜tool▁call▁end｜>", "</param>", '<param name="x">', "</content>",
+    "</a>", '<parameter name="a">', "<parameter=a>", "</atem:parameter>", "</｜DSML｜invoke>", "</｜GCML｜parameter>",
 )  # fmt: skip
 KEYS = (
     "a", "b", "path", "content", "x_1", "type", "name", "arguments", "id", "Key", "from_", "items", "properties", "n",
@@ -200,6 +207,7 @@ class Case:
 def draw_case(dice: Random) -> Case:
     """Draw a call: of arguments that its format can say, or with one that it can't."""
     kind = dice.choice((*renderings.ALL, "native"))
+    renderings.SPELLING = {"ensure_ascii": False}  # until the values are known, which are looked through as they are
     names = [n for n in NAMES if n.isidentifier()] if kind in renderings.PYTHON else NAMES
     name, bare = dice.choice(names), kind in renderings.PYTHON or kind in renderings.PLAIN
     arguments: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.check.placeholders import find_implausible
 from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
-from reliability.tools.extract.text import read_arguments
+from reliability.tools.extract.text import holds_argument, read_arguments
 from reliability.tools.schema.tool_names import clean_name
 from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
@@ -119,6 +119,9 @@ def _judge(
             return _Judged(name, join_surrogates(raw.arguments), before)
         return _Judged(name, "", before, (Violation(given.kind, join(i, "arguments"), given.message, name),))
     value, text, kinds = given
+    if RepairKind.EXTRA_TEXT in kinds and holds_argument(str(raw.arguments).rpartition("}")[2], tool, value):
+        message = "must be one JSON object, with no argument behind it"
+        return _Judged(name, "", before, (Violation(Flaws.NOT_JSON, join(i, "arguments"), message, name),))
     repairs = (*before, *(Repair(kind, join(i, "arguments")) for kind in kinds))
     if tool is None:
         return _Judged(name, text, repairs)

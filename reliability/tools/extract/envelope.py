@@ -21,7 +21,7 @@ from reliability.tools.extract.payloads import Found
 from reliability.tools.extract.pythonic import read_python
 from reliability.tools.extract.sections import read_flowers, read_sections
 from reliability.tools.extract.shapes import Setting
-from reliability.tools.extract.text import is_harmless_after, is_harmless_before
+from reliability.tools.extract.text import holds_argument, is_harmless_after, is_harmless_before
 from reliability.tools.format_reasoning import REASONING_CLOSE
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
 from reliability.tools.schema.toolbox import ToolBox
@@ -101,7 +101,9 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
         end, closed = skip_closers(text, more.end)
     behind = False
     if not closed:
-        end, closed, behind = _find_end(text, end)
+        at, (end, closed, behind) = end, _find_end(text, end)
+        if behind and any(holds_argument(text[at:end], setting.box.find(c.name), c.arguments) for c in calls):
+            raise Unreadable("an argument stands behind the others", at)
     missing = not closed and formats.ENDLESS.match(text, start) is None
     kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
     return Found([payloads.record_repairs(call, kinds) for call in calls], end, unended=unended)

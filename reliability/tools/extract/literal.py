@@ -5,6 +5,10 @@ Strict JSON is read with the standard decoder; only where that fails, by these r
     'single' quotes, (tuples), True/False/None, a comma before the end, 1_000, .5, comments, {bare: keys}
     a raw line break inside a string; a backslash that begins no escape ("\\d"), which stays a backslash
 
+JSON has no "\\x41" and no "\\U0001F600": there they are the escapes of a program, a pattern or a path that the model
+copied without doubling the backslash, and stay as written. Behind a string in single quotes the text is Python's or
+JavaScript's, and they are read.
+
 What has two readings is `Unreadable`, never guessed: an unquoted value, a missing comma or quote, an expression (5*11),
 adjacent strings, NaN, a number with a leading zero or beyond a double, a key given twice with two values, an ellipsis,
 and a string that mixes lone backslashes with true escapes ("C:\\dir\\new"). Depth and size are bounded.
@@ -157,6 +161,7 @@ class _Reader:
         self.repair_kinds: list[RepairKind] = []
         self.unclosed = False
         self._values = 0
+        self._single = python  # True where strings stand in the quotes of Python
 
     def read_value(self, at: int, depth: int) -> tuple[Any, int]:
         """Read one value, and return it with the place after it."""
@@ -254,6 +259,7 @@ class _Reader:
             raise Unreadable("a string without an end", len(self.text))
         double = match[1] is not None
         body = match[1] if double else match[2]
+        self._single = self._single or not double
         if not double or match.re is _TRIPLE:
             self.repair_kinds.append(RepairKind.LITERAL)
         elif _CONTROL.search(body):
@@ -264,13 +270,14 @@ class _Reader:
         """Return the string behind its escapes. Lone backslashes stay, where that leaves no doubt."""
         escapes = _ESCAPE.findall(body)
         lone = {e for e in escapes if len(e) == 1 and e not in _PLAIN and e not in _SELF and e != "\\"}
+        lone |= set() if self._single else {e for e in escapes if len(e) > 1 and e[0] in "xU"}
         if lone:
             if lone & _OPEN_MEANING or not all(e in lone or e in _SELF for e in escapes):
                 raise Unreadable("a string mixes lone backslashes with escapes", at)
             self.repair_kinds.append(RepairKind.ESCAPE)
         elif any(e[0] in "xU" or e == "'" for e in escapes):
             self.repair_kinds.append(RepairKind.LITERAL)
-        text = _ESCAPE.sub(_decode_escape, body)
+        text = _ESCAPE.sub(lambda match: match[0] if match[1] in lone else _decode_escape(match), body)
         if _SURROGATE.search(text):
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         return text
@@ -298,11 +305,11 @@ class _Reader:
 
 
 def _decode_escape(match: re.Match[str]) -> str:
-    """Return what one escape stands for; a lone backslash stands for itself."""
+    """Return what one escape stands for."""
     code = match[1]
     if len(code) > 1:
         number = int(code[1:], 16)
         if number > _CODE_POINT_MAX:
             raise Unreadable("an escape beyond Unicode", match.start())
         return chr(number)
-    return _PLAIN.get(code) or (code if code in _SELF or code == "\\" else match[0])
+    return _PLAIN.get(code, code)

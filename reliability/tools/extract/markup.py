@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from rapidfuzz import fuzz
 
@@ -18,7 +18,7 @@ from reliability.tools.extract.payloads import Found, build_found, read_object, 
 from reliability.tools.extract.shapes import HalfCall, Setting
 from reliability.tools.extract.text import Arguments, type_text
 from reliability.tools.format_row import DSML, M3_TOKEN, NAME, Reader
-from reliability.tools.formats import CLOSER, compile_closers
+from reliability.tools.formats import CLOSER, OPENER, compile_closers
 from reliability.tools.schema.references import Places
 from reliability.tools.schema.toolbox import Tool
 
@@ -44,16 +44,18 @@ _ARGUMENTS_TAG = re.compile(r"<(?P<tag>arguments|parameters|args|params|input)>\
 _SPACE = rf"(?:\w{{1,32}}:|{DSML})?"
 _M3 = rf"(?:{M3_TOKEN}\s{{0,8}})?"
 _HEAD = re.compile(
-    rf"(?P<m3>{_M3})<{_SPACE}(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)"
+    rf"(?P<m3>{_M3})<(?P<space>{_SPACE})(?P<tag>function|invoke)(?:=\s*[\"']?(?P<bare>{NAME})[\"']?|\s{{0,8}}name\s*=\s*[\"']?(?P<quoted>{NAME})[\"']?)"
     r"(?:\s*>|[=, ]{0,2}(?=\{))"
 )
 _PARAMETER = re.compile(
-    rf"(?P<m3>{_M3})<{_SPACE}param(?:eter)?(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"
+    rf"(?P<m3>{_M3})<(?P<space>{_SPACE})(?P<tag>param(?:eter)?)(?:=\s*[\"']?(?P<bare>[^<>\"'\s]{{1,128}})[\"']?|\s{{0,8}}name\s*=\s*(?:[\"'](?P<quoted>[^<>\"']{{1,128}})[\"']|(?P<plain>[^<>\"'\s]{{1,128}})))"
     r"(?:\s+string=[\"'](?P<string>true|false)[\"'])?(?:\s+[\w-]{1,32}=[\"'][^<>\"']{0,64}[\"'])*+\s*>"
 )
-_PARAMETER_TAG = re.compile(rf"<{_SPACE}param(?:eter)?\b")
-_PARAMETER_END = re.compile(rf"</{_SPACE}param(?:eter)?>")
-_M3_PARAMETER_END = re.compile(rf"{_M3}{_PARAMETER_END.pattern}")
+_SIGN = re.compile(rf"<(?P<slash>/)?(?P<space>{_SPACE})(?P<tag>param(?:eter)?|function|invoke)(?(slash)>|(?=\W|name))")
+_M3_SIGN = re.compile(_M3 + _SIGN.pattern)
+_ELEMENT = re.compile(r"<[^<>]*+(?<!/)>")
+_LAST_LINE = re.compile(r"\n[^\n]*+\s*+\Z")
+_CALL_TAGS = ("function", "invoke")
 _FUNCTION_END = compile_closers(Reader.ELEMENTS)
 _PAIR_SPACE, _PAIR_SUFFIX = r"(?:\w{1,16}[_|:])?", r"(?::\w{1,10})?"
 _PAIRS = re.compile(rf"(?P<name>{NAME})\s*(?:<tool_sep{_PAIR_SUFFIX}>\s*)?(?=<{_PAIR_SPACE}arg_key{_PAIR_SUFFIX}>)")
@@ -68,6 +70,16 @@ _JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TOOL = re.compile(rf"<tool\s+name\s*=\s*\"(?P<name>{NAME})\"")
 _ATTRIBUTE = re.compile(r"\s+(?P<key>[\w.-]{1,128})\s*=\s*\"(?P<value>[^\"<>&]*+)\"")
 _TOOL_END = compile_closers(Reader.ATTRIBUTES)
+
+
+class _Signs(NamedTuple):
+    """The tags behind a parameter's opening tag: where the call's closing tag stands before the next of the others,
+    whether that opens a parameter, or closes this one; whether the text holds another tag of a parameter."""
+
+    call_end: int | None
+    opens: bool
+    closed: re.Match[str] | None
+    holds_tag: bool
 
 
 def may_have_children(text: str) -> bool:
@@ -131,8 +143,8 @@ def _read_m3_value(
     token = M3.search(text, start)
     if token is None:
         raise Unreadable("a parameter without an end", len(text))
-    lone = text.find(closing, start, token.start())
     place = skip_space(text, token.end())
+    lone = -1 if text.startswith(closing, place) else text.find(closing, start, token.start())
     if lone >= 0:  # its closing tag lacks the token
         kinds.append(RepairKind.ENVELOPE)
     if lone >= 0 or text.startswith(closing, place):
@@ -203,7 +215,7 @@ def read_elements(text: str, at: int, setting: Setting) -> Found | None:
         end, kinds = _find_end(text, skip_space(text, value.end), list(value.repair_kinds), complete=True)
         return build_found(name, value.value, setting, end, kinds)
     tool = setting.box.find(name)
-    arguments, at = _read_parameters(text, at, tool, namespaced=":" in setting.format)
+    arguments, at = _read_parameters(text, at, tool, head, namespaced=":" in setting.format)
     if not arguments.found and head["m3"]:
         arguments, at = _read_m3_children(text, at, tool)
     end, kinds = _find_end(text, at, arguments.kinds, complete=False)
@@ -220,12 +232,15 @@ def _find_end(text: str, at: int, kinds: list[RepairKind], *, complete: bool) ->
     raise Unreadable("the closing tag of the call is missing", at)
 
 
-def _read_parameters(text: str, at: int, tool: Tool | None, *, namespaced: bool) -> tuple[Arguments, int]:
-    """Read the parameters that stand here. `namespaced`: in an envelope whose template writes texts on the lines of
-    their tags; there, and where another one of the call stands so, a line break may be the text's."""
+def _read_parameters(
+    text: str, at: int, tool: Tool | None, head: re.Match[str], *, namespaced: bool
+) -> tuple[Arguments, int]:
+    """Read the parameters that stand here, behind the head of their call. `namespaced`: in an envelope whose template
+    writes texts on the lines of their tags; there, and where another one of the call stands so, a line break may be the
+    text's."""
     found, on_lines, inline = Arguments(tool), False, namespaced
     while (opened := _PARAMETER.match(text, at)) is not None:
-        end, behind = _find_parameter_end(text, opened, found)
+        end, behind = _find_parameter_end(text, opened, head, found)
         is_string = None if opened["string"] is None else opened["string"] == "true"
         key = opened["bare"] or opened["quoted"] or opened["plain"]
         if is_string is None:
@@ -239,31 +254,68 @@ def _read_parameters(text: str, at: int, tool: Tool | None, *, namespaced: bool)
     return found, at
 
 
-def _find_parameter_end(text: str, opened: re.Match[str], found: Arguments) -> tuple[int, int]:
+def _find_parameter_end(text: str, opened: re.Match[str], head: re.Match[str], found: Arguments) -> tuple[int, int]:
     """Find where a parameter's text ends, and the place behind its closing tag, which may stand there twice; the last
-    one's may be missing, where the call's own stands in its place."""
-    closing, at = _M3_PARAMETER_END if opened["m3"] else _PARAMETER_END, opened.end()
-    closed = closing.search(text, at)
+    one's may be missing, where the call's own stands in its place. Tags of another spelling than its own are text,
+    unless its own closing tag is missing."""
+    call_end, opener, closed, holds_tag = _find_signs(text, opened, _name(head))
+    if closed is None:
+        call_end, opener, closed, holds_tag = _find_signs(text, opened, None)
     bound = closed.start() if closed else len(text)
-    call_end, opener = _FUNCTION_END.search(text, at, bound), _PARAMETER.search(text, at, bound)
-    if call_end is not None and (opener is None or call_end.start() < opener.start()):
-        if opener is None and closed is not None:
+    if call_end is not None and closed is not None:
+        if not _LAST_LINE.match(text, call_end - 1, bound) or not _FUNCTION_END.match(
+            text, skip_space(text, closed.end())
+        ):
             raise Unreadable("a parameter's closing tag is missing", bound)
-        if ends_like_a_closer(text[at : call_end.start()], opened["bare"] or opened["quoted"] or opened["plain"]):
+    elif call_end is not None:
+        if ends_like_a_closer(text[opened.end() : call_end], opened["bare"] or opened["quoted"] or opened["plain"]):
             raise Unreadable("a parameter's closing tag that can't be read", bound)
         found.kinds.append(RepairKind.ENVELOPE)
-        return call_end.start(), call_end.start()
-    if opener is not None:
+        return call_end, call_end
+    if opener:
         raise Unreadable("a parameter's closing tag is missing", bound)
     if closed is None:
         raise Unreadable("a parameter without an end", len(text))
-    end, holds_tag = closed.end(), _PARAMETER_TAG.search(text, at, bound) is not None
-    while (again := closing.match(text, skip_space(text, end))) is not None:
+    end = closed.end()
+    while (again := closed.re.match(text, skip_space(text, end))) is not None and again["slash"]:
+        if again["tag"] in _CALL_TAGS:
+            break
         if holds_tag or again[0] != closed[0]:
             raise Unreadable("a closing tag that may be the text's own", bound)
         found.kinds.append(RepairKind.ENVELOPE)
         end = again.end()
     return closed.start(), end
+
+
+def _name(tag: re.Match[str]) -> str:
+    """Return the name of a tag with its namespace or mark."""
+    return tag["space"].strip(" |｜") + tag["tag"]
+
+
+def _find_signs(text: str, opened: re.Match[str], call: str | None) -> _Signs:
+    """Find the tags that may end a parameter's text, up to its closing tag or the next parameter. `call`: the name of
+    the call's tag, where only the spelling of both counts, and what this text opens by the name of its own tag is
+    closed in it; None: each spelling counts. One of a call before the beginning of another may be its own."""
+    call_end, holds_tag, inside, own = None, False, 0, (_name(opened), opened["bare"] is None)
+    for sign in (_M3_SIGN if opened["m3"] else _SIGN).finditer(text, opened.end()):
+        name = _name(sign)
+        if sign["tag"] in _CALL_TAGS:
+            ends = call in (None, name) or OPENER.match(text, skip_space(text, sign.end())) is not None
+            call_end = sign.start() if call_end is None and sign["slash"] and ends else call_end
+        elif call is not None and name != own[0]:
+            continue
+        elif sign["slash"]:
+            if not inside:
+                return _Signs(call_end, False, sign, holds_tag)
+            inside -= 1
+        elif (opener := _PARAMETER.match(text, sign.start())) and (
+            call is None or (name, opener["bare"] is None) == own
+        ):
+            return _Signs(call_end, True, None, holds_tag)
+        else:
+            holds_tag = True
+            inside += call is not None and _ELEMENT.match(text, sign.start("space") - 1) is not None
+    return _Signs(call_end, False, None, holds_tag)
 
 
 def ends_like_a_closer(text: str, key: str) -> bool:

@@ -1,9 +1,12 @@
 """Whether a call is only told of: in inline code or in quotation marks with other words on its line, in a block quote,
-or at the end of a sample in a programming language.
+behind the same mark of a diff, a comment, a table or a listing as the lines next to it, in a diff, or at the end of a
+sample in a programming language.
 
     Never write `{call}` into a file.      told: it stays prose
     `{call}`                               alone on its line it is the call: weak models write so
     > {call}                               told
+    -{line of a call}, -{line of a call}   told; behind one list marker ("- {call}") it is the call
+    ```diff, {call}, ```                   told, and in a fence within a longer fence
     ```python, other code, f(a=1), ```     told; alone in its fence, but for comments, it is the call
 
 A line is looked at `_QUOTED_CHARS` characters on each side of a call, so that a stream, whose gate keeps more than
@@ -22,7 +25,7 @@ from reliability.tools.formats import CLOSER, OPENER
 from reliability.tools.schema.toolbox import ToolBox
 
 _QUOTED_CHARS = 140  # fewer than the gate keeps
-LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a block quote's line, and of a sample, before a call
+LINE_CHARS, SAMPLE_CHARS = 4_000, 20_000  # of a quoted line or an inner fence, and of a sample, before a call
 
 # What opens a quotation, and what closes it. An apostrophe counts only right beside the call.
 _PAIRS = {"`": "`", '"': '"', "'": "'", "“„": "”“", "”": "”", "‘‚": "’‘", "’": "’", "«": "»", "»": "«", "‹": "›"}
@@ -32,6 +35,10 @@ _TAGS = {f"<{name}>": f"</{name}>" for name in ("code", "pre", "kbd", "samp", "t
 _TAGS |= {"<!--": "-->", "&quot;": "&quot;", "&#34;": "&#34;", "``": "''", "\\texttt{": "}"}
 _MARKS = "".join(opens + closes for opens, closes in _PAIRS.items())
 _BLOCK_QUOTE = re.compile(r"[ \t]{0,8}>(?!>>)")
+_LINE_MARK = re.compile(r"[ \t]{0,8}(?P<mark>[+\-#/*|│┃;$%!>]{1,3}|\d{1,6}[ \t]{0,4}[:→|│])[ \t]{0,8}")
+_LIST_MARK = re.compile(r"(?:[ \t]{2,8})?[-*+$][ \t]+")
+_DIFF = re.compile(r"```[ \t]*(?:diff|patch)\b", re.IGNORECASE)
+_FENCE = re.compile(r"(?P<ticks>```+)(?P<info>[^`\n]*)$", re.MULTILINE)
 _OPENING_TICKS = re.compile(r"(?<!`)`{1,2}(?!`)")
 _LETTER = re.compile(r"[^\W\d_]")
 _NAMES = [re.compile(pattern) for pattern in (NAME, r"[\w.-]+", r"\w+")]
@@ -100,8 +107,27 @@ def is_in_sample(text: str, least: int, taken: Sequence[tuple[int, int]], start:
     fence = text.rfind("```", max(least, start - SAMPLE_CHARS), start)
     while fence >= 0 and (at := bisect_right(taken, (fence, len(text)))) and fence < taken[at - 1][1]:
         fence = text.rfind("```", max(least, start - SAMPLE_CHARS), taken[at - 1][0])
+    if fence >= 0 and (_DIFF.match(text, fence) or _is_in_inner_fence(text, max(least, start - LINE_CHARS), start)):
+        return True
     sample = _SAMPLE.match(text, fence) if fence >= 0 else None
     return sample is not None and _NO_CODE.match(text, max(sample.end(), kept), start) is None
+
+
+def _is_in_inner_fence(text: str, least: int, start: int) -> bool:
+    """Return whether a fence is open here within a longer one."""
+    if text.find("````", least, start) < 0:
+        return False
+    opened: list[int] = []
+    for fence in _FENCE.finditer(text, least, start):
+        ticks = len(fence["ticks"])
+        if text[max(least, fence.start() - 1) : fence.start()].strip():
+            continue
+        if opened and ticks >= opened[-1] and not fence["info"].strip():
+            while opened and ticks >= opened[-1]:
+                opened.pop()
+        elif not opened or ticks < opened[-1]:
+            opened.append(ticks)
+    return len(opened) > 1
 
 
 def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = False) -> _Telling:
@@ -111,6 +137,8 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
     line = max(text.rfind("\n", least, start) + 1, least)
     if not text[line:start].strip():
         return _CALL
+    if (mark := _LINE_MARK.fullmatch(text, line, start)) is not None:
+        return _look_at_lines(text, least, mark, end, broken=broken)
     found = [
         _look_behind(text, line, start, end, opener, closes, broken=broken)
         for opens, closes in _PAIRS.items()
@@ -123,6 +151,34 @@ def find_telling(text: str, least: int, start: int, end: int, *, broken: bool = 
     ]
     told = next((telling for telling in found if telling.told), _CALL)
     return told if told.told else _Telling(open=any(telling.open for telling in found))
+
+
+def _look_at_lines(text: str, least: int, mark: re.Match[str], end: int, *, broken: bool) -> _Telling:
+    """Say whether the lines of a call begin with the same mark as its first one; where it has only one, whether a line
+    next to it does. `broken`: as above, so that it is told up to the last such line."""
+    last = text.find("\n", mark.end(), end)
+    if last < 0:
+        if _LIST_MARK.fullmatch(mark[0]):
+            return _CALL
+        before = max(text.rfind("\n", least, max(least, mark.start() - 1)) + 1, least)
+        behind = text.find("\n", end, end + _QUOTED_CHARS)
+        near = behind + 1 + len(mark[0])
+        if (before < mark.start() and _has_mark(text, before, mark)) or (
+            behind >= 0 and _has_mark(text, behind + 1, mark)
+        ):
+            return _Telling(told=True, end=end)
+        return _Telling(open=len(text) < (end + _QUOTED_CHARS if behind < 0 else near))
+    first = last
+    while last >= 0 and _has_mark(text, last + 1, mark):
+        last = text.find("\n", last + 1, end)
+    told = last < 0 or (broken and last > first)
+    return _Telling(told=True, end=end if last < 0 else last) if told else _CALL
+
+
+def _has_mark(text: str, at: int, mark: re.Match[str]) -> bool:
+    """Return whether the line that begins here has the same mark; a number may be another."""
+    other = _LINE_MARK.match(text, at)
+    return other is not None and other["mark"].lstrip("0123456789") == mark["mark"].lstrip("0123456789")
 
 
 def find_form(text: str, least: int, start: int, end: int, box: ToolBox, *, broken: bool = False) -> _Telling:

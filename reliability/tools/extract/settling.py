@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 
-from reliability.tool_calls import Malformed, RawCall
+from reliability.tool_calls import Malformed, RawCall, RepairKind
 from reliability.tools import formats
 from reliability.tools.extract import envelope
 from reliability.tools.extract.delimiter_search import Delimiter
@@ -16,7 +16,7 @@ from reliability.tools.extract.payloads import Found, record_repairs, skip_space
 from reliability.tools.extract.prose import Prose
 from reliability.tools.extract.quoting import find_form, find_telling, is_block_quoted, is_in_sample
 from reliability.tools.extract.shapes import CALLS_MAX, CallRun
-from reliability.tools.extract.text import read_arguments
+from reliability.tools.extract.text import holds_argument, read_arguments
 from reliability.tools.extract.wrecks import is_wreck
 from reliability.tools.format_reasoning import Thought, compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
 from reliability.tools.schema.toolbox import ToolBox
@@ -260,6 +260,9 @@ class Findings:
     def read_body(self, name: str, body: str, raw: str, format: str) -> None:
         """Read a call whose name is known and whose arguments are all of this text."""
         value = read_arguments(body)
+        if not isinstance(value, str) and RepairKind.EXTRA_TEXT in value.repair_kinds:
+            behind = holds_argument(body.rpartition("}")[2], self.box.find(name), value.value)
+            value = "an argument stands behind the others" if behind else value
         if isinstance(value, str) or not name:
             reason = value if isinstance(value, str) else "a call without a name"
             self.malformed.append(Malformed(raw=raw, reason=reason, format=format))

@@ -54,6 +54,7 @@ _CUT_JOINT = re.compile(r"(?:an?|th?|the|al|als|/)\Z", re.IGNORECASE)
 _REST = re.compile(r"[ \t\r\n`]*+\Z")
 _BRACKETED = re.compile(rf"\[{NAME}\]\s*+")
 _CALLED = re.compile(rf"[\"'`]?({NAME})[\"'`]?\s{{0,8}}(?=\()")
+_PRINTED = re.compile(r"print\(\s{0,8}")
 _CUT_NAME = re.compile(rf"{NAME}\Z")
 _SIGN = re.compile(
     r"[()\[\]{}]|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|(?<=[=(,:\[{\s])'(?:[^'\\]|\\.)*+(?:'|\\?\Z)", re.DOTALL
@@ -347,14 +348,15 @@ def goes_on(text: str, at: int, box: ToolBox) -> bool:
         head = _BRACKETED.match(text, at)
         if head is not None and head.end() == len(text):
             return True
-        called = None if head else _CALLED.match(text, at)
+        shown = None if head or box.find("print") else _PRINTED.match(text, at)
+        called = None if head else _CALLED.match(text, shown.end() if shown else at)
         if called is not None and box.find(called[1].replace("\\", "")) is None:
             return False
-        start = head.end() if head else called.end() if called else at
+        start = head.end() if head else called.end() if called else shown.end() if shown else at
         if text[start : start + 1] not in ("{", "[", "("):
             cut = _CUT_NAME.match(text, start)
-            return cut is not None and any(tool.name.startswith(cut[0]) for tool in box.tools)
-        end = _find_end(text, start)
+            return cut is not None and any(name.startswith(cut[0]) for name in ("print", *(t.name for t in box.tools)))
+        end = _find_end(text, at + len("print") if shown else start)
         if end is None:
             return True
         at = end

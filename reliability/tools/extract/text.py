@@ -24,6 +24,7 @@ _FENCE_AFTER = re.compile(r"\s*`{3,}")
 _STRAY = re.compile(r"[\s}\]>)]*+[.;,]?\s*\Z")
 _DATA = re.compile(r"[{}\[\]\"=`]")
 _LABEL = re.compile(r"[^\s:]++\s++[^\s:][^:]*+:\s*\Z|[^:]*+\Z")
+_GIVEN = re.compile(r"(?<![\w-])(?P<key>[\w-]++)(?:\W{0,3}[:=]|[ \t]+(?=[\d\"'\[{-]|(?:true|false|null)\b))")
 LINE_CHARS_MAX = 1024  # of a parameter's opening tag with its indentation
 _BREAK = re.compile(r"\r?\n")
 # What shows that a parameter's frame is damaged: a sign of its tags at an end of its key, or too many around its text.
@@ -66,6 +67,14 @@ def is_harmless_after(text: str) -> bool:
         and not rest[:1].isdigit()
         and rest[:1] not in (",", ":", "'")
     )
+
+
+def holds_argument(text: str, tool: Tool | None, given: Any) -> bool:
+    """Return whether a text behind the arguments of a call gives a declared one that they lack, with a value."""
+    if tool is None or not isinstance(given, Mapping) or len(text) > TEXT_CHARS_MAX:
+        return False
+    keys = {found["key"] for found in _GIVEN.finditer(text)} - given.keys()
+    return any(tool.places.find_member(tool.parameters, key) is not None for key in keys)
 
 
 def find_object_end(text: str) -> int:

@@ -15,6 +15,7 @@ from reliability.tools import (
     RepairKind,
     build_toolbox,
     check_calls,
+    extract_calls,
     id_source,
     parse_choice,
 )
@@ -299,3 +300,47 @@ def test_what_is_said_of_a_choice_is_bounded(names, calls):
     assert checked.violations
     assert all(len(one.message) < 800 for one in checked.violations)
     assert names[0][:80] in checked.violations[0].message
+
+
+BEHIND = {
+    "envelope": '<tool_call>{{"name": "get_weather", "arguments": {}</tool_call>',
+    "harmony": "<|channel|>commentary to=functions.get_weather<|message|>{}<|call|>",
+    "kimi": "<|tool_call_begin|>get_weather:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    "named": "<tool_call>get_weather\n{}\n</tool_call>",
+}
+ARGUMENTS_BEHIND = [
+    "\ndays: 5",
+    " days 5",
+    "\ndays=5",
+    "\n- days: 5",
+    " and live true",
+    "\nunit: Celsius",
+    " days : 5",
+    "} days: 5",
+]
+WORDS_BEHIND = [
+    " I hope this helps!",
+    "\nThe days are long.",
+    "\ncity: Lima",
+    " for 5 days",
+    "\nNote: done",
+    "} ok",
+]
+
+
+@pytest.mark.parametrize("form", ["native", *BEHIND])
+@pytest.mark.parametrize("behind", [*ARGUMENTS_BEHIND, *WORDS_BEHIND])
+def test_an_argument_behind_the_others_is_never_left_out(form, behind):
+    """Law: where a declared argument that the object lacks stands behind it with a value, the call is refused, in each
+    form in which words may stand there; words alone are taken off."""
+    text = '{"city": "Lima"}' + ("}" if form == "envelope" else "") + behind
+    if form == "native":
+        found = verdict(text)
+    else:
+        read = extract_calls(BEHIND[form].format(text), BOX)
+        found = check_calls(read.calls, BOX, new_id=IDS, malformed=read.malformed)
+    if behind in ARGUMENTS_BEHIND:
+        assert found.violations
+        assert not found.calls
+    else:
+        assert [json.loads(call.arguments) for call in found.calls] == [{"city": "Lima"}]

@@ -1,9 +1,11 @@
 """Reading values: what has one reading is read, what has two is not."""
 
+import ast
 import json
 
 import pytest
 
+from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import DEPTH_MAX, Unreadable, dump, read
 
 
@@ -32,6 +34,32 @@ def test_one_reading_is_read(text, value):
     """Literals of Python and JavaScript, comments, raw line breaks and lone backslashes give the value
     they spell."""
     assert json.dumps(read(text).value) == json.dumps(value)
+
+
+NO_JSON = [r"\x00", r"\x7f", r"\x64", r"\xE9", r"\x27", r"\U0001F600", r"\UFFFFFFFF", r"\x4", r"\U12", r"\d"]
+
+
+@pytest.mark.parametrize("escape", NO_JSON)
+@pytest.mark.parametrize(
+    "around", ["{}", "re.compile('[^{}-z]')", "C:{}\\Work", "sed 's/{}//g' f", '{} \\"x\\"', "\\d{}", "{}\\w"]
+)
+def test_an_escape_that_json_lacks_stays_as_written(around, escape):
+    """Law: in JSON a backslash that begins no escape of JSON stays, whatever other languages read there, which is
+    noted; next to an escape of JSON the string has two readings."""
+    written = around.replace("{}", escape)
+    value = read(f'{{"a": "{written}", "b": [1]}}')
+    assert value.value == {"a": written.replace('\\"', '"'), "b": [1]}
+    assert RepairKind.ESCAPE in value.repair_kinds
+    with pytest.raises(Unreadable):
+        read(f'{{"a": "{written}\\n"}}')
+
+
+@pytest.mark.parametrize("text", ["{{'a': \"it's {}\"}}", "{{'a': '{}'}}", "['x', \"it's {}\"]"])
+@pytest.mark.parametrize("escape", NO_JSON[:6])
+def test_an_escape_of_python_is_read_behind_single_quotes(text, escape):
+    """Law: a text with strings in single quotes is Python's or JavaScript's, whose escapes are read."""
+    text = text.format(escape)
+    assert read(text).value == ast.literal_eval(text)
 
 
 @pytest.mark.parametrize(

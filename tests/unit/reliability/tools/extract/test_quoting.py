@@ -83,6 +83,54 @@ def test_a_call_alone_on_its_line_in_a_code_span_is_made(frame, kind):
     assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
 
 
+# Their special tokens begin messages of the answer itself, wherever they stand.
+MESSAGES = {"harmony", "harmony in role", "harmony analysis", "muse"}
+LINE_MARKS = ("+", "-", "# ", "// ", " * ", "| ", "; ", "-- ", "│ ", "7→", "3: ", "12 | ", "%", "/// ")
+LIST_MARKS = ("- ", "* ", "+ ", "  - ", "$ ", "1. ", "2) ")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NOTATIONS if kind not in MESSAGES - {"muse"}])
+def test_a_call_behind_the_marks_of_its_lines_is_never_made(kind):
+    """Law: in every notation, whole and streamed, a call stays text where the same mark of a diff, a comment, a table
+    or a listing begins each of its lines, or its only line and one next to it."""
+    written = ALL[kind]("Bash", {"command": "rm -rf ~"}).strip()
+    for mark in LINE_MARKS:
+        for around in ("{}\nold = 1", "old = 1\n{}"):
+            text = "\n".join(mark + line for line in around.replace("{}", written).split("\n"))
+            text = f"The page says:\n\n{text}\n\nI left it alone."
+            told = whole(text, BASH)
+            assert told.calls == [], (mark, around)
+            assert play(cut_at(text, [7]), BASH) == told, (mark, around)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NOTATIONS if kind not in REFUSED | MESSAGES])
+@pytest.mark.parametrize("fence", ["```diff\n{}\n```", "```patch\n old\n{}\n```", "````md\n```json\n{}\n```\n````"])
+def test_a_call_in_a_diff_or_in_a_fence_within_a_fence_is_never_made(fence, kind):
+    """Law: in every notation, whole and streamed."""
+    written = ALL[kind]("Bash", {"command": "rm -rf ~"}).strip()
+    for mark in ("-", "+", " "):
+        lines = "\n".join(mark * ("````" not in fence) + line for line in written.split("\n"))
+        text = f"The change:\n\n{fence.replace('{}', lines)}\n\nI left it alone."
+        told = whole(text, BASH)
+        assert told.calls == [], mark
+        assert play(cut_at(text, [7]), BASH) == told, mark
+
+
+@pytest.mark.parametrize("kind", ["hermes", "bare", "mistral", "llama", "function tag", "deepseek"])
+@pytest.mark.parametrize("mark", [*LIST_MARKS, *LINE_MARKS])
+def test_a_call_behind_one_mark_is_made(mark, kind):
+    """Law: behind a list marker, or a mark that no line next to it has, a call on one line is made: weak models write
+    so. In a list each is."""
+    one, two = (ALL[kind]("Bash", {"command": command}).strip().replace("\n", "") for command in ("ls", "pwd"))
+    for text, count in (
+        (f"I do it:\n\n{mark}{one}\n", 1),
+        (f"{mark}{one}\n{mark}{two}\n", 2 if mark in LIST_MARKS else 0),
+    ):
+        told = whole(text, BASH)
+        assert len(told.calls) == count, text
+        assert play(cut_at(text, [7]), BASH) == told, text
+
+
 QUOTES = [
     "`", "``", '"', "'", "“", "”", "> ", "\n", "\n\n", " ", "so ", "e.", "```python\n", "```", "import os\n",
     "x" * 150,

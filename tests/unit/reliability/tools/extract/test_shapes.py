@@ -289,3 +289,25 @@ def test_a_tool_that_takes_a_schema_is_called_with_one():
     """Law: what may be arguments of the tool is no definition of it."""
     box = made([tool("define", {"properties": {"type": {"type": "string"}, "properties": {"type": "object"}}})])
     assert extract_calls(f'{{"name": "define", "parameters": {SCHEMA}}}', box).calls
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("form", ["print({})", "{}", "print( {} );", "print({}),"])
+@pytest.mark.parametrize("around", ["{}", "I look:\n{}", "{}\nDone."])
+def test_printed_calls_in_a_row_are_held_together(form, count, around):
+    """Law: calls that a fence of Gemma's prints, one a line, are the same streamed and whole: none of their text leaves
+    while the next one may come."""
+    lines = [form.replace("{}", f"search(query='{number}')") for number in range(count)]
+    text = around.replace("{}", "```tool_code\n" + "\n".join(lines) + "\n```")
+    told = whole(text, BOX)
+    assert len(told.calls) == count
+    assert "search" not in told.text
+    assert [play(cut_at(text, [size]), BOX) for size in (1, 5, 40)] == [told] * 3
+
+
+def test_a_tool_of_the_name_print_is_a_tool():
+    """Law: where `print` is declared, a row of its calls is held as that of any other tool."""
+    box = made([tool("print", {"properties": {"text": {"type": "string"}}})])
+    assert goes_on("print(text='a')\nprint(te", 0, box)
+    assert goes_on("print(search(query='a'))\npri", 0, BOX)
+    assert not goes_on("print(other(query='a'))\npri", 0, BOX)
