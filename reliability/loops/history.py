@@ -30,7 +30,6 @@ a request (`Memo`). Each limit is reached within what is read. A nudge comes bef
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,7 +40,7 @@ from reliability.loops.comparison.call_normalization import mask_echoes
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, has_failed
 from reliability.loops.comparison.near import Movement
 from reliability.loops.comparison.tool_verbs import takes_notes
-from reliability.loops.repeatable_calls import is_generic_tool
+from reliability.loops.error_reading import LOOKUP, Failure, read_failure
 from reliability.loops.revisits import find_last_deed, find_revisits, looks, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig, LoopLimits
@@ -50,13 +49,6 @@ from reliability.loops.turn_sequence import Pairwise, TurnSequence
 
 _CHANGES_MIN = 2  # a result that changed once and no more is news
 _PUSHED_LAPS, _WAITED = 2, 3
-_ERROR_CHARS = 2_000
-_ERROR_CHARS_MIN = 8  # an error shorter than this ("error") says too little to be the same error
-_LOOKUP = re.compile(
-    r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b|\b(?:404|410)\b"
-    r"|\bnot[ _]resolved?\b|\benotfound\b",
-    re.IGNORECASE,
-)
 _TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
 TEXTS_MAX = 64  # so many texts are looked at for each repetition that is asked about
 
@@ -232,7 +224,7 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage |
 def _find_same_errors(row: TurnSequence) -> Loop | None:
     """Find the failures of one tool in a row that say the same, where the candidate calls that tool again."""
     before = find_last_deed(row)
-    retried = before is not None and _read_error(before) is not None
+    retried = before is not None and read_failure(before) is not None
     # Between errors of a deed, what is no error and brings nothing new is skipped.
     errors = (
         error
@@ -247,7 +239,7 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         return None
     ordered, again = row.is_ordered(1), row.order.again
     limits = row.config.poll_limits if ordered else row.config.limits
-    count, echoes = 1, bool(_LOOKUP.search(text))
+    count, echoes = 1, bool(LOOKUP.search(text))
     most = max(2 * max(*limits, 1), again, row.order.number)
     for error in islice(errors, most + 1):
         if error is None or error[0] != tool or not any(map(row.is_equal, error[1:], (text, masked))):
@@ -267,22 +259,9 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     return _build_streak_loop(Kind.ERRORS, count, stage, text, tool)
 
 
-def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:
-    found = row.memo.once(("error", index), lambda: _read_error(row.turns[index]))
+def _read_error_at(row: TurnSequence, index: int) -> Failure | None:
+    found = row.memo.once(("error", index), lambda: read_failure(row.turns[index]))
     return None if found is None or row.polls_at(index) else found
-
-
-def _read_error(turn: Turn) -> tuple[str, str, str] | None:
-    """Return (tool, its error, the error without what it repeats of the call) where all calls failed alike."""
-    names = {call.name for call in turn.calls}
-    if len(names) != 1 or is_generic_tool(turn.calls[0]):
-        return None
-    failed = [result for result in turn.results if result is not None and has_failed(result)]
-    texts = {findings.error_text(result)[:_ERROR_CHARS] for result in failed}
-    if len(texts) != 1 or len(failed) < len(turn.results):
-        return None
-    text = texts.pop()
-    return (names.pop(), text, mask_echoes(turn.calls[0], text)) if len(text) >= _ERROR_CHARS_MIN else None
 
 
 def _find_thoughts(row: TurnSequence) -> Loop | None:

@@ -141,7 +141,12 @@ def leads_on(result: str | None) -> bool:
     """Return whether the result may be one of a step: short, no failure, no refusal."""
     if result is None or len(result) > _STEP_CHARS:
         return False
-    return not has_failed(result) and not _REFUSES.search(result)
+    return not has_failed(result) and not refuses(result)
+
+
+def refuses(text: str) -> bool:
+    """Return whether a short text has a word that says that nothing was done."""
+    return _REFUSES.search(text) is not None
 
 
 def acknowledges(call: SeenCall, result: str) -> bool:

@@ -32,10 +32,19 @@ _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_cod
 _FLAGS = ("is_error", "isError")
 _DENIALS = ("success", "ok")
 _ERROR = r"(?:[\w.]{0,60}(?:error|exception)|fatal|panic|failed|failure|traceback \(most recent call last\))"
+#: How agents answer an edit that found no place, and a call that a person or a rule has refused.
+_REFUSED = (
+    r"no replacement was (?:made|performed)\b|.{0,200}(?:\bhaven't granted\b|\bnone of them could be applied\b"
+    r"|\b(?:old_?str(?:ing)?|string to replace|search (?:block|text|string))\b.{0,40}\bnot found\b"
+    r"|\b(?:(?:tool (?:use|call|execution)|command|operation|edit|permission)\b.{0,40}"
+    r" (?:was|were|(?:has|have) been|is|are)|user(?: has)?) (?:denied|rejected|declined|blocked)\b"
+    r"|\b(?:denied|rejected|declined|blocked) by (?:the |your )?(?:user|policy|sandbox|administrator|hook)\b)"
+)
 _MARKER = re.compile(
     rf"[\s\[(<*#❌]*(?:{_ERROR})\b"
     r"|.{0,80}\b(?:command not found|no such file or directory|permission denied)\b"
     r"|(?:the )?tool (?:execution|call) failed\b|[\w ]{1,40}\bfailed: *[^\W\d]"
+    rf"|unable to \w|{_REFUSED}"
     r"|.{0,40}\bexit(?:ed with)?(?: code| status)?:? [1-9]|.{0,20}\b(?:unknown|invalid|no such) tool\b",
     re.IGNORECASE,
 )
