@@ -16,8 +16,9 @@ with the same results. The answer about to leave (`candidate`) counts as the new
     REVISITS  looks at what was seen, in any order        duplicate_threshold   2 * break_threshold
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
-found": they break at twice the limit. The failures of shells and browsers are left to the judge. What brings nothing
-new between errors of a deed (`repeats`) is skipped.
+found": they break at twice the limit. Failures about one named thing after another don't count (`ordered_items`); where
+the user orders each of many, new ones have the limits of a poll. Those of shells and browsers are left to the judge.
+What brings nothing new between errors of a deed (`repeats`) is skipped.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. Where the user orders so many things, calls that make them and lead on
@@ -40,7 +41,8 @@ from reliability.loops.comparison.call_normalization import mask_echoes
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, has_failed
 from reliability.loops.comparison.near import Movement
 from reliability.loops.comparison.tool_verbs import takes_notes
-from reliability.loops.error_reading import LOOKUP, Failure, read_failure
+from reliability.loops.error_reading import LOOKUP, Failure, is_edit, read_failure
+from reliability.loops.ordered_items import ITEMS_MAX, count_items
 from reliability.loops.revisits import find_last_deed, find_revisits, looks, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig, LoopLimits
@@ -227,11 +229,11 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
     retried = before is not None and read_failure(before) is not None
     # Between errors of a deed, what is no error and brings nothing new is skipped.
     errors = (
-        error
+        (at, error)
         for at in range(row.size - 1, -1, -1)
         if (error := _read_error_at(row, at)) is not None or not (retried and repeats(row, at))
     )
-    newest = next(errors, None)
+    place, newest = next(errors, (0, None))
     if newest is None:
         return None
     tool, text, masked = newest
@@ -239,24 +241,42 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         return None
     ordered, again = row.is_ordered(1), row.order.again
     limits = row.config.poll_limits if ordered else row.config.limits
-    count, echoes = 1, bool(LOOKUP.search(text))
-    most = max(2 * max(*limits, 1), again, row.order.number)
-    for error in islice(errors, most + 1):
-        if error is None or error[0] != tool or not any(map(row.is_equal, error[1:], (text, masked))):
+    places, echoes = [place], bool(LOOKUP.search(text))
+    most = max(2 * max(*limits, 1), again, row.order.number, ITEMS_MAX)
+    for at, error in islice(errors, most + 1):
+        if error is None or error.tool != tool or not any(map(row.is_equal, error[1:], (text, masked))):
             break
-        echoes = echoes or not row.is_equal(error[1], text)
-        count += 1
+        echoes = echoes or not row.is_equal(error.text, text)
+        places.append(at)
+    count, loops = len(places), []
     if ordered:
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
     else:
         limits = limits.after(again - 1)  # here the candidate isn't counted
         if echoes and limits.end > 0:
             limits = limits._replace(end=max(limits.end, 2 * row.config.break_threshold, row.order.number))
+        if limits.stage(count) is not None and not is_edit(row.turns[place].calls[0]):
+            count, loops = _leave_out_items(row, places, text)
     nudged = row.count_judged(count, 1) >= limits.warn
     if ordered and nudged and count < limits.end:
         return None
     stage = limits.stage(count, ends=nudged or not row.holds_many)
-    return _build_streak_loop(Kind.ERRORS, count, stage, text, tool)
+    return findings.choose_loop([*loops, _build_streak_loop(Kind.ERRORS, count, stage, text, tool)])
+
+
+def _leave_out_items(row: TurnSequence, places: Sequence[int], text: str) -> tuple[int, list[Loop | None]]:
+    """Return how many of these failures count, without those about another thing that was named, or of which the user
+    orders each, and the loop of such things where the end of their list isn't known: it has the limits of a poll."""
+    named, new = count_items(row, places)
+    count = len(places) - max(0, named - 1)
+    if not row.order.each:
+        return count, []
+    limits = row.config.poll_limits.after(row.order.each)
+    stage = limits.stage(count)
+    if stage is Stage.WARN and row.count_judged(count, 1) >= limits.warn:
+        stage = None
+    tool = row.turns[places[0]].calls[0].name
+    return len(places) - max(0, new - 1), [_build_streak_loop(Kind.ERRORS, count, stage, text, tool)]
 
 
 def _read_error_at(row: TurnSequence, index: int) -> Failure | None:

@@ -138,6 +138,11 @@ def names_place(key: str) -> bool:
     return _classify_argument(key) in (_About.PATH, _About.CODE)
 
 
+def names_item(key: str) -> bool:
+    """Return whether an argument of this name may say what the call is about: no remark, nothing of the run."""
+    return _classify_argument(key) not in (_About.REMARK, _About.RUN)
+
+
 def spell_aim(call: SeenCall) -> str:
     """Spell what a call looks at: the call without the figures that say how much of it; empty where nothing is left."""
     known, fields = parse(call.arguments)
