@@ -40,8 +40,15 @@ _REFUSED = (
     r" (?:was|were|(?:has|have) been|is|are)|user(?: has)?) (?:denied|rejected|declined|blocked)\b"
     r"|\b(?:denied|rejected|declined|blocked) by (?:the |your )?(?:user|policy|sandbox|administrator|hook)\b)"
 )
+#: A rate, a share or nothing of what failed, and a count behind "failed:": a figure that was asked for.
+_FIGURE = (
+    r"(?:errors?|failures?|failed)\b(?:[ _-](?:\w{1,20}[ _-])?(?:rate|ratio|count|percentage|percent|total)s?\b"
+    r"(?: ?\([^)\n]{1,20}\))?[^\w\n]{0,4}(?:(?:is|was|of) )?\d"
+    r"|(?: [^\W\d]{1,20}\b){0,2}[^\w\n]{0,3}\b(?:\d{1,9}(?:\.\d{1,9})? ?%|0+(?:\.0+)?) ?(?:$|[,;)|/]|(?:out )?of\b))"
+    r"|fail(?:ures?|ed)(?: [^\W\d]{1,20}\b){0,2} ?[:=] ?\d{1,9} ?(?:$|[,;)|/]|(?:out )?of\b)"
+)
 _MARKER = re.compile(
-    rf"[\s\[(<*#❌]*(?:{_ERROR})\b"
+    rf"[\s\[(<*#❌]*+(?!{_FIGURE})(?:{_ERROR})\b"
     r"|.{0,80}\b(?:command not found|no such file or directory|permission denied)\b"
     r"|(?:the )?tool (?:execution|call) failed\b|[\w ]{1,40}\bfailed: *[^\W\d]"
     rf"|unable to \w|{_REFUSED}"

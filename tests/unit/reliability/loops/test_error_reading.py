@@ -139,3 +139,33 @@ def test_a_tool_that_is_no_editor_has_its_figures() -> None:
 def test_words_of_refusals_within_a_content_are_no_failure(text: str) -> None:
     """Law: a refusal names the call, or who refused it."""
     assert not has_failed(text)
+
+
+FIGURES = (
+    "{} rate: 0.0%", "{} rate (5m): 0.4", "{}: 0", "{} jobs: 0", "{}: 0%", "{}: 0, passed: 9", "{} count = 0",
+    "# {}: 0 of 9",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["Error", "error", "Failed", "FAILED", "Failure"])
+def test_a_figure_of_failures_is_no_failure(word: str) -> None:
+    """Law: over words of a failure at the beginning of a line: behind a rate, a share or a zero it is a figure that
+    was asked for; behind a code, a name or words it is a failure."""
+    for form in FIGURES:
+        assert not has_failed(form.format(word)), form
+        assert not has_failed(f"api\n{form.format(word)}"), form
+    assert not has_failed("Failed: 3 of 10")
+    assert not has_failed("Failed: 12")
+    for form in ("{} 500", "{}: 3 tests", "{}: 0 matches were found", "{}: 0x80070005", "{} code 7"):
+        assert has_failed(form.format(word)), form
+    assert has_failed("Error: 404")
+    assert has_failed("KeyError: 0")
+    assert has_failed("Error rate limit exceeded: 429")
+    assert has_failed("Error number 13: permission denied")
+
+
+@pytest.mark.parametrize("told", ["Error rate: 0.0%", "Failed: 0", "Failed: 2", "Error count: 0"])
+def test_the_same_figure_of_many_services_is_an_answer(told: str) -> None:
+    """Law: over figures of failures: each of many may have the same one."""
+    laps = [acted("get_figure", {"service": word}, told) for word in WORDS]
+    assert quiet([USER, *chain(*laps)])
