@@ -17,7 +17,8 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit. Failures about one named thing after another don't count (`ordered_items`); where
-the user orders each of many, new ones have the limits of a poll. Those of shells and browsers are left to the judge.
+the user orders each of many, new ones have the limits of a poll. Those of shells and browsers are left to the judge,
+but for unlike commands that are refused in the same words (`refused_commands`), which break at twice the limit.
 What brings nothing new between errors of a deed (`repeats`) is skipped.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
@@ -34,15 +35,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import filterfalse, islice, pairwise, takewhile
+from itertools import chain, filterfalse, islice, pairwise, takewhile
 
 from reliability.loops.comparison import findings, near
 from reliability.loops.comparison.call_normalization import mask_echoes
+from reliability.loops.comparison.error_reading import LOOKUP, Failure, is_edit, read_failure
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, has_failed
 from reliability.loops.comparison.near import Movement
+from reliability.loops.comparison.ordered_items import ITEMS_MAX, count_items
+from reliability.loops.comparison.refused_commands import are_unlike, read_command, says_refusal
 from reliability.loops.comparison.tool_verbs import takes_notes
-from reliability.loops.error_reading import LOOKUP, Failure, is_edit, read_failure
-from reliability.loops.ordered_items import ITEMS_MAX, count_items
+from reliability.loops.repeatable_calls import is_generic_tool
 from reliability.loops.revisits import find_last_deed, find_revisits, looks, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig, LoopLimits
@@ -115,7 +118,7 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
         found.append(loop)
         if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
-    streaks = [*found, _find_same_errors(row), _find_thoughts(row)]
+    streaks = [*found, _find_same_errors(row), _find_refusals(row), _find_thoughts(row)]
     known = findings.choose_loop(streaks)
     if known is not None and known.stage is Stage.BREAK:
         return [known]
@@ -226,7 +229,7 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage |
 def _find_same_errors(row: TurnSequence) -> Loop | None:
     """Find the failures of one tool in a row that say the same, where the candidate calls that tool again."""
     before = find_last_deed(row)
-    retried = before is not None and read_failure(before) is not None
+    retried = before is not None and _read_failure(before) is not None
     # Between errors of a deed, what is no error and brings nothing new is skipped.
     errors = (
         (at, error)
@@ -248,7 +251,8 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
             break
         echoes = echoes or not row.is_equal(error.text, text)
         places.append(at)
-    count, loops = len(places), []
+    count = len(places)
+    loops: list[Loop | None] = []
     if ordered:
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
     else:
@@ -267,7 +271,8 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
 def _leave_out_items(row: TurnSequence, places: Sequence[int], text: str) -> tuple[int, list[Loop | None]]:
     """Return how many of these failures count, without those about another thing that was named, or of which the user
     orders each, and the loop of such things where the end of their list isn't known: it has the limits of a poll."""
-    named, new = count_items(row, places)
+    turns = [row.turns[at] for at in reversed(places)] + ([row.candidate] if row.candidate is not None else [])
+    named, new = count_items(turns, row.order_text, row.turns[: places[-1]])
     count = len(places) - max(0, named - 1)
     if not row.order.each:
         return count, []
@@ -280,8 +285,35 @@ def _leave_out_items(row: TurnSequence, places: Sequence[int], text: str) -> tup
 
 
 def _read_error_at(row: TurnSequence, index: int) -> Failure | None:
-    found = row.memo.once(("error", index), lambda: read_failure(row.turns[index]))
+    found = row.memo.once(("error", index), lambda: _read_failure(row.turns[index]))
     return None if found is None or row.polls_at(index) else found
+
+
+def _read_failure(turn: Turn) -> Failure | None:
+    return None if any(map(is_generic_tool, turn.calls[:1])) else read_failure(turn)
+
+
+def _find_refusals(row: TurnSequence) -> Loop | None:
+    """Find the unlike commands at the tail that a shell has refused in the same words, where the candidate is one."""
+    told = row.turns[-1].results[0] if row.turns and row.turns[-1].results else None
+    newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
+    if told is None or newest is None or row.is_ordered(1) or not (_list_commands(newest) and says_refusal(told)):
+        return None
+    alike = takewhile(lambda turn: set(turn.results) == {told} and _list_commands(turn), reversed(row.turns))
+    commands = [_list_commands(turn) for turn in alike]
+    if row.candidate is not None:
+        commands.insert(0, _list_commands(row.candidate))
+    limits = LoopLimits(row.config.near_limits.warn, 2 * row.config.break_threshold)
+    if not are_unlike(list(chain(*commands)), limits.warn):
+        return None
+    stage = limits.stage(len(commands), ends=are_unlike(list(chain(*commands[1:])), limits.warn))
+    return _build_streak_loop(Kind.ERRORS, len(commands), stage, told, newest.calls[0].name)
+
+
+def _list_commands(turn: Turn) -> list[str]:
+    """List the commands of a turn that only tells a shell what to do."""
+    commands = [read_command(call) for call in turn.calls if is_generic_tool(call)]
+    return commands if all(commands) and len(commands) == len(turn.calls) else []
 
 
 def _find_thoughts(row: TurnSequence) -> Loop | None:

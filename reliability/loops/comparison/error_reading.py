@@ -10,12 +10,11 @@ import re
 from typing import NamedTuple
 
 from reliability.loops.comparison import findings
-from reliability.loops.comparison.call_normalization import mask_echoes, says_done
-from reliability.loops.comparison.findings import SeenCall, Turn, has_failed
+from reliability.loops.comparison.call_normalization import ECHO, mask_echoes, says_done
+from reliability.loops.comparison.findings import SeenCall, Turn, has_failed, refuses
 from reliability.loops.comparison.near import mask_figures
-from reliability.loops.comparison.tool_verbs import split_tool
+from reliability.loops.comparison.tool_verbs import names_look, split_tool
 from reliability.loops.comparison.volatile_fields import word_set
-from reliability.loops.repeatable_calls import is_generic_tool, refuses
 
 _ERROR_CHARS, _FIRST_CHARS = 2_000, 400
 _ERROR_CHARS_MIN = 8  # an error shorter than this ("error") says too little to be the same error
@@ -24,9 +23,12 @@ LOOKUP = re.compile(
     r"|\bnot[ _]resolved?\b|\benotfound\b",
     re.IGNORECASE,
 )
-_EDITS = word_set("edit edits editor multiedit patch diff replace rewrite overwrite")
+_EDITS = word_set("edit edits editor multiedit patch replace rewrite overwrite")
+_APPLIES = frozenset({"apply", "diff"})
 _TAG = re.compile(r"\s*<\w{1,40}>\s*")
-_EDITED = re.compile(r"\b(?:edited|changed|modified|replaced|wrote|patched|inserted|formatted)\b", re.IGNORECASE)
+_EDITED = re.compile(
+    r"\b(?:edited|accepted|made|changed|modified|replaced|wrote|patched|inserted|formatted)\b", re.IGNORECASE
+)
 
 
 class Failure(NamedTuple):
@@ -40,7 +42,7 @@ class Failure(NamedTuple):
 def read_failure(turn: Turn) -> Failure | None:
     """Return what all calls of the turn failed with, where it is one tool and one error."""
     names = {call.name for call in turn.calls}
-    if len(names) != 1 or is_generic_tool(turn.calls[0]):
+    if len(names) != 1:
         return None
     call, known = turn.calls[0], [result for result in turn.results if result is not None]
     edits = is_edit(call)
@@ -52,12 +54,15 @@ def read_failure(turn: Turn) -> Failure | None:
     if len(text) < _ERROR_CHARS_MIN:
         return None
     masked = mask_echoes(call, text)[:_ERROR_CHARS]
-    return Failure(names.pop(), text[:_ERROR_CHARS], mask_figures(masked) if edits else masked)
+    return Failure(names.pop(), text[:_ERROR_CHARS], mask_figures(masked).replace(ECHO, "0") if edits else masked)
 
 
 def is_edit(call: SeenCall) -> bool:
-    """Return whether the call changes a part of a text, by its name."""
-    return not _EDITS.isdisjoint(split_tool(call.name))
+    """Return whether the call changes a part of a text: its name says so, and its action isn't to look."""
+    words = set(split_tool(call.name))
+    named = not _EDITS.isdisjoint(words) or words >= _APPLIES
+    action = findings.read_fields(call).get("command") if named else ""
+    return named and not any(names_look(name) for name in (call.name, action) if isinstance(name, str))
 
 
 def _refuses_edit(call: SeenCall, result: str) -> bool:

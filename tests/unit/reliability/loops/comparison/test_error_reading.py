@@ -7,8 +7,8 @@ import pytest
 
 from reliability.loops import Stage
 from reliability.loops.comparison.call_normalization import ECHO, mask_echoes
+from reliability.loops.comparison.error_reading import read_failure
 from reliability.loops.comparison.findings import SeenCall, Turn, dumps, has_failed
-from reliability.loops.error_reading import read_failure
 from tests.support.conversation import USER, Message, acted, loop_at, quiet
 
 WORDS = [
@@ -88,6 +88,7 @@ def test_edits_that_fail_end_whatever_they_quote(editor: str, lines: int) -> Non
 
 DONE = (
     "ok", "The file /repo/a.py has been updated.", "Edit applied; the linter found nothing.", "Wrote 3 lines.",
+    "Edit accepted by the user, not yet committed.",
     "Success. Updated the following files:\nM a.py", "1 replacement was made.", '{"success": true}', "done",
     "The file a.py was changed, but it could not be formatted.", "The file was edited. Errors: x is not defined",
     "The file /repo/a.py has been edited. Here's the result of running `cat -n` on a snippet:\n 1\treturn not x",
@@ -102,6 +103,22 @@ def test_edits_that_succeed_are_work(editor: str) -> None:
     for answer in DONE:
         laps = [fail(editor, answer, word, 3) for word in WORDS]
         assert all(loop_at([USER, *chain(*laps[:lap])], laps[lap][0]) is None for lap in (3, 10, 13)), answer
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "answer"),
+    [
+        ("git_diff", {}, "No changes"), ("diff_files", {}, "No differences: not one."),
+        ("list_edits", {}, "nothing yet"),
+        ("str_replace_editor", {"command": "view"}, "# nothing here, not even a name"),
+        ("show_patch", {}, "No matches"),
+        ("get_replacements", {}, "Not any: it is the same."),
+    ],
+)  # fmt: skip
+def test_looks_at_edits_are_no_edits(tool: str, arguments: dict[str, str], answer: str) -> None:
+    """Law: a tool or an action that looks is no editor: that there is nothing is an answer."""
+    laps = [acted(tool, arguments | {"path": f"{word}.py"}, answer) for word in WORDS]
+    assert quiet([USER, *chain(*laps)])
 
 
 def test_other_errors_of_edits_are_other_errors() -> None:
@@ -133,7 +150,9 @@ def test_a_tool_that_is_no_editor_has_its_figures() -> None:
     "text",
     [
         "The proposal was rejected by the council.", "Able to apply it.", "The page isn't found in content.",
-        "Pattern not found in file", "access denied: none", "3 edits rejected, 2 accepted",
+        "The user declined.", "user rejected the offer", "The loan was denied by policy.", "Unable to classify it.",
+        "None of them could be applied: coupon", "The edit was rejected.", "Pattern not found in file",
+        "access denied: none", "3 edits rejected, 2 accepted",
     ],
 )  # fmt: skip
 def test_words_of_refusals_within_a_content_are_no_failure(text: str) -> None:

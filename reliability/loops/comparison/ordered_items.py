@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reliability.loops.comparison.call_normalization import names_item
-from reliability.loops.comparison.findings import SeenCall, is_number, read_fields
-from reliability.loops.turn_sequence import TurnSequence
+from reliability.loops.comparison.findings import SeenCall, Turn, is_number, read_fields
 
 #: So many turns of failures are looked through: as many things as a person may order.
 ITEMS_MAX = 200
@@ -25,13 +24,12 @@ _TOKEN, _ITEM = re.compile(r"[^\s,;\"'`()\[\]{}<>|=]+"), re.compile(r"[,;\n\"'|]
 _EDGES = " \t\r-*•.:!?&"
 
 
-def count_items(row: TurnSequence, places: Sequence[int]) -> tuple[int, int]:
-    """Return how many of the turns, and of the candidate, are about a thing that is new and was named before, and how
-    many are about anything new. `places`: newest first."""
-    turns = [row.turns[at] for at in reversed(places)] + ([row.candidate] if row.candidate is not None else [])
+def count_items(turns: Sequence[Turn], request: str, before: Sequence[Turn]) -> tuple[int, int]:
+    """Return how many of the turns are about a thing that is new and was named in the request or a result before, and
+    how many are about anything new."""
     said = [frozenset(value for call in turn.calls for value in _list_values(call)) for turn in turns]
     things = [values - frozenset.intersection(*said) for values in said]
-    asked, told = _list_names(row.order_text), _list_names(_read_back(row, min(places)))
+    asked, told = _list_names(request), _list_names(_read_back(before))
     named = [{name for value in values if (name := _find_name(value, asked, told))} for values in things]
     return _count_new(named), _count_new(things)
 
@@ -60,21 +58,22 @@ def _read_value(value: Any) -> str:
 
 
 def _find_name(value: str, asked: frozenset[str], told: frozenset[str]) -> str:
-    """Return under which name the value was told; empty where it wasn't."""
-    for name in (value, value.rstrip("/").rpartition("/")[2]):
+    """Return under which name the value was told; empty where it wasn't. The last part of a path may be a word of any
+    sentence, unless it has more than letters."""
+    last = value.rstrip("/").rpartition("/")[2]
+    for name in (value, last) if not last.isalpha() else (value,):
         plain = len(name) >= _NAME_CHARS_MIN and any(map(str.isalpha, name))
         if name in asked or (plain and name in told):
             return name
     return ""
 
 
-def _read_back(row: TurnSequence, first: int) -> str:
-    """Read the results before a turn, the newest first, as far as is read at all."""
+def _read_back(turns: Sequence[Turn]) -> str:
+    """Read the results of the turns, the newest first, as far as is read at all."""
     texts, left = [], _READ_CHARS
-    for at in range(first - 1, -1, -1):
-        for result in filter(None, row.turns[at].results):
-            texts.append(result[:left])
-            left -= len(texts[-1])
+    for result in (result for turn in reversed(turns) for result in turn.results if result):
+        texts.append(result[:left])
+        left -= len(texts[-1])
         if left <= 0:
             break
     return "\n".join(texts)
