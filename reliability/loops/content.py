@@ -101,6 +101,19 @@ _DOES = re.compile(
     r"|which|who|is|are|was|were|has|have|with|number|priority|für|um|auf|unter|über|aus|wenn|weil|dass|sobald|pour|sous"
     r"|quand|si|para|cuando|que)\b)[^,]){0,60}(?:,(?:[^,]{0,40},)* (?:[^,]{0,40}\b(?:and|und|et|y) )?)?$"
 )
+#: Words that order one thing after another, and what is checked, before the number of such things.
+_EACH = re.compile(
+    rf"\b(?:each|every) (?!{_UNIT}|time\b|\d|few|other)|\ball (?:of )?(?:the|these|those|my|our|its|their)\b"
+    r"|\b(?:them|they|these|those) all\b|\ball (?!this|is|was|has|does)(?:[\w-]+ )?\w{2,}s\b|\bwhich of\b"
+    r"|\bwhich (?:[\w-]+ )?[\w-]{2,}(?<!s)s (?:are|can|have|do|were|still|may)\b"
+    r"|\bone (?:by|after) (?:one|another|the other)\b|\bone at a time\b|\b(?:jede[nrsm]?|alle[nr]?|nacheinander|chaque"
+    r"|tous les|toutes les|cada|tod[ao]s|ogni|tutt[ie])\b(?! \d)|每个|每一|所有|哪些"
+)
+_CHECKS = re.compile(
+    r"\b(?:check|verify|validate|test|try|ping|probe|look up|scan|fetch|query|resolve|call|read|open|compare|review"
+    r"|find|visit|confirm|make sure|list|show|tell me|see|which|(?:über)?prüfe?|vérifie[rz]?|comprueba|verifi(?:ca|que)"
+    r")\b"
+)
 #: Words behind `|` count only before a word for "times": elsewhere they are other words ("due", "sei", "sex").
 _NUMBERS = """
 2 two twice zwei zweimal dos deux
@@ -261,12 +274,14 @@ def urges_on(message: Message) -> bool:
 class PersonsOrder(NamedTuple):
     """What a person orders: the largest number that is named, how often a thing is to be done ("ten times", "6x",
     "zehnmal"), each at most `NUMBER_MAX` and 0 where there is none, and whether repetition is ordered without one.
-    `again`: `times`, where the very call is to be repeated, whatever it is, and not so many things are to be made."""
+    `again`: `times`, where the very call is to be repeated, whatever it is, and not so many things are to be made.
+    `each`: how many things are to be looked at, one after another; 1 where it is each of them, without a number."""
 
     number: int = 0
     times: int = 0
     endless: bool = False
     again: int = 0
+    each: int = 0
 
 
 NO_ORDER = PersonsOrder()
@@ -279,7 +294,29 @@ def read_order(text: str) -> PersonsOrder:
         return PersonsOrder()
     endless = any(orders_repetition(lower, *span) for span in _find_parts(_SENTENCE, lower))
     times, again = _read_times(lower)
-    return PersonsOrder(max(times, _read_number(lower)), times, endless, again)
+    each = _count_things(lower) or int(_EACH.search(lower) is not None)
+    return PersonsOrder(max(times, _read_number(lower)), times, endless, again, each)
+
+
+def _count_things(lower: str) -> int:
+    """Return how many things are to be checked, as the largest number before a plural tells."""
+    text = _TENS.sub(_write_figures, lower)
+    found = ((match, _to_number(match[0])) for match in _NUMBER.finditer(text))
+    return max(
+        (
+            number
+            for match, number in found
+            if 1 < number <= NUMBER_MAX
+            and not _MEASURES.match(text, match.end())
+            and _MANY.match(text, match.end())
+            and _CHECKS.search(_LINE.split(text[max(0, match.start() - _CLAUSE_CHARS) : match.start()])[-1])
+        ),
+        default=0,
+    )
+
+
+def _to_number(word: str) -> int:
+    return int(word) if word.isdecimal() else _NUMBER_WORDS.get(word, 0)
 
 
 def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
@@ -294,14 +331,14 @@ def _find_parts(ends: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 def _read_number(lower: str) -> int:
     text, most = _TENS.sub(_write_figures, lower), 0
     for match in _NUMBER.finditer(text):
-        number = int(match[0]) if match[0].isdecimal() else _NUMBER_WORDS.get(match[0], 0)
+        number = _to_number(match[0])
         if most < number <= NUMBER_MAX and _counts(text, match):
             most = number
     return most
 
 
 def _write_figures(ten: re.Match[str]) -> str:
-    return str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS[ten[2]])
+    return str(_NUMBER_WORDS[ten[1]] + _NUMBER_WORDS.get(ten[2], 1))
 
 
 def _counts(text: str, number: re.Match[str]) -> bool:

@@ -16,8 +16,10 @@ with the same results. The answer about to leave (`candidate`) counts as the new
     REVISITS  looks at what was seen, in any order        duplicate_threshold   2 * break_threshold
 
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
-found": they break at twice the limit. The failures of shells and browsers are left to the judge. What brings nothing
-new between errors of a deed (`repeats`) is skipped.
+found": they break at twice the limit. Failures about one named thing after another don't count (`ordered_items`); where
+the user orders each of many, new ones have the limits of a poll. Those of shells and browsers are left to the judge,
+but for unlike commands that are refused in the same words (`refused_commands`), which break at twice the limit.
+What brings nothing new between errors of a deed (`repeats`) is skipped.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. Where the user orders so many things, calls that make them and lead on
@@ -30,16 +32,18 @@ a request (`Memo`). Each limit is reached within what is read. A nudge comes bef
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import filterfalse, islice, pairwise, takewhile
+from itertools import chain, filterfalse, islice, pairwise, takewhile
 
 from reliability.loops.comparison import findings, near
 from reliability.loops.comparison.call_normalization import mask_echoes
+from reliability.loops.comparison.error_reading import LOOKUP, Failure, is_edit, read_failure
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, has_failed
 from reliability.loops.comparison.near import Movement
+from reliability.loops.comparison.ordered_items import ITEMS_MAX, count_items
+from reliability.loops.comparison.refused_commands import are_unlike, read_command, says_refusal
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.repeatable_calls import is_generic_tool
 from reliability.loops.revisits import find_last_deed, find_revisits, looks, repeats
@@ -50,13 +54,6 @@ from reliability.loops.turn_sequence import Pairwise, TurnSequence
 
 _CHANGES_MIN = 2  # a result that changed once and no more is news
 _PUSHED_LAPS, _WAITED = 2, 3
-_ERROR_CHARS = 2_000
-_ERROR_CHARS_MIN = 8  # an error shorter than this ("error") says too little to be the same error
-_LOOKUP = re.compile(
-    r"\bnot (?:be )?found\b|\bno (?:such|match|results?)\b|\bdoes(?:n't| not) exist\b|\b(?:404|410)\b"
-    r"|\bnot[ _]resolved?\b|\benotfound\b",
-    re.IGNORECASE,
-)
 _TEXT_CHARS, TEXT_PERIOD_MAX = 4_000, 3
 _THRESHOLDS = ("duplicate_threshold", "break_threshold", "poller_duplicate_threshold", "poller_break_threshold")
 TEXTS_MAX = 64  # so many texts are looked at for each repetition that is asked about
@@ -131,7 +128,7 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
         found.append(loop)
         if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
-    streaks = [*found, _find_same_errors(row), _find_thoughts(row)]
+    streaks = [*found, _find_same_errors(row), _find_refusals(row), _find_thoughts(row)]
     known = findings.choose_loop(streaks)
     if known is not None and known.stage is Stage.BREAK:
         return [known]
@@ -242,14 +239,14 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage |
 def _find_same_errors(row: TurnSequence) -> Loop | None:
     """Find the failures of one tool in a row that say the same, where the candidate calls that tool again."""
     before = find_last_deed(row)
-    retried = before is not None and _read_error(before) is not None
+    retried = before is not None and _read_failure(before) is not None
     # Between errors of a deed, what is no error and brings nothing new is skipped.
     errors = (
-        error
+        (at, error)
         for at in range(row.size - 1, -1, -1)
         if (error := _read_error_at(row, at)) is not None or not (retried and repeats(row, at))
     )
-    newest = next(errors, None)
+    place, newest = next(errors, (0, None))
     if newest is None:
         return None
     tool, text, masked = newest
@@ -257,42 +254,76 @@ def _find_same_errors(row: TurnSequence) -> Loop | None:
         return None
     ordered, again = row.is_ordered(1), row.order.again
     limits = row.config.poll_limits if ordered else row.config.limits
-    count, echoes = 1, bool(_LOOKUP.search(text))
-    most = max(2 * max(*limits, 1), again, row.order.number)
-    for error in islice(errors, most + 1):
-        if error is None or error[0] != tool or not any(map(row.is_equal, error[1:], (text, masked))):
+    places, echoes = [place], bool(LOOKUP.search(text))
+    most = max(2 * max(*limits, 1), again, row.order.number, ITEMS_MAX)
+    for at, error in islice(errors, most + 1):
+        if error is None or error.tool != tool or not any(map(row.is_equal, error[1:], (text, masked))):
             break
-        echoes = echoes or not row.is_equal(error[1], text)
-        count += 1
+        echoes = echoes or not row.is_equal(error.text, text)
+        places.append(at)
+    count = len(places)
+    loops: list[Loop | None] = []
     if ordered:
         count += row.candidate is not None  # as in CALLS, so that both nudge at once
     else:
         limits = limits.after(again - 1)  # here the candidate isn't counted
         if echoes and limits.end > 0:
             limits = limits._replace(end=max(limits.end, 2 * row.config.break_threshold, row.order.number))
+        if limits.stage(count) is not None and not is_edit(row.turns[place].calls[0]):
+            count, loops = _leave_out_items(row, places, text)
     nudged = row.count_judged(count, 1) >= limits.warn
     if ordered and nudged and count < limits.end:
         return None
     stage = limits.stage(count, ends=nudged or not row.holds_many)
-    return _build_streak_loop(Kind.ERRORS, count, stage, text, tool)
+    return findings.choose_loop([*loops, _build_streak_loop(Kind.ERRORS, count, stage, text, tool)])
 
 
-def _read_error_at(row: TurnSequence, index: int) -> tuple[str, str, str] | None:
-    found = row.memo.once(("error", index), lambda: _read_error(row.turns[index]))
+def _leave_out_items(row: TurnSequence, places: Sequence[int], text: str) -> tuple[int, list[Loop | None]]:
+    """Return how many of these failures count, without those about another thing that was named, or of which the user
+    orders each, and the loop of such things where the end of their list isn't known: it has the limits of a poll."""
+    turns = [row.turns[at] for at in reversed(places)] + ([row.candidate] if row.candidate is not None else [])
+    named, new = count_items(turns, row.order_text, row.turns[: places[-1]])
+    count = len(places) - max(0, named - 1)
+    if not row.order.each:
+        return count, []
+    limits = row.config.poll_limits.after(row.order.each)
+    stage = limits.stage(count)
+    if stage is Stage.WARN and row.count_judged(count, 1) >= limits.warn:
+        stage = None
+    tool = row.turns[places[0]].calls[0].name
+    return len(places) - max(0, new - 1), [_build_streak_loop(Kind.ERRORS, count, stage, text, tool)]
+
+
+def _read_error_at(row: TurnSequence, index: int) -> Failure | None:
+    found = row.memo.once(("error", index), lambda: _read_failure(row.turns[index]))
     return None if found is None or row.polls_at(index) else found
 
 
-def _read_error(turn: Turn) -> tuple[str, str, str] | None:
-    """Return (tool, its error, the error without what it repeats of the call) where all calls failed alike."""
-    names = {call.name for call in turn.calls}
-    if len(names) != 1 or is_generic_tool(turn.calls[0]):
+def _read_failure(turn: Turn) -> Failure | None:
+    return None if any(map(is_generic_tool, turn.calls[:1])) else read_failure(turn)
+
+
+def _find_refusals(row: TurnSequence) -> Loop | None:
+    """Find the unlike commands at the tail that a shell has refused in the same words, where the candidate is one."""
+    told = row.turns[-1].results[0] if row.turns and row.turns[-1].results else None
+    newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
+    if told is None or newest is None or row.is_ordered(1) or not (_list_commands(newest) and says_refusal(told)):
         return None
-    failed = [result for result in turn.results if result is not None and has_failed(result)]
-    texts = {findings.error_text(result)[:_ERROR_CHARS] for result in failed}
-    if len(texts) != 1 or len(failed) < len(turn.results):
+    alike = takewhile(lambda turn: set(turn.results) == {told} and _list_commands(turn), reversed(row.turns))
+    commands = [_list_commands(turn) for turn in alike]
+    if row.candidate is not None:
+        commands.insert(0, _list_commands(row.candidate))
+    limits = LoopLimits(row.config.near_limits.warn, 2 * row.config.break_threshold)
+    if not are_unlike(list(chain(*commands)), limits.warn):
         return None
-    text = texts.pop()
-    return (names.pop(), text, mask_echoes(turn.calls[0], text)) if len(text) >= _ERROR_CHARS_MIN else None
+    stage = limits.stage(len(commands), ends=are_unlike(list(chain(*commands[1:])), limits.warn))
+    return _build_streak_loop(Kind.ERRORS, len(commands), stage, told, newest.calls[0].name)
+
+
+def _list_commands(turn: Turn) -> list[str]:
+    """List the commands of a turn that only tells a shell what to do."""
+    commands = [read_command(call) for call in turn.calls if is_generic_tool(call)]
+    return commands if all(commands) and len(commands) == len(turn.calls) else []
 
 
 def _find_thoughts(row: TurnSequence) -> Loop | None:

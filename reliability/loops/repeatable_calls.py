@@ -18,7 +18,7 @@ from typing import Any
 
 from reliability.loops.comparison import tool_verbs as verbs
 from reliability.loops.comparison.call_normalization import POINTS, names_place
-from reliability.loops.comparison.findings import SeenCall, has_failed, is_number, parse, read_fields
+from reliability.loops.comparison.findings import SeenCall, has_failed, is_number, parse, read_fields, refuses
 from reliability.loops.comparison.same_result import UNDONE_FIELDS, is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import (
@@ -74,13 +74,6 @@ _STEP_COMMAND = re.compile(
 )
 #: So many rows are changed at once, until none is left.
 _BATCH = re.compile(r"\s*(?:delete|update)\b.{1,2000}\blimit \d", re.IGNORECASE | re.DOTALL)
-_REFUSES = re.compile(
-    r"\b(?:already|unchanged|cannot|can't|could not|unable|rejected|denied|refused|invalid|failed|failure|blocked|"
-    r"no (?:change|effect|more|such|navigation)\w{0,1}|nothing|not (?!e\b)\w+|"
-    r"but|same|by 0|(?:end|top|bottom) of|last (?:page|track|item)|maximum|minimum|"
-    r"bereits|fehl\w+|nicht|erreur|échec|impossible|déjà|no se|ya est\w+|imposible)\b",
-    re.IGNORECASE,
-)
 _ENTITY = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|(?<![a-z0-9])(?=\d{0,24}[a-f])(?=[a-f]{0,24}\d)[0-9a-f]{8,24}(?![a-z0-9])",
@@ -158,7 +151,7 @@ def leads_on(result: str | None) -> bool:
     """Return whether the result may be one of a step: short, no failure, no refusal."""
     if result is None or len(result) > _STEP_CHARS:
         return False
-    return not has_failed(result) and not _REFUSES.search(result)
+    return not has_failed(result) and not refuses(result)
 
 
 def acknowledges(call: SeenCall, result: str) -> bool:
@@ -190,7 +183,7 @@ def _says_done(text: Any, words_max: int) -> bool:
     if not any(map(str.isalnum, text)):
         return True
     words = [word for word in words_of(text) if word not in _LEVELS]
-    few = 0 < len(words) <= words_max and not _REFUSES.search(text)
+    few = 0 < len(words) <= words_max and not refuses(text)
     return few and any(word in _DONE or _is_deed(word) for word in words[:_DEED_WITHIN])
 
 

@@ -60,12 +60,12 @@ class TurnSequence:
     ) -> None:
         self.turns, self.config, self.candidate, self.size = turns, config, candidate, len(turns)
         self.memo = Memo() if memo is None else memo
-        self._request = turns[-1].request if turns else ""
+        self.order_text = turns[-1].request if turns else ""
 
     @property
     def order(self) -> PersonsOrder:
         """What the user's last message orders."""
-        return self.memo.once("order", lambda: read_order(self._request))
+        return self.memo.once("order", lambda: read_order(self.order_text))
 
     def is_ordered(self, period: int) -> bool:
         """Return whether the user orders repetition without a number, or says the same again behind each answer."""

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from reliability.loops.comparison import shell_commands
@@ -54,8 +55,10 @@ _SAYS_DONE = re.compile(
     re.IGNORECASE,
 )
 
-#: What a result only repeats of its call, in how many values, of how many characters, how deep.
+#: What a result only repeats of its call, in how many values, of how many characters, how deep. Values longer
+#: than that, and their lines, are masked where they stand alone.
 ECHO = "\ufff9"
+_ECHOES = re.compile(rf"{ECHO}(?:\s*\n{ECHO})+")
 _VALUES_MAX, _VALUE_CHARS, _RESULT_CHARS, _DEPTH = 16, 400, 4_000, 2
 POINTS = word_set("click type hover fill select drag tap")
 _REFERENCE = re.compile(r"(?:s?\d{1,6}(?=[e_]))?(?P<place>(?P<counted>(?<!\d)e\d{1,6})|[e_]\d{1,6})")
@@ -135,6 +138,11 @@ def names_place(key: str) -> bool:
     return _classify_argument(key) in (_About.PATH, _About.CODE)
 
 
+def names_item(key: str) -> bool:
+    """Return whether an argument of this name may say what the call is about: no remark, nothing of the run."""
+    return _classify_argument(key) not in (_About.REMARK, _About.RUN)
+
+
 def spell_aim(call: SeenCall) -> str:
     """Spell what a call looks at: the call without the figures that say how much of it; empty where nothing is left."""
     known, fields = parse(call.arguments)
@@ -205,16 +213,25 @@ def says_done(text: str) -> bool:
 
 
 def mask_echoes(call: SeenCall, text: str) -> str:
-    """Put one sign in the place of everything in the result that the call said itself."""
-    if len(text) > _RESULT_CHARS:
-        return text
+    """Put one sign in the place of everything in the result that the call said itself: texts, lines of them, values."""
     known, arguments = parse(call.arguments)
-    said = dict.fromkeys(_list_said(arguments if known else call.arguments))
-    values = sorted(said, key=len, reverse=True)[:_VALUES_MAX]
-    if not any(value in text for value in values):
-        return text
+    said = sorted(dict.fromkeys(_list_said(arguments if known else call.arguments)), key=len, reverse=True)
+    masked = text
+    for value in islice((value for value in said if "\n" in value), _VALUES_MAX):
+        masked = masked.replace(value, ECHO)
+    lines = {_drop_mark(line) for value in said for line in value.split("\n")} - {""} | {ECHO}
+    masked = "\n".join(ECHO if _drop_mark(line) in lines else line for line in masked.split("\n"))
+    masked = _ECHOES.sub(ECHO, masked)
+    values = [value for value in said if len(value) <= _VALUE_CHARS][:_VALUES_MAX]
+    if len(masked) > _RESULT_CHARS or not any(value in masked for value in values):
+        return masked
     pattern = "|".join(map(re.escape, values))
-    return re.sub(rf"(?<![\w.])(?:{pattern})(?!\w|\.\d)", ECHO, text)
+    return re.sub(rf"(?<![\w.])(?:{pattern})(?!\w|\.\d)", ECHO, masked)
+
+
+def _drop_mark(line: str) -> str:
+    """Drop what a diff writes before a line, and the white space around it."""
+    return line.strip().lstrip("+-").strip()
 
 
 def _list_said(value: Any, depth: int = _DEPTH) -> Iterator[str]:
@@ -225,8 +242,9 @@ def _list_said(value: Any, depth: int = _DEPTH) -> Iterator[str]:
             yield from _list_said(item, depth - 1) if depth else ()
     elif isinstance(value, str):
         text = value.strip()
-        if 0 < len(text) <= _VALUE_CHARS:
+        if text:
             yield text
+        if len(text) <= _VALUE_CHARS:
             yield from _NUMBER.findall(text)
     elif is_number(value):
         yield str(value)

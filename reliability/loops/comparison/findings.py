@@ -32,11 +32,35 @@ _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_cod
 _FLAGS = ("is_error", "isError")
 _DENIALS = ("success", "ok")
 _ERROR = r"(?:[\w.]{0,60}(?:error|exception)|fatal|panic|failed|failure|traceback \(most recent call last\))"
+#: How agents answer an edit that found no place, and a call that a person or a rule has refused.
+_REFUSED = (
+    r"(?:no replacement was (?:made|performed)|unable to (?:apply|edit|patch))\b|.{0,200}(?:\byou haven't granted\b"
+    r"|\bedits?\b.{0,60}\bnone of them could be applied\b"
+    r"|\b(?:old_?str(?:ing)?|string to replace|search (?:block|text|string))\b.{0,40}\bnot found\b"
+    r"|\b(?:tool (?:use|call|execution)|permission|command|operation)\b.{0,40}"
+    r" (?:denied|rejected|declined|blocked)\b"
+    r"|\buser (?:has )?(?:denied|rejected|declined) (?:this|the|your) (?:operation|tool|command|action|call)\b)"
+)
+#: A rate, a share or nothing of what failed, and a count behind "failed:": a figure that was asked for.
+_FIGURE = (
+    r"(?:errors?|failures?|failed)\b(?:[ _-](?:\w{1,20}[ _-])?(?:rate|ratio|count|percentage|percent|total)s?\b"
+    r"(?: ?\([^)\n]{1,20}\))?[^\w\n]{0,4}(?:(?:is|was|of) )?\d"
+    r"|(?: [^\W\d]{1,20}\b){0,2}[^\w\n]{0,3}\b(?:\d{1,9}(?:\.\d{1,9})? ?%|0+(?:\.0+)?) ?(?:$|[,;)|/]|(?:out )?of\b))"
+    r"|fail(?:ures?|ed)(?: [^\W\d]{1,20}\b){0,2} ?[:=] ?\d{1,9} ?(?:$|[,;)|/]|(?:out )?of\b)"
+)
 _MARKER = re.compile(
-    rf"[\s\[(<*#❌]*(?:{_ERROR})\b"
+    rf"[\s\[(<*#❌]*+(?!{_FIGURE})(?:{_ERROR})\b"
     r"|.{0,80}\b(?:command not found|no such file or directory|permission denied)\b"
     r"|(?:the )?tool (?:execution|call) failed\b|[\w ]{1,40}\bfailed: *[^\W\d]"
+    rf"|{_REFUSED}"
     r"|.{0,40}\bexit(?:ed with)?(?: code| status)?:? [1-9]|.{0,20}\b(?:unknown|invalid|no such) tool\b",
+    re.IGNORECASE,
+)
+_REFUSES = re.compile(
+    r"\b(?:already|unchanged|cannot|can't|could not|unable|rejected|denied|refused|invalid|failed|failure|blocked|"
+    r"no (?:change|effect|more|such|navigation)\w{0,1}|nothing|not (?!e\b)\w+|"
+    r"but|same|by 0|(?:end|top|bottom) of|last (?:page|track|item)|maximum|minimum|"
+    r"bereits|fehl\w+|nicht|erreur|échec|impossible|déjà|no se|ya est\w+|imposible)\b",
     re.IGNORECASE,
 )
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
@@ -308,6 +332,11 @@ def _nonzero(code: Any) -> bool:
     if isinstance(code, str):
         return code.strip().lstrip("-").isdigit() and code.strip().lstrip("-0") != ""
     return isinstance(code, (int, float)) and code != 0
+
+
+def refuses(text: str) -> bool:
+    """Return whether a short text has a word that says that nothing was done."""
+    return _REFUSES.search(text) is not None
 
 
 def error_text(result: str) -> str:
