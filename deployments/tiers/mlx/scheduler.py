@@ -271,6 +271,9 @@ class Scheduler:
         sequence = self._by_uid.get(response.uid)
         if sequence is None:
             return
+        if response.finish_reason == "stop" and sequence.has_only_thought:
+            self._close_thought(sequence, ThoughtEnd.MODEL, now_s)
+            return
         try:
             lead = getattr(response, "lead", None)  # mlx-lm's own generator, for caches of other kinds, tells none
             reason = sequence.take(response.token, response.finish_reason, response.logprobs, lead)
@@ -296,9 +299,9 @@ class Scheduler:
         self._take_out(sequence)
 
     def _close_thought(self, sequence: SequenceState, why: ThoughtEnd, now_s: float) -> None:
-        """Write the end of the thought for the model, which goes on behind it from its kept cache."""
+        """Write the end of the thought for the model, if it hasn't, which goes on behind it from its kept cache."""
         self._take_out(sequence)
-        close = sequence.job.thought.close
+        close = sequence.job.thought.close if sequence.job.reader.thoughts.thinking else ()
         sequence.thought.close(why, len(sequence.tokens) + len(close))
         for token in close:
             full = len(sequence.tokens) + 1 >= sequence.job.max_tokens

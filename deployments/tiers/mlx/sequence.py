@@ -119,6 +119,7 @@ class SequenceState:
     suspected: bool = False
     prefill: _PrefillWatch = field(default_factory=_PrefillWatch)
     thought: ThoughtWatch = field(init=False)
+    has_spoken: bool = False  # there is a word behind its thought
     unmatched: str = field(init=False)  # the delivered text that was not written again yet
 
     def __post_init__(self) -> None:
@@ -182,6 +183,13 @@ class SequenceState:
         return (*self.job.notes, *known, *closed, *((REPEATED_NOTE,) if self.job.reader.call_split.repeated else ()))
 
     @property
+    def has_only_thought(self) -> bool:
+        """Whether all that it has is its first thought, closed or not, and an answer can be had."""
+        thought, reader = self.thought, self.job.reader
+        can_go_on = bool(thought.limit.close) and thought.limit.speak is not None and thought.closed is None
+        return can_go_on and thought.tokens > 0 and not self.has_spoken and not reader.call_split.calls
+
+    @property
     def error(self) -> Exception | None:
         """What one of its processors raised."""
         return next((guard.error for guard in self.guards if guard.error is not None), None)
@@ -204,6 +212,8 @@ class SequenceState:
         events = reader.feed(text)
         if was_reasoning:
             self.thought.note(events)
+        else:
+            self.has_spoken = self.has_spoken or bool(text.strip())
         cut = finish == "length" or reader.call_split.runaway
         ended, truncated = finish is not None or reader.done or cut, cut and not reader.done
         if ended:

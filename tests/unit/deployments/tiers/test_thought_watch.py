@@ -107,6 +107,32 @@ def test_a_thought_goes_on_from_its_kept_cache(rig: Rig) -> None:
     assert sum(read[1:]) <= len(CLOSE) + 2
 
 
+@pytest.mark.parametrize("tokens", [1, BUDGET // 2, BUDGET - 1])
+def test_a_turn_that_ends_within_its_thought_is_answered_from(rig: Rig, tokens: int) -> None:
+    """Law: a model that ends its turn and not its thought has its thought closed there, and answers from it."""
+    thinks, ends = never([*ENDS, *CLOSE[:1]], tokens), always(ENDS[0], tokens)
+    for seed in range(5):
+        sampling = Sampling(temperature=1.0, seed=seed)
+        events = think(rig, [thinks, ends], tokens_max=BUDGET + GRACE, sampling=sampling)
+
+        ended, counted = end_of(events)
+        assert ended is ThoughtEnd.MODEL
+        assert 0 <= counted - tokens - len(CLOSE) < 4  # the first bytes of a letter count until it is whole
+        assert text_of(events).strip()
+
+
+def test_a_turn_that_ends_behind_its_thought_is_gone_on_with(rig: Rig) -> None:
+    """Law: a model that closes its thought and ends its turn without a word answers all the same; one that has said a
+    word ends there."""
+    for said, ends_with in (("", ""), ("\n\n", ""), ("\n\nFour.", "Four.")):
+        text = f"x</think>{said}"
+        written = [never([*ENDS, *CLOSE[:1]], 0), writes(text), always(ENDS[0], len(text))]
+        events = think(rig, written, tokens_max=BUDGET + GRACE)
+
+        assert text_of(events).strip()
+        assert ends_with in ("", text_of(events).strip())
+
+
 @pytest.mark.parametrize("tokens", [1, BUDGET - len(CLOSE) - 1])
 def test_a_thought_that_ends_by_itself_is_left_alone(rig: Rig, tokens: int) -> None:
     """Law: up to its budget the answer is the one that there is without a limit, and the model has ended its
