@@ -94,13 +94,13 @@ def main() -> None:
         chain = {"escalation": {"chain": ["fast"]}}
         with run_server({"tiers": {"fast": tier}, "reliability": chain}, folder) as server:
             bound = asyncio.run(ask_all(server.url, questions, args.budget))
-            free = asyncio.run(ask_all(server.url, questions, MORE * args.budget))
-    within = sum(1 for one in bound if one.text.strip() and one.tokens <= args.budget + OVER_TOKENS)
-    ended = [(a, b) for a, b in zip(bound, free, strict=True) if b.ended == "model" and b.tokens <= args.budget]
-    print(f"answered within {args.budget} + {OVER_TOKENS} tokens of thought: {within} of {len(bound)}")
-    print(f"the longest thought: {max(one.tokens for one in bound)} tokens; ended: {Counter(a.ended for a in bound)}")
-    print(f"with {MORE * args.budget} tokens: ended: {Counter(one.ended for one in free)}")
-    print(f"ended by itself within the budget: {len(ended)}; the same with it: {sum(a == b for a, b in ended)}")
+            within = sum(1 for one in bound if one.text.strip() and one.tokens <= args.budget + OVER_TOKENS)
+            print(f"answered within {args.budget} + {OVER_TOKENS} tokens of thought: {within} of {len(bound)}")
+            print(f"the longest thought: {max(one.tokens for one in bound)} tokens; {Counter(a.ended for a in bound)}")
+            ended = {question: one for question, one in zip(questions, bound, strict=True) if one.ended == "model"}
+            free = asyncio.run(ask_all(server.url, list(ended), MORE * args.budget))
+    same = sum(one.thought == other.thought for one, other in zip(ended.values(), free, strict=True))
+    print(f"ended by themselves: {len(ended)}; the same thought with {MORE * args.budget} tokens: {same}")
 
 
 if __name__ == "__main__":
