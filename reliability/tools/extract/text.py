@@ -198,7 +198,8 @@ def _may_be_literal(text: str, schema: Any, kinds: frozenset[str] | None) -> boo
         return False
     if text.strip() in ("null", "None"):
         choices = schema.get("enum", ())
-        return None in choices and text.strip() not in choices
+        is_null = text == "null" and kinds is not None and "null" in kinds  # its form has no other way to write null
+        return (is_null or None in choices) and text.strip() not in choices
     begins = [sign for key, sign in (("properties", "{"), ("items", "[")) if key in schema]
     return kinds is None and text.lstrip()[:1] in begins
 
@@ -233,7 +234,10 @@ class Arguments:
         schema = places.find_member(places.root, key)
         if schema is None and is_damaged_key(key):
             raise Unreadable("a parameter's name holds signs of its tag", at)
-        literal = read_literal(text) if is_string is False else None
+        if is_string and text == "null" and "string" in (places.find_types(schema) or ("string",)):
+            literal: tuple[Any, tuple[RepairKind, ...]] | None = (text, ())
+        else:
+            literal = read_literal(text) if is_string is False else None
         self.found[key], kinds = literal or type_text(text, schema, places)  # an unknown one is a string
         self.kinds += kinds
 

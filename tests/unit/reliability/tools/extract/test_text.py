@@ -2,8 +2,10 @@
 
 import pytest
 
-from reliability.tools.extract.text import read_arguments, read_document, type_text
+from reliability.tools.extract.text import Arguments, read_arguments, read_document, type_text
 from reliability.tools.schema.references import Places
+from tests.support.call_values import made
+from tests.support.renderings import tool
 
 HARMLESS = [
     'Here is the JSON: {"a": 1}', 'Sure, here you go:\n{"a": 1}', '{"a": 1} I hope this helps!', '{"a": 1}}',
@@ -42,14 +44,27 @@ def test_text_that_may_be_data_is_not_taken_off(text):
         ({"properties": {"a": {}}}, "{a", "{a"), ({"items": {"type": "integer"}}, " [1]", [1]),
         ({"items": {}}, '{"a": 1}', '{"a": 1}'), ({"type": "string", "items": {}}, "[1]", "[1]"),
         ({"enum": ["a", None]}, "null", None), ({"enum": ["a", "null", None]}, "null", "null"),
-        ({"enum": ["a", None]}, "a", "a"), ({"type": ["string", "null"]}, "null", "null"),
+        ({"enum": ["a", None]}, "a", "a"), ({"type": ["string", "null"]}, "null", None),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"type": ["string", "null"]}, "Null", "Null"), ({"type": ["string", "null"]}, "None", "None"),
+        ({"type": "string"}, "null", "null"), ({}, "null", "null"),
         ({"not": {"type": "string"}}, "5", 5), ({"pattern": "^5"}, "5", "5"),
     ],
 )  # fmt: skip
 def test_a_text_stands_for_what_its_schema_means(schema, text, value):
-    """Law: a text is read as a value where no text is allowed, where a choice has null, and where the schema tells of
-    an object or a list and the text is one; anything else stays the text that it is."""
+    """Law: a text is read as a value where no text is allowed, where it is null and the schema names that, and where
+    the schema tells of an object or a list and the text is one; anything else stays the text that it is."""
     assert type_text(text, schema, Places({}))[0] == value
+
+
+@pytest.mark.parametrize(("is_string", "value"), [(True, "null"), (None, None), (False, None)])
+def test_a_text_that_is_called_a_string_stays_one(is_string, value):
+    """Law: where the form calls a parameter a string, `null` is that word; else it is null where that is allowed."""
+    (declared,) = made([tool("f", {"type": "object", "properties": {"key": {"type": ["string", "null"]}}})]).tools
+    found = Arguments(declared)
+    found.add("key", "null", 0, is_string)
+
+    assert found.found == {"key": value}
 
 
 # A document: which text around it is prose, and what may be a part of it.
