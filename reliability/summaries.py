@@ -40,7 +40,7 @@ _ORDERS = re.compile(
     r"|\bautomated summarization request\b"
     r"|\b(?:handoff|continuation|anchored) summary\b|\bconstruct a new summary that combines\b"
     r"|\bcontext checkpoint compaction\b|\bcompact this conversation\b"
-    r"|\bgenerate (?:the|a)\b[\w, ]{0,30}?<state_snapshot>",
+    r"|\b(?:create|write|provide|generate|produce) (?:the|a)\b[\w, ]{0,30}?<state_snapshot>",
     re.IGNORECASE,
 )
 _PURPOSES = re.compile(

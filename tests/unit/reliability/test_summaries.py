@@ -44,6 +44,7 @@ ORDERS = [
     "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that will go on.",
     "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
     "First, reason in your scratchpad. Then, generate the updated <state_snapshot>.",
+    "First, reason in your <analysis> block. Then, produce the <state_snapshot> XML.",
     "Write a continuation summary that will allow you (or another instance of yourself) to resume work.",
     "[SYSTEM NOTE: This is an automated summarization request, not from the user]",
     "Summarize the conversation so far for the assistant that goes on with this task. Preserve goals and paths.",
