@@ -101,13 +101,16 @@ class DeferredPrompts:
         for load in (*made, *_force_load(request, layout, client)):
             new.append(_Load(len(client), behind, _drop_shown(load, shown)))
             shown |= _list_defined(load)
-        layout.loads = (*layout.loads, *(load for load in new if load not in layout.loads))[-_LOADS_MAX:]
+        useful = [load for load in new if _list_defined(load.messages) and load not in layout.loads]
+        layout.loads = (*layout.loads, *useful)[-_LOADS_MAX:]
         self._layouts[key] = layout
         self.nbytes += layout.nbytes
         while self.nbytes > self._bytes_max or len(self._layouts) > _SESSIONS_MAX:
             _, oldest = self._layouts.popitem(last=False)
             self.nbytes -= oldest.nbytes
-        return _write(request, layout, client, [m for m in added if not any(m in load for load in made)])
+        vain = tuple(load for load in new if not _list_defined(load.messages))  # a later prompt would invite another
+        rest = [message for message in added if not any(message in load for load in made)]
+        return _write(request, replace(layout, loads=(*layout.loads, *vain)), client, rest)
 
 
 def _write(request: ChatRequest, layout: _Layout, client: Sequence[_Message], rest: list[_Message]) -> DeferredPrompt:

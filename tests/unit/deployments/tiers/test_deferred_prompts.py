@@ -88,15 +88,19 @@ def test_what_a_search_has_found_isnt_written_twice(
 @given(st.lists(st.lists(st.sampled_from(NAMES), max_size=3), min_size=1, max_size=6), st.data())
 def test_each_prompt_begins_as_the_one_before(rounds: list[list[str]], data: st.DataObject) -> None:
     """Law: whatever is loaded in which turn, a request's prompt begins with the last prompt of the request before it:
-    kept tools, list and loads stay where they are, and what is shown in full only grows."""
-    session, messages, before = Session(), [dict(ASKED.messages[0])], ""
+    kept tools, list and loads stay where they are, and what is shown in full only grows. A load that brings nothing
+    ends the prompt of its own request alone."""
+    session, messages, before, loaded = Session(), [dict(ASKED.messages[0])], "", set[str]()
     for number, names in enumerate(rounds):
         loads: list[Any] = []
         for at in range(len(names) + 1):
             text = session.say(messages, *loads)
+            vain = [name for place, name in enumerate(names[:at]) if name in loaded or name in names[:place]]
             assert text.startswith(before)
-            before = text
+            assert text.count("Loaded already") == len(vain)
+            before = before if vain else text
             loads += [load(10 * number + at, name) for name in names[at : at + 1]]
+        loaded.update(names)
         called = data.draw(st.sampled_from(NAMES))
         messages = [*messages, *turn(number, called)]
 
