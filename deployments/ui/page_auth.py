@@ -150,7 +150,8 @@ class Visits:
         return visit
 
     async def read_form(self, request: Request) -> Mapping[str, str]:
-        raw = await self._bodies.read(request, bytes_max=_FORM_BYTES_MAX, first_s=_FORM_S, ending=ExitStack())
+        with ExitStack() as ending:
+            raw = await self._bodies.read(request, bytes_max=_FORM_BYTES_MAX, first_s=_FORM_S, ending=ending)
         try:
             return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
         except ValueError:
