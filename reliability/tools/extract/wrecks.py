@@ -50,9 +50,12 @@ def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
     """Return whether the name of a tool `at` this place is that of a call that can't be read. `line`: its line's
     begin."""
     tool = box.find(name)
-    keys = tuple(islice(tool.parameters.get("properties", {}), KEYS_MAX)) if tool is not None else ()
     head, tail = text[line:at], text[at + len(name) : at + len(name) + _TAIL_CHARS]
-    if not keys or at - line > _HEAD_CHARS or head.endswith("`") or tail[:1].isalnum():
+    if tool is None or at - line > _HEAD_CHARS or head.endswith("`") or tail[:1].isalnum():
+        return False
+    near = (head + tail).lower()  # a key that isn't there needs no pattern, however long it is
+    keys = tuple(key for key in islice(tool.parameters.get("properties", {}), KEYS_MAX) if key.lower() in near)
+    if not keys:
         return False
     given = _compile_given(keys)
     if _ARGUMENTS_FIRST.fullmatch(head):

@@ -1,5 +1,7 @@
 """The law of what was meant as a call: it is asked for again, never delivered as text; a sentence about a tool is."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,3 +85,16 @@ def test_a_tool_with_many_parameters_is_looked_at_by_the_first():
     box = made([tool("search", {"type": "object", "properties": keys})])
     found = [extract_calls(f'{{"name"": "search", "args": {{"{key}": 1}}}}', box).malformed for key in keys]
     assert [bool(one) for one in found] == [True] * KEYS_MAX + [False] * KEYS_MAX
+
+
+def test_long_names_of_parameters_cost_nothing():
+    """Law: what isn't in the text is not made ready to be found, and not kept: 20 tools of 128 kB each."""
+    keys = {f"{'key' * 667}{number}": {} for number in range(KEYS_MAX)}
+    boxes = [made([tool(f"tool_{number}", {"properties": {**keys, f"p{number}": {}}})]) for number in range(20)]
+    tracemalloc.start()
+    wrecks = [is_wreck(f'tool_{n}({{"path": "a"', 0, 0, f"tool_{n}", box) for n, box in enumerate(boxes)]
+    kept_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert not any(wrecks)
+    assert kept_bytes < 100_000
