@@ -166,12 +166,14 @@ def _split_framing(text: str) -> tuple[str, str | None]:
 
 def _read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, tuple[RepairKind, ...]]:
     """Read the parameter's text from `at` to `end` without its layout, and what was repaired in it. `on_lines`: the
-    template writes it on lines of its own. Raises `Unreadable`: the indentation may be the layout's or the text's
-    own."""
+    template writes it on lines of its own. Raises `Unreadable`: the indentation, or the last line break, may be the
+    layout's or the text's own."""
     opened = _BREAK.match(text, at, end)
     framed, indent = _split_framing(text[at:end])
     if opened is None:  # a CDATA section, or nothing but the text
         return framed, (RepairKind.LAYOUT,) if len(framed) < end - at else ()
+    if opened[0] == "\n" and indent is not None and framed.endswith("\r"):
+        raise Unreadable("a line break that may be half the text's own and half the layout's", end)
     line = text.rfind("\n", max(0, at - LINE_CHARS_MAX), at) + 1
     if indent and text.startswith(f"{indent}<", line):
         lines = [one for one in framed.split("\n") if one.strip()]
