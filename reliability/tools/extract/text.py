@@ -71,10 +71,14 @@ def is_harmless_after(text: str) -> bool:
 
 def holds_argument(text: str, tool: Tool | None, given: Any) -> bool:
     """Return whether a text behind the arguments of a call gives a declared one that they lack, with a value."""
-    if tool is None or not isinstance(given, Mapping) or len(text) > TEXT_CHARS_MAX:
+    return tool is not None and _holds_member(text, tool.places, tool.parameters, given)
+
+
+def _holds_member(text: str, places: Places, schema: Any, given: Any) -> bool:
+    if not isinstance(given, Mapping) or len(text) > TEXT_CHARS_MAX:
         return False
     keys = {found["key"] for found in _GIVEN.finditer(text)} - given.keys()
-    return any(tool.places.find_member(tool.parameters, key) is not None for key in keys)
+    return any(places.find_member(schema, key) is not None for key in keys)
 
 
 def find_object_end(text: str) -> int:
@@ -122,7 +126,11 @@ def read_document(text: str, schema: Any) -> Value | str:
         parts = _PART.finditer(before + ("\1" if fenced else "\0") + after)
         return all(part["key"] and places.find_member(schema, part["key"]) is None for part in parts)
 
-    return _read_surrounded(text, start, value, may_be_all) if isinstance(value, str) and start >= 0 else value
+    found = _read_surrounded(text, start, value, may_be_all) if isinstance(value, str) and start >= 0 else value
+    if isinstance(found, str) or RepairKind.EXTRA_TEXT not in found.repair_kinds:
+        return found
+    behind = _holds_member(text.rpartition("}")[2], places, schema, found.value)
+    return "a member stands behind the others" if behind else found
 
 
 def _is_harmless(before: str, after: str, fenced: bool) -> bool:
