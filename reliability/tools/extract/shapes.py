@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
-from reliability.tool_calls import UNDECLARED, RawCall
+from reliability.tool_calls import HIDDEN, UNDECLARED, RawCall
 from reliability.tools.extract.call_forms import gives_values, has_call_form
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.format_row import NAME
@@ -27,6 +27,7 @@ from reliability.tools.schema.toolbox import Tool, ToolBox
 from reliability.tools.turns import may_give_result
 
 CALLS_MAX = 128
+_LOOKED_MAX = 64  # values in which a call is looked for, and members of each
 NAME_CHARS_MAX = 128
 NEARLY = 80  # percent of two names that must be alike for one to be meant by the other
 
@@ -87,6 +88,8 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     if not setting.explicit and not known:
         if calls and len(calls) == len(found) and not setting.box.wants_json and _are_meant(value, calls, setting):
             raise HalfCall(f"{calls[0].name[:80]!r} {UNDECLARED}", 0)
+        if (setting.alone or setting.last) and not setting.box.asked_json and _hides_call(value, setting.box):
+            raise HalfCall(HIDDEN, 0)
         return None
     if len(found) > CALLS_MAX:
         raise HalfCall(f"more than {CALLS_MAX} calls", 0)
@@ -105,6 +108,21 @@ def _are_meant(value: Any, calls: Sequence[RawCall], setting: Setting) -> bool:
     if not setting.alone or setting.box.asked_json:
         return False
     return has_call_form(value) or all(_is_nearly_declared(call.name, setting.box) for call in calls)
+
+
+def _hides_call(value: Any, box: ToolBox) -> bool:
+    """Return whether a call of a declared tool, with arguments that fit it, stands somewhere in a value."""
+    level, looked = [value], 0
+    while level and not box.wants_json and (looked := looked + 1) <= _LOOKED_MAX:
+        item = level.pop()
+        if isinstance(item, dict):
+            tools = [box.by_name.get(item[key]) for key in NAME_KEYS if isinstance(item.get(key), str)]
+            given = [item[key] for key in ARGUMENT_KEYS if item.get(key)]
+            tool = tools[0] if len(tools) == len(given) == 1 else None
+            if tool is not None and _fits(given[0], tool) and not _is_definition(item, given[0], tool):
+                return True
+        level += list(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())[:_LOOKED_MAX]
+    return False
 
 
 def split_said(value: Any) -> tuple[Any, str]:
