@@ -95,3 +95,12 @@ def test_fences_that_are_glued_together_are_two(fence, behind):
     for size in (1, 7, len(text)):
         found = play(cut_at(text, [size]), BOX)
         assert ([call[1] for call in found.calls], found.text) == ([{"query": "x"}, {"query": "y"}], inked(behind))
+
+
+@pytest.mark.parametrize("call", ["<function=search>\n<parameter=query>\nx\n</parameter>\n</function>", CALL])
+@pytest.mark.parametrize("block", ["```python\nx = 1\n```", "```\n```"])
+def test_a_call_that_is_glued_to_a_fence_is_made(call, block):
+    """Law: three backticks right before a tag are a fence, no inline code: the call behind them is one, and read."""
+    text = f"So:\n{block}{call}"
+    for size in (1, 7, len(text)):
+        assert play(cut_at(text, [size]), BOX).calls == [("search", {"query": "x"})]
