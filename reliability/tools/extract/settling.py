@@ -27,15 +27,16 @@ _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 _SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
 _LINE_ENDS, _INDENTED = re.compile(r"[ \t]*(?:\r?\n|\Z)"), re.compile(r"(?:\A|\n)(?: {4}|\t)[ \t]*\Z")
-_LED = r"(?:(?!\b(?:I|let me|let['’]?s)\b)[^\n.!?])*:[*_]{0,3}\s*(?:`{3,8}[\w+.#-]{0,32}\s*)?\Z"
+_LED = r":[*_]{0,3}\s*(?:`{3,8}[\w+.#-]{0,32}\s*)?\Z"
 _WARNED_BEFORE = re.compile(
     r"(?:\A|[\n.!?;])[\W_]*+(?:please |you )?(?:(?:(?:do|should|must)(?:n['’]?t| not)|never) (?:ever )?"
     r"(?:do|run|use|call|write|send|say|try|make|type|put|execute|invoke|issue|answer|paste|print|rely|repeat)"
-    rf"|avoid|(?:this is )?wrong)\b{_LED}",
+    r"|avoid|(?:this is )?wrong)(?: (?:th(?:is|at|[eo]se|e following)|it|so|such|calls?|code|like)\b[^\n.!?,;:]{0,40})?"
+    rf"{_LED}",
     re.IGNORECASE,
 )
 _SHOWN_BEFORE = re.compile(
-    rf"\b(?i:instead of|for example|e\.g\.){_LED}"
+    rf"\b(?i:instead of|for example|e\.g\.)(?:(?!\b(?:I|let me|let['’]?s)\b)[^\n.!?])*{_LED}"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:[ \t]*\n\s*[ \t]\Z"
 )
 _OWN_RESULT = "a tool's result that no tool has given: call the tool, and wait for what it gives"
