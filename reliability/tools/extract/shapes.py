@@ -44,6 +44,7 @@ _DEFINING = frozenset(("name", "type", "description", "title", "required", "opti
 _WINDOW_CHARS_MAX = 400
 _NAMED_KEY = re.compile(rf"\b(?:{'|'.join(NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']{{0,2}}({NAME})")
 _ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
+_CALLING = re.compile(r"(?i:function|call)|[Tt]ool(?:s|[_A-Z]|\Z)")
 _BRACKET = re.compile(r"[{}\[\]]")
 _JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
 _BETWEEN = re.compile(
@@ -111,18 +112,20 @@ def _are_meant(value: Any, calls: Sequence[RawCall], setting: Setting) -> bool:
 
 
 def _hides_call(value: Any, box: ToolBox) -> bool:
-    """Return whether a call of a declared tool, with arguments that fit it, stands somewhere in a value."""
-    level, looked = [value], 0
-    while level and not box.wants_json and (looked := looked + 1) <= _LOOKED_MAX:
-        item = level.pop()
+    """Return whether a call of a declared tool, with arguments that fit it, stands in a value whose keys speak of
+    calls: `{"data": {...}}` is data."""
+    level, hidden, speaks = [value], False, False
+    for _ in range(0 if box.wants_json else _LOOKED_MAX):
+        item = level.pop() if level else None
         if isinstance(item, dict):
+            speaks = speaks or any(_CALLING.search(str(word)) for word in (*item, item.get("type"), item.get("method")))
             tools = [box.by_name.get(item[key]) for key in NAME_KEYS if isinstance(item.get(key), str)]
             given = [item[key] for key in ARGUMENT_KEYS if item.get(key)]
             tool = tools[0] if len(tools) == len(given) == 1 else None
-            if tool is not None and _fits(given[0], tool) and not _is_definition(item, given[0], tool):
-                return True
+            fits = tool is not None and _fits(given[0], tool) and not _is_definition(item, given[0], tool)
+            hidden = hidden or fits
         level += list(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())[:_LOOKED_MAX]
-    return False
+    return hidden and speaks
 
 
 def split_said(value: Any) -> tuple[Any, str]:

@@ -314,9 +314,10 @@ def test_a_tool_of_the_name_print_is_a_tool():
 
 
 HIDING = [
-    '{{"toolUse": {}}}', '{{"method": "tools/call", "params": {}}}', '{{"role": "assistant", "content": [{}]}}',
+    '{{"toolUse": {}}}', '{{"method": "tools/call", "params": {}}}',
+    '{{"role": "assistant", "content": [{{"type": "tool_use", "name": "search", "input": {{"query": "x"}}}}]}}',
     '{{"tool_call": {}, "comment": "ok"}}', '{{"function": {}, "arguments": {{"query": "y"}}}}',
-    '{{"steps": [{{"do": {}}}]}}',
+    '{{"tools": [{{"use": {}}}]}}',
 ]  # fmt: skip
 
 
@@ -324,12 +325,14 @@ HIDING = [
 @pytest.mark.parametrize("before", ["", "I look it up.\n"])
 def test_a_call_under_keys_that_no_call_has_is_asked_again(form, before):
     """Law: an object at the end of an answer that holds a declared tool's name and arguments is no silent text: it may
-    be the answer itself. It is, where no tool is called so, the arguments aren't the tool's, or text follows."""
+    be the answer itself. It is, where no tool is called so, the arguments aren't the tool's, or text follows, and where
+    no key around it speaks of calls."""
     text = before + form.format(CALL)
     (one,) = extract_calls(text, BOX).malformed
     assert one.may_be_words
     for size in (1, 5):
         assert play(cut_at(text, [size]), BOX) == whole(text, BOX)
-    for data in (text.replace('"search"', '"other"'), text.replace('"query"', '"title"'), text + "\nThat is the form."):
+    others = (text.replace('"search"', '"other"'), text.replace('"query"', '"title"'), text + "\nThat is the form.")
+    for data in (*others, f'{{"steps": [{CALL}]}}'):
         found = extract_calls(data, BOX)
         assert (found.calls, found.malformed, found.text) == ((), (), data)
