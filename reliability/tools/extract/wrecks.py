@@ -28,11 +28,14 @@ _ARGUMENTS_FIRST = re.compile(rf"\W{{1,8}}(?:{_ARGUMENTS})\b.*\b(?:{_NAMES})\W{{
 _ARGUMENT_KEY = re.compile(rf"\b(?:{_ARGUMENTS})\b", re.IGNORECASE)
 _ACTION = re.compile(r"\s*Action\W{1,8}")
 _INPUT = re.compile(r"\W*Action Input\W")
-_TAG = re.compile(r"[\W\d_]*[<|](?:function|invoke|tool_call|python_tag)\W{0,4}(?:(?:name|tool)\W{1,4})?", re.DOTALL)
+_TAG = re.compile(
+    r"[\W\d_]*[<|](?:function|invoke|tool_call|tool_use|python_tag|(?:tool_)?name)\W{0,4}(?:(?:name|tool)\W{1,4})?",
+    re.DOTALL,
+)
 _CHANNEL = re.compile(
     r"[\W\d_]*(?:start\W+)?(?:commentary|analysis|assistant)[^\n]{0,40}\bto\W{0,3}(?:functions\W?)?", re.DOTALL
 )
-_VALUE = r"""["'\[{]|-?\d|true\b|false\b|null\b|none\b"""
+_VALUE = r"""["'“„«\[{]|-?\d|true\b|false\b|null\b|none\b"""
 
 
 def find_names(text: str, box: ToolBox, begin: int) -> list[tuple[int, str]]:

@@ -24,6 +24,12 @@ WRECKS = [
     '<invoke tool="write_file">\n<parameter name="path">a</parameter>\n</invoke>',
     "<python_tag|>write_file(path='a')", "<|python_tag|>write_file(path='a'), n=1)",
     'Action write_file\nAction Input: {"path": "a"}',
+    '{“name”: “write_file”, “arguments”: {“path”: “a”}}',
+    '<tool_use><name>write_file</name><args>{"n": 1}</args></tool_use>',
+    '<tool_use>\n  <name>write_file</name>\n  <arguments>{"path": "a"}</arguments>\n</tool_use>',
+    '&lt;tool_call&gt;{"name": "write_file", "arguments": {"path": "&lt;a"}}',
+    "&lt;function=write_file&gt;\n&lt;parameter=path&gt;\na\n&lt;/parameter&gt;\n&lt;/function&gt;",
+    '<write_file>{"path": "a"}',
     'assistantcommentary to"functions.write_file json{"path": "a"}',
 ]  # fmt: skip
 
@@ -47,6 +53,8 @@ def test_what_was_meant_as_a_call_is_no_text(wreck, frame):
         "Use `write_file` with path='a' if you like.",
         'Never write {"name"": "write_file", "arguments": {"path": "a"}} into a file.',
         '> {"name"": "write_file", "arguments": {"path": "a"}}', "write_file(path='a')\nis how one writes.",
+        "In HTML `&lt;tool_call&gt;` opens a call.", "Write &lt;invoke name=...&gt; in the page.",
+        '<write_file>{"title": "a"}</write_file>', "<write_file>{path}</write_file>", "<name>Bash</name> is a shell.",
         '{"tool": "write_file", "path": "a", "why": "it is data"}', "write_file", "Bash: command not found",
         "1. Bash(command=\"git status\")\n2. write_file(path='a', n=50)\n\nAll tests pass.",
         '● Bash(command: "git status")\n  ⎿  clean', "```toml\n[Bash]\ncommand = 30\n```",
