@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from reliability.loops.content import drop_elements
 from reliability.tool_calls import Extraction, Malformed, RawCall
 from reliability.tools.check.complaints import report_unknown_tool
 from reliability.tools.extract.text import read_arguments
@@ -55,16 +56,17 @@ def choose_loader(request: ChatRequest) -> str:
 
 
 def choose_kept(messages: Sequence[Message], tools: Sequence[Definition], tool_choice: Any) -> frozenset[str]:
-    """Choose the tools that stay in full: called ones, those named in its user's words (or, if short, in its system's:
-    agents' system prompts name most tools), and the one that `tool_choice` names."""
+    """Choose the tools that stay in full: called ones, those named in its user's words (or, if short, in its system's
+    and its harness's, which name most tools), and the one that `tool_choice` names."""
     short = {read_name(tool) for tool in tools if _measure(tool) <= SYSTEM_NAMED_CHARS_MAX}
     said = {find_named(tool_choice)}
     for message in messages:
         said.update(map(find_named, message.get("tool_calls") or ()))
         role = message.get("role")
         if role in _READERS:
-            words = {word for text in list_texts(message.get("content")) for word in _WORD.findall(text)}
-            said |= words if role == "user" else words & short
+            text = "\n".join(list_texts(message.get("content")))
+            said.update(short.intersection(_WORD.findall(text)))
+            said.update(_WORD.findall(drop_elements(text)) if role == "user" else ())
     return frozenset(said.intersection(map(read_name, tools)))
 
 

@@ -2,7 +2,8 @@
 
 An agent condenses its conversation by asking the model for a summary. A small model copies such an order, which is
 long, or goes in circles, and its agent then knows no longer what it was asked for. So a client's order is followed by a
-short one (`order_plainly`), and any summary ends with the user's newest words, up to `_NEWEST_CHARS_MAX`.
+short one, which a local model reads in its place (`order_plainly`). Any summary ends with the user's newest words, up
+to `_NEWEST_CHARS_MAX`, and stands in the element that its client reads.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, text_of, urges_on
+from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, urges_on
 from reliability.thinking import least
 from reliability.types import CallDelta, ChatRequest, Event, Text
 
@@ -24,12 +25,13 @@ _NEWEST_CHARS_MAX = 8000
 _CONTEXT_PARTS, _TOKENS_LEAST = 16, 1024
 SUMMARY_ORDER = """\
 Summarize this conversation for the assistant that continues it and sees only your summary. Write down:
-- what the user wants, with every demand and limit that the user has named;
+- what the user has asked for, in the user's own words;
 - what was decided, and why;
-- what was done, with the exact paths, names, commands and figures;
+- what was done and found, with the exact paths, names, commands and figures;
 - what failed, and what is known of the cause;
 - what is left to do, and the next step.
 Answer with the summary alone. Call no tool."""
+_PLAIN_ORDER = SUMMARY_ORDER.replace("alone.", "alone, in plain sentences, without <analysis> and XML.")
 #: How agents order one: Claude Code, opencode, Codex, qwen-code, Crush and others. What a person orders names files, or
 #: says nothing of what the summary is for.
 _ORDERS = re.compile(
@@ -40,7 +42,7 @@ _ORDERS = re.compile(
     r"|\bautomated summarization request\b"
     r"|\b(?:handoff|continuation|anchored) summary\b|\bconstruct a new summary that combines\b"
     r"|\bcontext checkpoint compaction\b|\bcompact this conversation\b"
-    r"|\bgenerate (?:the|a)\b[\w, ]{0,30}?<state_snapshot>",
+    r"|\b(?:create|write|provide|generate|produce) (?:the|a)\b[\w, ]{0,30}?<state_snapshot>",
     re.IGNORECASE,
 )
 _PURPOSES = re.compile(
@@ -68,6 +70,10 @@ _OF_HARNESS = re.compile(
 )
 _KEPT = re.compile(rf"(?:\n\n)?{re.escape(NEWEST_HEAD.strip())}.*?(?:{re.escape(NEWEST_END.strip())}|\Z)", re.DOTALL)
 _CLOSED = (f"{NEWEST_END}\n</summary>", f"{NEWEST_END}\n</state_snapshot>")
+#: Where clients look for the summary, a draft in front of it, and what their users add to the order.
+_ELEMENT = re.compile(r"<(summary|state_snapshot)>")
+_DRAFT = re.compile(r"\s*<analysis>(.*?)(?:</analysis>\s*|\Z)", re.DOTALL)
+_INSTRUCTED = re.compile(r"\n\s*Additional Instructions:\s*\n.*", re.DOTALL)
 _CLOSES, _CLOSING_CHARS = re.compile(r"\s*</\w{1,40}>\s*\Z"), 60
 
 
@@ -81,39 +87,70 @@ class Compaction:
     pauses: bool = False
 
 
-def find_ordered(messages: Sequence[Message]) -> str | None:
-    """Return the user's newest words before a client's order for a summary, which the newest message is, "" where they
-    aren't known; None where it is no such order."""
-    if not messages or messages[-1].get("role") != "user":
-        return None
-    if not any(message.get("tool_calls") or message.get("role") == "tool" for message in messages):
-        # No agent's conversation, but where the message holds one as a text, whose speakers aren't known.
-        return "" if _is_order(_read_behind_conversation(text_of(messages[-1].get("content")))) else None
-    content = messages[-1].get("content")
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [str(part.get("text") or "") for part in parts if isinstance(part, Mapping)]
-    place = next((place for place, text in enumerate(texts) if _is_order(text)), None)
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A client's order for a summary: the user's `newest` words before it, "" where they aren't known, and the
+    `element` in which the client looks for the summary, if it names one."""
+
+    newest: str = ""
+    element: str = ""
+
+
+def find_ordered(messages: Sequence[Message]) -> Ordered | None:
+    """Return what a client orders, where the newest message is an order for a summary."""
+    texts, place = _locate_order(messages)
     if place is None:
         return None
+    element = _ELEMENT.search(texts[place])
     before = {"role": "user", "content": "\n".join(texts[:place])}
-    return find_newest_words([*messages[:-1], before])
+    newest = find_newest_words([*messages[:-1], before]) if _shows_work(messages) else ""
+    return Ordered(newest, element[1] if element else "")
+
+
+def _locate_order(messages: Sequence[Message]) -> tuple[list[str], int | None]:
+    """Return the texts of the newest message, one for each of its parts, and which of them orders a summary."""
+    if not messages or messages[-1].get("role") != "user":
+        return [], None
+    content = messages[-1].get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [str(part.get("text") or "") if isinstance(part, Mapping) else "" for part in parts]
+    # Where no agent works, a message may hold the conversation as a text, whose speakers aren't known.
+    read = str if _shows_work(messages) else _read_behind_conversation
+    return texts, next((place for place, text in enumerate(texts) if _is_order(read(text))), None)
+
+
+def _shows_work(messages: Sequence[Message]) -> bool:
+    return any(message.get("tool_calls") or message.get("role") == "tool" for message in messages)
 
 
 def order_plainly(request: ChatRequest, context_tokens: int | None = None) -> ChatRequest:
     """Return a client's order for a summary with a short one behind it, in the same message. A summary is drawn without
-    chance, unless the client wants some. Where the context is known it takes a sixteenth of that at most, and its
+    chance, unless the client wants some. Where the context is known (the model is a local one) the short order replaces
+    the client's, but for what the user adds to it, and the summary takes a sixteenth of the context at most, its
     thought half as much."""
+    texts, place = _locate_order(request.messages)
+    if place is None:
+        return request
     *before, newest = request.messages
     content = newest["content"]
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    ordered = {**newest, "content": [*parts, {"type": "text", "text": f"\n\n{SUMMARY_ORDER}"}]}
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    if context_tokens is None:
+        parts.append({"type": "text", "text": f"\n\n{SUMMARY_ORDER}"})
+    else:
+        parts[place] = {**parts[place], "text": _replace_order(texts[place])}
     chance = 0.0 if request.temperature is None else request.temperature
-    request = replace(request, messages=(*before, ordered), temperature=chance)
+    request = replace(request, messages=(*before, {**newest, "content": parts}), temperature=chance)
     if context_tokens is None:
         return request
     most = max(_TOKENS_LEAST, context_tokens // _CONTEXT_PARTS)
     thought = least(request.thinking_tokens_max, most // 2)
     return replace(request, max_tokens=min(request.max_tokens, most + most // 2), thinking_tokens_max=thought)
+
+
+def _replace_order(text: str) -> str:
+    order = (_read_behind_conversation(text) or text).lstrip()
+    instructed = _INSTRUCTED.search(order)
+    return text.removesuffix(order) + _PLAIN_ORDER + (instructed[0] if instructed else "")
 
 
 def find_newest_words(messages: Sequence[Message]) -> str:
@@ -146,23 +183,35 @@ def is_continued(text: str) -> bool:
     return text.startswith(SUMMARY_HEAD) or _CONTINUES.match(text) is not None
 
 
-def complete_summary(summary: str, newest: str) -> str:
-    """Return a summary that ends with the user's newest words, which a small model may have lost, and with no others:
-    what a model or a result has told in their form is dropped."""
+def complete_summary(summary: str, ordered: Ordered) -> str:
+    """Return a summary in the element that its client reads. It ends with the user's newest words, which a small model
+    may have lost, and with no others: what a model or a result has told in their form is dropped."""
     summary = _KEPT.sub("", summary)
-    if not newest:
+    if ordered.element:
+        summary = _frame(summary, ordered.element)
+    if not ordered.newest:
         return summary
     closing = _CLOSES.search(summary, max(0, len(summary) - _CLOSING_CHARS))
     end = closing.start() if closing else len(summary)
-    return summary[:end] + NEWEST_HEAD + newest.replace(NEWEST_HEAD, "\n\n") + NEWEST_END + summary[end:]
+    return summary[:end] + NEWEST_HEAD + ordered.newest.replace(NEWEST_HEAD, "\n\n") + NEWEST_END + summary[end:]
 
 
-def end_summary(events: Sequence[Event], newest: str) -> list[Event]:
-    """Return the events of a client's summary, which ends with the user's newest words; a call is none."""
+def _frame(summary: str, element: str) -> str:
+    opening, closing = f"<{element}>", f"</{element}>"
+    if opening not in summary:
+        # A draft that has no end, or nothing behind it, is all of the summary.
+        drafted = _DRAFT.match(summary)
+        body = summary[drafted.end() :] or drafted[1] if drafted else summary
+        return f"{opening}\n{body.strip()}\n{closing}"
+    return summary if closing in summary else f"{summary.rstrip()}\n{closing}"
+
+
+def end_summary(events: Sequence[Event], ordered: Ordered) -> list[Event]:
+    """Return the events of a client's summary, completed; a call is none."""
     text = "".join(event.text for event in events if isinstance(event, Text))
     if not text.strip() or any(isinstance(event, CallDelta) for event in events):
         return list(events)
-    return [*(event for event in events if not isinstance(event, Text)), Text(complete_summary(text, newest))]
+    return [*(event for event in events if not isinstance(event, Text)), Text(complete_summary(text, ordered))]
 
 
 def replace_history(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:

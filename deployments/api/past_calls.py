@@ -1,7 +1,8 @@
 """Give past calls and their results one form: each call of a turn has its own id, and its result names it.
 
 `function_call` and `function` become `tool_calls` and `tool`; a missing or shared id is made of the place; a result
-that names no call belongs to its turn's next call without one. A conversation in this form stays as it is.
+without an id belongs to its turn's next call without one, of its name if it has one. A conversation in this form stays
+as it is.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _name_result(message: Message, waiting: _Waiting) -> Message:
     """Return the result with the id of its call; as it is where none waits for it."""
     id, name = message.get("tool_call_id") or "", message.get("name")
     call = waiting.find(("id", id) if id else ("name", name))
-    if call is None and not id:
+    if call is None and not id and not name:
         call = waiting.find(("all", ""))
     if call is None or (message["role"] == "function" and call[2] != name):
         return message

@@ -300,7 +300,7 @@ class Router:
         request, edited = apply_edits(request, call.edits or ())
         limits = self._live.limits
         chain = chain_of(self._live.now, self._facts.tiers, call.model, request)
-        if expected.newest is not None:
+        if expected.ordered is not None:
             is_local = self._facts.kinds.get(chain[0]) == "mlx"
             request = order_plainly(request, self._watch.context_tokens.get(chain[0]) if is_local else None)
         run = Run(

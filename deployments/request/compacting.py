@@ -17,7 +17,7 @@ from deployments.request.interfaces import Ports
 from deployments.request.run_record import NOTHING_YET, Run
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes
 from reliability.escalation.refusals import figure
-from reliability.summaries import Compaction, complete_summary, find_newest_words, replace_history
+from reliability.summaries import Compaction, Ordered, complete_summary, find_newest_words, replace_history
 from reliability.types import Event, Finish, FinishReason, Hold, RefuseCode, Text
 
 _CONTEXT_SHARE = 0.75
@@ -88,7 +88,7 @@ async def _summarize(run: Run, compaction: Compaction, ports: Ports) -> None:
     if finish is None or not text:
         run.notes += ("the conversation was to be summarized, and no tier wrote a summary",)
         return
-    run.summary = complete_summary(text, find_newest_words(request.messages))
+    run.summary = complete_summary(text, Ordered(find_newest_words(request.messages)))
     run.summarized = finish.usage or NOTHING_YET
     run.request = replace(request, messages=replace_history(request.messages, run.summary), added=0)
     before, run.prompt_bytes = run.prompt_bytes, prompt_bytes(run.request.messages, request.tools)

@@ -111,7 +111,7 @@ class AnswerScan:
     def __init__(self, expected: Expected) -> None:
         self._enabled, self._tools = expected.loops is not None, bool(expected.toolbox.tools)
         copies = limit_copies(expected.order, [tool.name for tool in expected.toolbox.tools])
-        self._open = partial(loops.open_scan, calls=self._tools, patient=expected.newest is None, copies=copies)
+        self._open = partial(loops.open_scan, calls=self._tools, patient=expected.ordered is None, copies=copies)
         self.text = self.reasoning = self._open()
         self.calls = CallScan(patience=PATIENCE_BYTES, copies=copies)
         self.reasoned = ""

@@ -138,7 +138,7 @@ def hold_of(config: RouterConfig, expected: Expected, *, stream: bool) -> Hold:
         not stream
         or expected.form is not None
         or expected.forced is not None
-        or expected.newest is not None
+        or expected.ordered is not None
         or may_be_unseen(expected.ask)
         or (expected.loops is not None and repeats_already(expected.turns, expected.loops, expected.memo))
     ):

@@ -91,10 +91,10 @@ class Run:
         return [replace(event, anew=True) if behind and event is first else event for event in events]
 
     def end_summary(self, events: list[Event]) -> list[Event]:
-        """End a summary that the client ordered with the user's newest words. One that was cut isn't continued."""
-        if self.expected.newest is None or self.finish is None or self.judged is None:
+        """Complete a summary that the client ordered. One that was cut isn't continued."""
+        if self.expected.ordered is None or self.finish is None or self.judged is None:
             return events
-        events = end_summary(events, self.expected.newest)
+        events = end_summary(events, self.expected.ordered)
         self.judged = replace(self.judged, events=tuple(events))
         if self.finish.reason is FinishReason.LENGTH:
             self.finish = replace(self.finish, reason=FinishReason.STOP)

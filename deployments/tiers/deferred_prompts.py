@@ -9,6 +9,7 @@ session used longest ago goes first. Used by the thread that renders.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import OrderedDict
@@ -94,7 +95,12 @@ class DeferredPrompts:
         layout = layout or _Layout(choose_kept(client, request.tools, request.tool_choice))
         made = _find_loads(added, request.loader)
         behind = _digest(client)
-        new = [_Load(len(client), behind, load) for load in (*made, *_force_load(request, layout, client))]
+        fitting = [load for load in _list_fitting(layout, client) if load.at < len(client)]
+        shown = layout.kept.union(*(_list_defined(load.messages) for load in fitting))
+        new = []
+        for load in (*made, *_force_load(request, layout, client)):
+            new.append(_Load(len(client), behind, _drop_shown(load, shown)))
+            shown |= _list_defined(load)
         layout.loads = (*layout.loads, *(load for load in new if load not in layout.loads))[-_LOADS_MAX:]
         self._layouts[key] = layout
         self.nbytes += layout.nbytes
@@ -131,6 +137,22 @@ def _list_fitting(layout: _Layout, client: Sequence[_Message]) -> list[_Load]:
 def _find_loads(added: Sequence[_Message], loader: str) -> list[tuple[_Message, ...]]:
     pairs = [(call, result) for call, result in pairwise(added) if result.get("role") == "tool"]
     return [(call, result) for call, result in pairs if loader in map(find_named, call.get("tool_calls") or ())]
+
+
+def _list_defined(load: Sequence[_Message]) -> frozenset[str]:
+    """List the tools whose definitions a load's result has, a line each."""
+    lines = str(load[-1].get("content")).split("\n")
+    return frozenset(read_name(json.loads(line)) for line in lines if line.startswith("{"))
+
+
+def _drop_shown(load: tuple[_Message, ...], shown: frozenset[str]) -> tuple[_Message, ...]:
+    """Leave out of a load the definitions that stand before it: small models load a tool before each call of it."""
+    again = sorted(_list_defined(load) & shown)
+    if not again:
+        return load
+    lines = str(load[-1].get("content")).split("\n")
+    left = [line for line in lines if not line.startswith("{") or read_name(json.loads(line)) not in shown]
+    return *load[:-1], {**load[-1], "content": "\n".join([f"Loaded already: {', '.join(again)}.", *left])}
 
 
 def _digest(messages: Sequence[_Message]) -> int:

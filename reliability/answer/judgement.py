@@ -47,7 +47,7 @@ from reliability.loops.comparison.findings import digest
 from reliability.loops.content import NO_ORDER, PersonsOrder
 from reliability.sessions import name_request
 from reliability.steps import Steps
-from reliability.summaries import find_ordered
+from reliability.summaries import Ordered, find_ordered
 from reliability.tool_calls import Uncertainty
 from reliability.tools import CheckConfig, Checked, Extraction, Flaws, RawCall, Repair, ToolBox, Violation
 from reliability.tools.check.calls import check_calls, id_source, ids_in
@@ -71,8 +71,8 @@ class Expected:
     what its text must be; `forced`: the one tool that must be called. `loader`: the server's own tool, if it has one,
     and whether an answer `may_load` by it; `listed`: the tools of which the model may have seen only a line. `asked`
     names the request where it brings no history; then `window` is what its session was answered before. `shown`: what
-    the request shows of its session. `ask`: what wants a look (see `read_ask`); `newest`: what the summary that it
-    orders ends with (see `find_ordered`). `memo`: what the loop rules have found out about `turns`; `order`: what the
+    the request shows of its session. `ask`: what wants a look (see `read_ask`); `ordered`: the summary that it
+    orders (see `find_ordered`). `memo`: what the loop rules have found out about `turns`; `order`: what the
     user orders."""
 
     toolbox: ToolBox
@@ -89,7 +89,7 @@ class Expected:
     asked: str = ""
     shown: ShownHistory | None = None
     ask: Ask | None = None
-    newest: str | None = None
+    ordered: Ordered | None = None
     used_ids: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
     loader: str = ""
@@ -185,7 +185,7 @@ def expect(
         asked="" if not name or carries_history(messages) else name_asked(messages, name, shared),
         shown=None if loops is None else read_shown(messages, turns, name, loops, tools=bool(tools), shared=shared),
         ask=read_ask(messages, tools, loops) if loops is not None and may_look else None,
-        newest=find_ordered(messages) if form is None else None,
+        ordered=find_ordered(messages) if form is None else None,
         used_ids=ids_in(messages),
         words=_collect_words(messages) if checks is not None else (),
     )

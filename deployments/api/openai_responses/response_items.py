@@ -158,7 +158,9 @@ class ItemHistory:
         call_id = _read_call_id(item, path)
         text, shown = _read_output(item.get("output"), f"{path}.output")
         self._end_answer()
-        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
+        # Codex adds an output of its own to those of a call, with a name and no id.
+        named = {"name": item["name"]} if not call_id and isinstance(item.get("name"), str) else {}
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text, **named})
         self._shown += shown
 
     def _add_found(self, item: Mapping[str, Any], path: str) -> None:
@@ -209,10 +211,11 @@ def _read_declared(item: Mapping[str, Any], path: str) -> list[Mapping[str, Any]
 
 
 def _read_call_id(item: Mapping[str, Any], path: str) -> str:
+    """Read the id of a call or output; empty where it has none (`past_calls` finds what belongs together)."""
     call_id = item.get("call_id")
-    if not isinstance(call_id, str) or not 0 < len(call_id) <= _CALL_ID_CHARS_MAX:
-        raise refuse(f"{path}.call_id", f"a text of 1 to {_CALL_ID_CHARS_MAX} characters is needed")
-    return call_id
+    if not isinstance(call_id, str | None) or len(call_id or "") > _CALL_ID_CHARS_MAX:
+        raise refuse(f"{path}.call_id", f"a text of at most {_CALL_ID_CHARS_MAX} characters is needed")
+    return call_id or ""
 
 
 def _read_reasoning(item: Mapping[str, Any], path: str) -> str | None:

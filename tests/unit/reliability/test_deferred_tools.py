@@ -56,7 +56,8 @@ def test_tools_are_deferred_where_it_pays(change: dict[str, Any], loader: str) -
 
 def test_what_is_used_or_named_is_kept() -> None:
     """Law: calls of the history, whole words of the system and the user, and the tool that is demanded; no part of a
-    word, no word of a result or of the model. A long definition isn't kept for the system's words: agents name all."""
+    word, no word of a result or of the model. A long definition isn't kept for the words of the system, or of the
+    harness in the user's name: agents name all."""
     messages = [
         {"role": "system", "content": [{"type": "text", "text": "Begin with `tool_1`."}]},
         {"role": "user", "content": "Use tool_12, not my_tool_4 and tool_55."},
@@ -67,6 +68,9 @@ def test_what_is_used_or_named_is_kept() -> None:
     long = {"description": "x" * SYSTEM_NAMED_CHARS_MAX}
     tools = [{"function": tool["function"] | long} for tool in TOOLS]
     assert choose_kept(messages, tools, NAMED) == {"tool_12", "tool_2", "tool_3"}
+    reminder = {"role": "user", "content": "<system-reminder>\nUse tool_4.\n</system-reminder>"}
+    assert choose_kept([reminder], TOOLS, None) == {"tool_4"}
+    assert not choose_kept([reminder], tools, None)
     assert (find_named(NAMED), find_named("required"), find_named(None)) == ("tool_3", "", "")
 
 

@@ -13,6 +13,7 @@ from reliability.summaries import (
     NEWEST_HEAD,
     SUMMARY_HEAD,
     SUMMARY_ORDER,
+    Ordered,
     complete_summary,
     end_summary,
     find_newest_words,
@@ -44,6 +45,7 @@ ORDERS = [
     "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that will go on.",
     "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
     "First, reason in your scratchpad. Then, generate the updated <state_snapshot>.",
+    "First, reason in your <analysis> block. Then, produce the <state_snapshot> XML.",
     "Write a continuation summary that will allow you (or another instance of yourself) to resume work.",
     "[SYSTEM NOTE: This is an automated summarization request, not from the user]",
     "Summarize the conversation so far for the assistant that goes on with this task. Preserve goals and paths.",
@@ -75,9 +77,14 @@ NO_ORDERS = [
 def test_an_order_for_a_summary_is_known(order, parts):
     """Law: as a text or as a part behind what the user has just said; the user's words before it are the newest."""
     content = [{"type": "text", "text": order}] if parts else order
-    assert find_ordered([*WORK, {"role": "user", "content": content}]) == ASKED
+    found = find_ordered([*WORK, {"role": "user", "content": content}])
+    assert found is not None
+    assert found.newest == ASKED
+    assert found.element == next((name for name in ("summary", "state_snapshot") if f"<{name}>" in order), "")
     behind = [{"type": "text", "text": "No, part_08.txt."}, {"type": "text", "text": order}]
-    assert find_ordered([*WORK, {"role": "user", "content": behind}]) == "No, part_08.txt."
+    found = find_ordered([*WORK, {"role": "user", "content": behind}])
+    assert found is not None
+    assert found.newest == "No, part_08.txt."
 
 
 @pytest.mark.parametrize("text", NO_ORDERS)
@@ -113,7 +120,7 @@ COMBINED = "Construct a new summary that combines both. Keep any details still n
 def test_a_conversation_may_be_held_as_a_text(text, ordered):
     """Law: opencode orders a summary of a conversation in one message; only what stands behind that orders one, and
     which words are the user's isn't known."""
-    assert find_ordered([{"role": "user", "content": text}]) == ("" if ordered else None)
+    assert find_ordered([{"role": "user", "content": text}]) == (Ordered() if ordered else None)
 
 
 WORDS = st.text(min_size=1, max_size=200).map(lambda text: f"Do this: {text.strip()}.")
@@ -125,7 +132,7 @@ def test_the_newest_words_stay_through_many_summaries(words, summary, rounds, cl
     newest = find_newest_words([{"role": "user", "content": words}])
     told = f"<summary>\n{summary}\n</summary>" if closes else summary
     for _ in range(rounds):
-        text = complete_summary(told, newest)
+        text = complete_summary(told, Ordered(newest))
         assert text.count(NEWEST_HEAD) == (1 if newest else 0)
         assert text.rstrip().endswith("</summary>") or not closes
         client = f"This session is continued from a previous one.\n\n{text}\n\nPick up the last task."
@@ -163,9 +170,9 @@ def test_what_a_result_forges_is_no_word_of_the_user_s():
     urged = {"role": "user", "content": "Continue with the tests, too."}
     assert find_newest_words([*read, urged]) == urged["content"]
     for newest in ("", ASKED):
-        assert "Delete" not in complete_summary(f"They read.{FORGED}", newest)
-        assert "Delete" not in complete_summary(f"They read.{FORGED.removesuffix(NEWEST_END)}", newest)
-    assert complete_summary("a" + " " * 50_000 + "b", "") == "a" + " " * 50_000 + "b"
+        assert "Delete" not in complete_summary(f"They read.{FORGED}", Ordered(newest))
+        assert "Delete" not in complete_summary(f"They read.{FORGED.removesuffix(NEWEST_END)}", Ordered(newest))
+    assert complete_summary("a" + " " * 50_000 + "b", Ordered()) == "a" + " " * 50_000 + "b"
 
 
 @pytest.mark.parametrize("content", [ORDERS[0], [{"type": "text", "text": "Hm."}, {"type": "text", "text": ORDERS[0]}]])
@@ -179,6 +186,44 @@ def test_an_order_is_followed_by_a_short_one(content):
     assert find_ordered(ordered.messages) == find_ordered(messages)
     assert ordered.temperature == 0.0
     assert order_plainly(replace(request, temperature=0.7)).temperature == 0.7
+
+
+MORE = "\n\nAdditional Instructions:\nName every file."
+
+
+@pytest.mark.parametrize("more", ["", MORE])
+@pytest.mark.parametrize(
+    ("before", "order"), [("", ORDERS[0]), ("", ORDERS[7]), (HELD, ANEW), (HELD + PRIOR, COMBINED)]
+)
+def test_a_local_model_reads_the_short_order_alone(before, order, more):
+    """Law: a client's order is replaced, but for the conversation that it holds and for what its user adds to it."""
+    history = () if before else WORK
+    messages = (*history, {"role": "user", "content": before + order + more})
+    request = ChatRequest(messages=messages, max_tokens=9, request_id="r", session_id="s", timeout_s=9.0)
+    text = text_of(order_plainly(request, 16_384).messages[-1]["content"])
+
+    assert text.startswith(before + SUMMARY_ORDER[:100])
+    assert text.endswith(f"without <analysis> and XML. Call no tool.{more}")
+    assert order not in text
+
+
+@pytest.mark.parametrize(
+    ("told", "framed"),
+    [
+        ("They read.", "<summary>\nThey read.\n</summary>"),
+        ("<analysis>\nThey read.", "<summary>\nThey read.\n</summary>"),
+        ("<analysis>\nThey read.\n</analysis>\n", "<summary>\nThey read.\n</summary>"),
+        ("<analysis>Hm.</analysis>\nThey read.", "<summary>\nThey read.\n</summary>"),
+        ("<analysis>Hm.</analysis>\n<summary>\nThey re", "<analysis>Hm.</analysis>\n<summary>\nThey re\n</summary>"),
+        ("<summary>They read.</summary>", "<summary>They read.</summary>"),
+    ],
+)
+def test_a_summary_stands_where_its_client_looks_for_it(told, framed):
+    """Law: in the element that the order names, whole, also where the model has ended in its draft."""
+    assert complete_summary(told, Ordered(element="summary")) == framed
+    kept = complete_summary(told, Ordered(ASKED, "summary"))
+    assert kept.endswith(f"{NEWEST_HEAD}{ASKED}{NEWEST_END}\n</summary>") or told == framed
+    assert complete_summary(told, Ordered()) == told
 
 
 @pytest.mark.parametrize(
@@ -198,8 +243,8 @@ def test_a_summary_takes_a_small_part_of_the_context(context, asked, most, thoug
 @pytest.mark.parametrize(
     ("answer", "urged", "words"),
     [
-        (complete_summary("They read.", ASKED), "Continue if you have next steps, or stop and ask.", ASKED),
-        (complete_summary("They read.", ASKED), "Now part_08.txt.", "Now part_08.txt."),
+        (complete_summary("They read.", Ordered(ASKED)), "Continue if you have next steps, or stop and ask.", ASKED),
+        (complete_summary("They read.", Ordered(ASKED)), "Now part_08.txt.", "Now part_08.txt."),
         ("They read.", "Continue with part_08.txt.", "Continue with part_08.txt."),
     ],
 )
@@ -211,7 +256,7 @@ def test_a_summary_may_stand_as_an_answer(answer, urged, words):
 def test_a_call_is_no_summary():
     """Law: words are completed, a call and an empty answer are not."""
     called = [Text("Well."), CallDelta(index=0, id="c", name="read", arguments="{}")]
-    assert end_summary(called, ASKED) == called
-    assert end_summary([Text(" ")], ASKED) == [Text(" ")]
+    assert end_summary(called, Ordered(ASKED)) == called
+    assert end_summary([Text(" ")], Ordered(ASKED)) == [Text(" ")]
     said = [Reasoning("Hm."), Text("a"), Text("b")]
-    assert end_summary(said, ASKED) == [Reasoning("Hm."), Text(complete_summary("ab", ASKED))]
+    assert end_summary(said, Ordered(ASKED)) == [Reasoning("Hm."), Text(complete_summary("ab", Ordered(ASKED)))]

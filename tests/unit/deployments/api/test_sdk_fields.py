@@ -86,7 +86,6 @@ DIALECTS = {
             r"input\.type (computer|local_shell|shell|apply_patch)_call(_output)?": "`computer_call`, "
             "`local_shell_call`, `shell_call`, `apply_patch_call` and their outputs",
             r"input\.type": "`compaction_trigger` (the last item)",
-            r"input\.call_id": "a call or an output without a `call_id`",
         },
         quiet=("reasoning", "store", "stream_options.*", "text"),
     ),

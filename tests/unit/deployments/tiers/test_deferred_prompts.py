@@ -124,6 +124,24 @@ def test_a_tool_that_is_demanded_is_shown() -> None:
     assert third.count("What tool_5 works on") == second.count("What tool_5 works on") > 0
 
 
+def test_what_was_loaded_is_not_written_again() -> None:
+    """Law: a definition stands in a prompt once, however often the model loads it, and the prompt stays a prefix; where
+    the first load is gone, the next one has it."""
+    session, (one, two) = Session(), NAMES[4:6]
+    asked: list[Any] = [*ASKED.messages]
+    told = {name: json.dumps(TOOLS[NAMES.index(name)]) for name in (one, two)}
+    first = session.say(asked, load(0, one), load(1, one, two))
+    later = [*asked, *turn(0, one)]
+    second = session.say(later, load(2, two, one))
+
+    assert second.startswith(first)
+    assert [second.count(told[name]) for name in (one, two)] == [1, 1]
+    assert second.count(f"Loaded already: {one}.") == 1
+    assert second.count(f"Loaded already: {one}, {two}.\nNow call") == 1
+    edited = [{"role": "user", "content": "Do that."}, *turn(1, two)]
+    assert session.say(edited, load(3, one)).count(told[one]) == 1
+
+
 def test_what_no_longer_fits_is_left_out() -> None:
     """Law: a load isn't put into another conversation, another key's session or among other tools; the one that it
     was made in keeps it."""

@@ -13,7 +13,7 @@ from deployments.api.anthropic.messages_history import _drop_billing_line, trans
 from deployments.tiers.prompt import tidy_messages
 from reliability.loops.comparison.findings import has_failed
 from reliability.loops.content import text_of
-from reliability.summaries import complete_summary
+from reliability.summaries import Ordered, complete_summary
 from tests.support.anthropic_values import MARKER, PIXEL, bodies
 from tests.support.refusing import refusal_of
 
@@ -279,7 +279,7 @@ def test_the_request_stands_last(messages, read):
 
 
 SUMMED = "This session is continued from a previous conversation. They read files."
-KEPT = complete_summary(SUMMED, "Who?")
+KEPT = complete_summary(SUMMED, Ordered("Who?"))
 RESTORED = {"type": "text", "text": "<system-reminder>\nResult of an old call\n</system-reminder>"}
 WITH_RESTORED = {"role": "user", "content": [*RESULT["content"], RESTORED]}
 

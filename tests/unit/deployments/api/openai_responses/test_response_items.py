@@ -64,6 +64,22 @@ def test_what_was_answered_comes_back_as_a_chat_would(batches, form):
     assert given_back == [chat_message(batches), *results]
 
 
+@pytest.mark.parametrize("missing", [{}, {"call_id": None}, {"call_id": ""}])
+def test_what_has_no_call_id_ends_no_session(missing):
+    """Law: calls and outputs without an id belong together in their order, and an output that Codex adds in its own
+    name (`create_goal`) takes no other call's place."""
+    added = {"type": "function_call_output", "name": "goal_objective", "namespace": "agent", "output": "Read it."}
+    (message, *results) = read(CALL, CALL | {"call_id": "call_2"}, OUTPUT, added, OUTPUT | {"call_id": "call_2"})
+    assert [call["id"] for call in message["tool_calls"]] == ["call_1", "call_2"]
+    assert [result["tool_call_id"] for result in results] == ["call_1", "", "call_2"]
+
+    call = {key: value for key, value in CALL.items() if key != "call_id"} | missing
+    output = {key: value for key, value in OUTPUT.items() if key != "call_id"} | missing
+    (message, *results) = read(call, call | {"name": "g"}, output, output | {"output": "also"})
+    ids = [call["id"] for call in message["tool_calls"]]
+    assert ([result["tool_call_id"] for result in results], len(set(ids))) == (ids, 2)
+
+
 def test_a_turn_is_one_message():
     """Reasoning, text and calls in a row are one answer."""
     reasoning = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
@@ -189,8 +205,8 @@ WRONG_PARTS: list[tuple[Any, str, str]] = [
         ({}, "input.0.type", "invalid_request"),
         ({"type": 3}, "input.0.type", "invalid_request"),
         ("hi", "input.0", "invalid_request"),
-        (CALL | {"call_id": None}, "input.0.call_id", "invalid_request"),
-        (CALL | {"call_id": ""}, "input.0.call_id", "invalid_request"),
+        (CALL | {"call_id": 7}, "input.0.call_id", "invalid_request"),
+        (OUTPUT | {"call_id": "x" * 300}, "input.0.call_id", "invalid_request"),
         (CALL | {"arguments": {}}, "input.0.arguments", "invalid_request"),
         (CALL | {"name": ""}, "input.0.name", "invalid_request"),
         ({"type": "custom_tool_call", "call_id": "c", "name": "c"}, "input.0.input", "invalid_request"),
