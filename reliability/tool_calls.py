@@ -17,7 +17,7 @@ from typing import Any
 from reliability.surrogates import join_surrogates
 from reliability.types import ToolCall
 
-UNDECLARED = "is no declared tool"
+UNDECLARED, HIDDEN = "is no declared tool", "a call of a declared tool stands under keys that no call has"
 
 
 class RepairKind(StrEnum):
@@ -115,8 +115,8 @@ class Malformed:
 
     @property
     def may_be_words(self) -> bool:
-        """Return whether it is JSON in the open that names no declared tool, and may be the answer itself."""
-        return self.reason.endswith(UNDECLARED)
+        """Return whether it is JSON in the open that is no call of a declared tool, and may be the answer itself."""
+        return self.reason.endswith((UNDECLARED, HIDDEN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,9 @@ CANT_SAY: tuple[Cant, ...] = (
       for kinds, marks in OWN_MARKS.items()),
     Cant("a text that stands inline begins with a line break, which other templates write as layout",
         frozenset({"seed", "minimax", "invoke", "muse"}), lambda _, value: _is_text(value, r"\A\r?\n")),
+    Cant("a text that stands on lines ends with half a line break of Windows, which may be half the layout's",
+        frozenset({"qwen3_coder", "qwen3_coder without opener"}), lambda _, value: _is_text(value, r"\r\Z"),
+        noted=False),
     Cant("a text in JSON's quotes: they may be the text's, or stand around it", frozenset({"glm"}),
         lambda _, value: _is_text(value, r'\A\s*"[\s\S]*"\s*\Z')),
     Cant("a text holds the quotes of its own format", frozenset({"gemma"}),
@@ -236,11 +239,13 @@ def draw_case(dice: Random) -> Case:
 
 
 def _expect(kind: str, value: Any, schema: dict[str, Any] | None) -> Any:
-    """What arrives of a value: bare text has no type, so that where a text is allowed every value is one."""
-    if kind not in (ELEMENTS | {"glm", "minimax m3", "solar 2"}) or isinstance(value, str):
+    """What arrives of a value: bare text has no type, so that where a text is allowed every value is one but null."""
+    if kind not in (ELEMENTS | {"glm", "minimax m3", "solar 2"}):
         return value
     kinds = {} if schema is None else schema
     allowed = kinds.get("type") or [one["type"] for one in kinds.get("anyOf", ())] or "string"
+    if value in (None, "null") and "null" in allowed:
+        return None
     return renderings.bare(value) if "string" in allowed else value
 
 

@@ -125,10 +125,9 @@ class Access:
         raise ApiError("forbidden", f"{words}: configure keys (server.api_keys_file), or set server.allow_open")
 
     def refuse_page(self, method: str, headers: Mapping[str, str]) -> None:
-        """Refuse a change that the page of another site asks for, as far as the browser says so (`Sec-Fetch-Site`),
-        unless `lets_read` lets it in. With keys there is nothing to refuse: such a page brings none. Raises `ApiError`:
-        `forbidden`."""
-        if self._callers or method in _SAFE or headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        """Refuse a change that the page of another site asks for, unless `lets_read` lets it in. With keys there is
+        nothing to refuse: such a page brings none. Raises `ApiError`: `forbidden`."""
+        if self._callers or method in _SAFE or not is_foreign_page(headers):
             return
         if not self.lets_read(headers.get("origin", "")):
             raise ApiError("forbidden", "a page of another site may change nothing here: see server.cors_origins")
@@ -152,6 +151,14 @@ class Access:
     def is_open_on(self, host: str | None) -> bool:
         """Tell whether everybody who reaches `host` may ask, from other machines too."""
         return not self._callers and not is_loopback(host)
+
+
+def is_foreign_page(headers: Mapping[str, str]) -> bool:
+    """Tell whether the page of another site sends this. A browser says so (`Sec-Fetch-Site`) to loopback and over TLS;
+    to a plain address of the network it sends only `Origin`, with all that may change something."""
+    if "sec-fetch-site" in headers:
+        return headers["sec-fetch-site"] not in ("none", "same-origin")
+    return "origin" in headers and headers["origin"].partition("://")[2] != headers.get("host")
 
 
 def _read_key(headers: Mapping[str, str]) -> str:

@@ -10,10 +10,8 @@ the source and the entry's number, and no piece of a line that may be a key.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +22,7 @@ from pydantic import Field, ValidationError
 
 from deployments.config.app_config import ServerConfig
 from deployments.config.config_errors import ConfigError
+from deployments.running.own_folder import find_strangers
 from reliability.config import Section
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -108,17 +107,18 @@ def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
 def _read_file(path: Path) -> tuple[ApiKey, ...]:
     at = "server.api_keys_file"
     try:
-        with path.expanduser().open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+        path = path.expanduser()
+        with path.open("rb") as file:
             text = file.read(FILE_BYTES_MAX + 1)
+        fault = find_strangers(path.absolute() / "anything")
     except OSError as error:
         raise ConfigError(f"{at}: can't be read: {error.strerror}") from None
     except RuntimeError:  # `~` of nobody on this machine
         raise ConfigError(f"{at}: can't be read: its home directory isn't known") from None
     except ValueError:
         raise ConfigError(f"{at}: can't be read: no file can have that name") from None
-    if mode & stat.S_IWOTH:
-        raise ConfigError(f"{at}: others may write to it, and so let themselves in: chmod o-w {path}")
+    if fault:
+        raise ConfigError(f"{at}: others may write to it, and so let themselves in: {fault}")
     if len(text) > FILE_BYTES_MAX:
         raise ConfigError(f"{at}: the file is over {FILE_BYTES_MAX} bytes")
     try:

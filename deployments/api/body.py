@@ -19,6 +19,7 @@ from starlette.requests import Request
 
 from deployments.api.openai_chat import ChatCall
 from deployments.errors import ApiError
+from deployments.work.json_text import count_values
 from deployments.work.large_work import large
 from deployments.work.turns import Asker
 from deployments.work.worker_pool import STEPS_INLINE, STEPS_LARGE, JobTooLong, Undone, Workers
@@ -27,8 +28,10 @@ from reliability.tools import keep
 
 _RATE_BYTES = 32_768
 # A replica holds so many bytes of bodies beyond the first `SMALL_BYTES` of each, and of one API key at most the
-# share `_KEY_SHARE` of them, unless that is one body. A small body always finds room.
+# share `_KEY_SHARE` of them, unless that is one body. A small body always finds room. Each JSON value counts as
+# `_VALUE_BYTES` more: an object of one key takes 8 bytes of a body, and 200 in memory.
 HELD_BYTES_MAX, SMALL_BYTES = 128 * 1024 * 1024, 512 * 1024
+_VALUE_BYTES = 128
 _KEY_SHARE = 0.5
 YOUNG_S = 2.0  # a busy event loop may need as long to read what is here already
 
@@ -83,13 +86,16 @@ class Bodies:
                         parts.append(part)
                 finally:
                     self._incoming.discard(body)
-                return b"".join(parts)
         except TimeoutError:
             words = (
                 f"the body came too slowly: it may take {first_s:g} s (server.body_s) and one more for each "
                 f"{_RATE_BYTES} bytes, without a pause; where many come at once, the slowest ends first"
             )
             raise ApiError("request_timeout", words) from None
+        raw = b"".join(parts)
+        body.size += (values_bytes := _VALUE_BYTES * await large(len(raw), count_values, raw))
+        self._hold(key, body, min(values_bytes, body.size - SMALL_BYTES), ending)
+        return raw
 
     def _take_slot(self, key: str, ending: ExitStack) -> None:
         """Count the request for its key until `ending` closes: some of what the Router takes is for the other keys."""

@@ -18,12 +18,17 @@ _CONTAINER_HOSTS = frozenset(
 )
 
 
-@functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
+_HOST_CHARS_MAX = 253  # of a name in the DNS
+
+
 def is_loopback(host: str | None) -> bool:
     """Tell whether only this machine can reach, or be, `host`: 127.0.0.0/8, ::1 (also mapped, and in the brackets of a
     URL), `localhost`. No other name is: what a resolver says may change. `localhost.` is looked up in the DNS."""
-    if host is None:
-        return False
+    return host is not None and len(host) <= _HOST_CHARS_MAX and _is_loopback(host)
+
+
+@functools.lru_cache(maxsize=1024)  # asked with each request, mostly of one address
+def _is_loopback(host: str) -> bool:
     try:
         bracketed = host.startswith("[") and host.endswith("]")  # as only an IPv6 address may stand
         address = ipaddress.IPv6Address(host[1:-1]) if bracketed else ipaddress.ip_address(host)
@@ -33,7 +38,6 @@ def is_loopback(host: str | None) -> bool:
     return (mapped or address).is_loopback
 
 
-@functools.lru_cache(maxsize=1024)
 def is_own(named: str) -> bool:
     """Tell whether a `Host` or `Origin` header names this machine, or nobody (""): loopback's addresses and names, and
     `_CONTAINER_HOSTS`. Any other name may be another machine's, or become ours by a DNS answer: one under `.internal`
@@ -41,7 +45,6 @@ def is_own(named: str) -> bool:
     return not named or _is_local(_parse_host(named)) or _parse_host(named) in _CONTAINER_HOSTS
 
 
-@functools.lru_cache(maxsize=1024)
 def is_own_page(origin: str) -> bool:
     """Tell whether an `Origin` is a web page that this machine serves, by loopback's addresses and names."""
     return "//" in origin and _is_local(_parse_host(origin))
@@ -52,6 +55,8 @@ def _is_local(host: str) -> bool:
 
 
 def _parse_host(named: str) -> str:
+    if len(named) > 2 * _HOST_CHARS_MAX:  # `urlsplit` keeps what it has read
+        return ""
     try:
         return urlsplit(named if "//" in named else f"//{named}").hostname or ""
     except ValueError:

@@ -1,8 +1,8 @@
 """The finished cells of an evaluation, in `cells.jsonl`: one line for the plan, then one per cell, synced at once.
 
 A line that broke off is cut off; a damaged line is skipped, and its cell runs again. A late cell is not written.
-Invariants: cells of two plans (configuration, seed, URL) never share a journal; a file that is no journal, or that a
-symbolic link leads to, keeps every byte: the folder may be a repository's.
+Invariants: cells of two plans (configuration, seed, URL) never share a journal; what is no journal, or what a symbolic
+link leads to, keeps every byte: the folder may be a repository's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from deployments.config.config_errors import ConfigError
 
 NAME = "cells.jsonl"
 _BEGINNING = b'{"plan": "'
-_REMEDY = "name another folder with --out, or begin it anew with --fresh"
+_ELSEWHERE = "name another folder with --out"
+_REMEDY = f"{_ELSEWHERE}, or begin it anew with --fresh"
 
 
 class CellJournal:
@@ -27,6 +28,7 @@ class CellJournal:
         self._path = folder / NAME
         self.cells: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
+        _refuse_link(folder, _ELSEWHERE)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if fresh:
@@ -64,10 +66,7 @@ class CellJournal:
 
     def _read(self) -> tuple[list[dict[str, Any]], int]:
         """Read the lines that are whole, and say where the last of them ends."""
-        if self._path.is_symlink():
-            raise ConfigError(
-                f"{self._path} is a symbolic link, and the evaluation would write to its target: {_REMEDY}"
-            )
+        _refuse_link(self._path, _REMEDY)
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -77,6 +76,11 @@ class CellJournal:
         if not lines and (whole or not _BEGINNING.startswith(rest[: len(_BEGINNING)])):
             raise ConfigError(f"{self._path} is no journal of an evaluation: {_REMEDY}")
         return lines, len(data) - len(rest)
+
+
+def _refuse_link(path: Path, remedy: str) -> None:
+    if path.is_symlink():
+        raise ConfigError(f"{path} is a symbolic link, and the evaluation would write to its target: {remedy}")
 
 
 def _read_line(line: bytes) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@
 followed, belongs to this user or the system, and has the sticky bit where others may write: else another user could
 replace a socket in it, or the folder.
 `refuse_strangers` asks less, for caches that others may read: no stranger could have made or changed them.
+`find_readers` asks it of a secret that another program has made, and that no other user could have read it.
 `make_private_folder`, `make_private_file`, for the ledger: what belongs to another user, or may be written by others,
 is refused. The mode of a folder that holds other things, as a home directory does, never changes.
 """
@@ -22,7 +23,7 @@ from deployments.config.config_errors import ConfigError
 
 LOG = logging.getLogger("ray.serve")
 _FOLDER, _FILE, _OTHERS = 0o700, 0o600, 0o077
-_OTHERS_WRITE, _ALL_WRITE = 0o022, 0o002
+_OTHERS_WRITE, _OTHERS_ENTER, _ALL_WRITE = 0o022, 0o011, 0o002
 _LINKS_MAX = 40
 # The ledger's files. Older versions also wrote sessions-K-of-N.sqlite and layouts.db.
 _LEDGER_FILES = re.compile(
@@ -50,12 +51,21 @@ def make_own(folder: Path) -> Path:
 
 def refuse_strangers(folder: Path) -> None:
     """Raise OSError where a stranger could have made the folder, which need not exist, or what is in it."""
-    if fault := _find_strangers(folder.absolute() / "anything"):
+    if fault := find_strangers(folder.absolute() / "anything"):
         raise OSError(errno.EPERM, f"{folder} isn't used: {fault}; mend that, or take a folder of your own")
 
 
-def _find_strangers(path: Path, links: int = 0) -> str:
-    """Find a folder on the way in which a stranger could have made or renamed what is on the way."""
+def find_readers(path: Path) -> str:
+    """Find how another user could have read or made this secret, which need not exist; "" where none could."""
+    if (fault := find_strangers(path)) or not path.exists():
+        return fault
+    mode = stat.S_IMODE(path.stat().st_mode)
+    is_open = mode & _OTHERS and all(parent.stat().st_mode & _OTHERS_ENTER for parent in path.resolve().parents)
+    return f"other users can reach it (mode {mode:04o})" if is_open else ""
+
+
+def find_strangers(path: Path, links: int = 0) -> str:
+    """Find a folder on the way in which a stranger could have made or renamed what is on the way; "": none."""
     trusted = list_trusted()
     for name in (path, *path.parents)[:-1]:
         try:
@@ -71,7 +81,7 @@ def _find_strangers(path: Path, links: int = 0) -> str:
         if state is not None and stat.S_ISLNK(state.st_mode):
             if links >= _LINKS_MAX:
                 return f"{name} is a link that leads in a circle"
-            if fault := _find_strangers(name.parent / name.readlink(), links + 1):
+            if fault := find_strangers(name.parent / name.readlink(), links + 1):
                 return fault
     return ""
 

@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.api.access import ANYBODY, Access, Caller
+from deployments.api.access import ANYBODY, Access, Caller, is_foreign_page
 from deployments.api.admin import await_state
 from deployments.api.body import Bodies
 from deployments.errors import ApiError
@@ -150,7 +150,8 @@ class Visits:
         return visit
 
     async def read_form(self, request: Request) -> Mapping[str, str]:
-        raw = await self._bodies.read(request, bytes_max=_FORM_BYTES_MAX, first_s=_FORM_S, ending=ExitStack())
+        with ExitStack() as ending:
+            raw = await self._bodies.read(request, bytes_max=_FORM_BYTES_MAX, first_s=_FORM_S, ending=ending)
         try:
             return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
         except ValueError:
@@ -198,10 +199,8 @@ def _find_owner(access: Access, name: str) -> tuple[bytes, Caller] | None:
 
 
 def _refuse_foreign(request: Request) -> None:
-    """Refuse what another site's page sends, as far as the browser says so. Raises ApiError: `forbidden`."""
-    origin = request.headers.get("origin")
-    elsewhere = origin is not None and origin.partition("://")[2] != request.headers.get("host")
-    if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    """Refuse what another site's page sends. Raises ApiError: `forbidden`."""
+    if is_foreign_page(request.headers):
         raise ApiError("forbidden", "orders are taken from this server's own pages only")
 
 

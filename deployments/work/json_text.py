@@ -112,8 +112,11 @@ _DELIMITERS = (b",", b"[", b"{")
 
 def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
     """Tell whether this text has more values than may be. What is no JSON is counted as if it were."""
-    if len(raw) <= values_max or _count_delimiters(raw) <= values_max:
-        return False
+    return len(raw) > values_max and _count_delimiters(raw) > values_max and count_values(raw, values_max) > values_max
+
+
+def count_values(raw: bytes, values_max: int = VALUES_MAX) -> int:
+    """Count the values of this text, and stop a little over `values_max`."""
     found, inside, odd = 0, 0, b""
     for at in range(0, len(raw), _PIECE_BYTES):
         piece = odd + raw[at : at + _PIECE_BYTES]
@@ -123,8 +126,8 @@ def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
         found += _count_delimiters(b"".join(parts[inside::2]))
         inside ^= (len(parts) - 1) % 2
         if found > values_max:
-            return True
-    return False
+            break
+    return found
 
 
 def _count_delimiters(raw: bytes) -> int:

@@ -24,7 +24,7 @@ _SAID_CHARS = 16  # behind a mark, to tell whether a sentence says something of 
 _SPACES_MAX = 64  # white space between a fence or a tag and a candidate
 
 _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
-_SPOT = re.compile(rf"[{{\[<`⏺✿◁{formats.SENTENCE_ENDS}]|\](?=<|\Z)")
+_SPOT = re.compile(rf"[{{\[<`⏺✿◁{formats.SENTENCE_ENDS}]|\](?=<|\Z)|&(?=l|\Z)")
 _MARK_SPOT = re.compile(r"<(?:[/|｜cu]|\Z)|\[(?:[/BE]|\Z)|◁")  # how a mark may begin that opens no reasoning
 _THOUGHT_SPOT = re.compile(r"<|\[(?:T|\Z)|◁")
 _BRACKET = re.compile(r"[{\[(]")
@@ -34,7 +34,7 @@ _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 _OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
 _THOUGHTS = Starts(opener for opener, _ in _OPENERS)
 _MARKS = Starts((*format_reasoning.REASONING_CLOSES, *format_reasoning.ANSWER_MARKS))
-_SIGNS = "{[]<⏺✿"
+_SIGNS = "{[]<⏺✿&"
 _FENCES = (Starts([rf"{formats.FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
 _TAGS = Starts([rf"{formats.FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
 

@@ -24,9 +24,9 @@ from reliability.tools.formats import CALL_FORMATS
 ROWS = [row for row in CALL_FORMATS if row.compared]
 _NAME_CHARS = 49
 _NAME = r"[A-Za-z0-9_][\w.:-]{0,48}"
-_SIGNS = ("<", r"\[", r"\]", "⏺", "✿")
+_SIGNS = ("<", "&lt;", r"\[", r"\]", "⏺", "✿")
 #: A sign and what stands behind it in every opener.
-_SIGN = re.compile(r"<(?=[\w|｜]| [|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿")
+_SIGN = re.compile(r"<(?=[\w|｜]| [|｜])|\[(?=[TACtac])|\](?=<)|⏺|✿|&(?=lt;)")
 _NAME_BEHIND = re.compile(r"[\w.:-]{1,49}\Z")
 _WORD = re.compile(r"[A-Za-z=/> -]+")
 REPEATS = 3

@@ -96,19 +96,23 @@ def digest_parts(*parts: bytes) -> bytes:
 
 
 class _Digests:
-    """The digests of a conversation's messages, each made once and only where it is asked for."""
+    """The digests of a conversation's messages, each made once and only where it is asked for. Nothing here refers to
+    itself: the messages would stay in memory until Python's collector comes."""
 
     def __init__(self, said: Sequence[Message]) -> None:
         self._said = said
         self.read_at = functools.cache(lambda index: _read_answer(said[index]))
-        self.digest_at = functools.cache(self._digest_at)
+        self._digests: dict[int, bytes] = {}
 
     def _is_answer(self, index: int) -> bool:
         return self._said[index].get("role") == "assistant"
 
-    def _digest_at(self, index: int) -> bytes:
+    def digest_at(self, index: int) -> bytes:
         """Digest a message, an answer by its words."""
-        return self.read_at(index).words if self._is_answer(index) else _digest_message(self._said[index])
+        if index not in self._digests:
+            said = self._said[index]
+            self._digests[index] = self.read_at(index).words if self._is_answer(index) else _digest_message(said)
+        return self._digests[index]
 
     def place_at(self, index: int) -> Before:
         """Return the digests of what stands before a message: the newest one, a few, and more to the letter."""

@@ -71,6 +71,13 @@ HERMES = _envelope(
 ENVELOPES: tuple[Format, ...] = (
     HERMES,
     _envelope(
+        "tags as HTML shows them",
+        f"&lt;tool_call&gt;\n{JSON_CALL}\n&lt;/tool_call&gt;",
+        f"&lt;tool_call&gt;{JSON_CALL}</tool_call>",
+        opens=("&lt;tool_calls?&gt;", "&lt;function=", "&lt;invoke name="),
+        closes=("&lt;/tool_calls?&gt;",),
+    ),
+    _envelope(
         "Granite, OLMo, GigaChat, dots, Claude's XML",
         f"<function_calls>\n{INVOKE_CALL}\n</function_calls>",
         f"<|function_call|>{JSON_CALL}",

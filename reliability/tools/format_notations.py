@@ -304,8 +304,9 @@ NOTATIONS: tuple[Format, ...] = (
         Reader.CHILDREN,
         "<search>\n<query>x</query>\n</search>",
         "<search><query>x</query></search>",
+        '<search>{"query": "x"}</search>',
         opens=(rf"<(?={NAME}\s{{0,8}}/?>)",),
-        holds=(Start("<", rf"\s{{0,8}}>{_SPACES}<"), Start("<", r"\s{0,8}/>")),
+        holds=(Start("<", rf"\s{{0,8}}>{_SPACES}[<{{]"), Start("<", r"\s{0,8}/>")),
     ),
     _notation(
         "JSON",

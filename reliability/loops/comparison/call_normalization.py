@@ -17,13 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from reliability.loops.comparison import shell_commands
 from reliability.loops.comparison.findings import SeenCall, canonical, has_failed, is_number, parse, spell
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, UUID, word_set, words_of
+from reliability.loops.comparison.volatile_fields import UUID, keep_by_name, word_set, words_of
 
 HOLE = "\ufffc"
 PLACE, REFERENCE = f"{HOLE}p", f"{HOLE}r"
@@ -125,7 +124,7 @@ _BY_WORDS = (
 )
 
 
-@lru_cache(NAMES_MAX)
+@keep_by_name
 def _classify_argument(key: str) -> _About:
     words = words_of(key)
     if shell_commands.tells_run(key, 0):

@@ -128,10 +128,14 @@ _ACTS = re.compile(
 )
 
 
-@lru_cache(_LINES_KEPT)
 def read_deed(line: str) -> Deed:
     """Return what a line of commands does."""
-    deeds = set(_read_deeds(line, _DEPTH_MAX)) if len(line) <= _LINE_CHARS else {Deed.UNKNOWN}
+    return _read_deed(line) if len(line) <= _LINE_CHARS else Deed.UNKNOWN
+
+
+@lru_cache(_LINES_KEPT)
+def _read_deed(line: str) -> Deed:
+    deeds = set(_read_deeds(line, _DEPTH_MAX))
     return next((deed for deed in (Deed.ACTS, Deed.UNKNOWN, Deed.ASKS) if deed in deeds), Deed.LOOKS)
 
 

@@ -9,10 +9,9 @@ they say nothing. `run` and `execute` say no more than that something is done.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import pairwise
 
-from reliability.loops.comparison.volatile_fields import NAMES_MAX, phrase_set, word_set, words_of
+from reliability.loops.comparison.volatile_fields import keep_by_name, phrase_set, word_set, words_of
 
 #: Words of tools that do something else with other arguments, and words that say nothing beside these.
 SHELLS = word_set(
@@ -88,14 +87,14 @@ _NOTES = phrase_set(
 )
 
 
-@lru_cache(NAMES_MAX)
+@keep_by_name
 def split_tool(name: str) -> tuple[str, ...]:
     """Split a tool's own name into words, with the server's where its own says nothing."""
     own = words_of(_SERVER.sub("", name))
     return own if not _KNOWN.isdisjoint(own) else words_of(name.removeprefix("mcp_"))
 
 
-@lru_cache(NAMES_MAX)
+@keep_by_name
 def find_verb(name: str) -> str:
     """Return the word that says what a tool does: its first known verb, or what it looks at; "" where none is known."""
     words = split_tool(name)
@@ -119,7 +118,7 @@ def names_look(name: str) -> bool:
     return bool(verbs) and asks and (LEADS - NOUNS).isdisjoint(verbs)
 
 
-@lru_cache(NAMES_MAX)
+@keep_by_name
 def polls_by_name(name: str) -> bool:
     """Return whether the name itself says that the tool waits, pages or tells the time."""
     words, own, verb = words_of(name), words_of(_SERVER.sub("", name)), find_verb(name)
@@ -130,7 +129,7 @@ def polls_by_name(name: str) -> bool:
     return tells_time or own[-1] in _LAST or own[0] in _FIRST
 
 
-@lru_cache(NAMES_MAX)
+@keep_by_name
 def takes_notes(name: str) -> bool:
     """Return whether a tool of this name only takes notes of what the model thinks or plans."""
     words = words_of(name)

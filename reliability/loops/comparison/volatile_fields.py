@@ -7,12 +7,15 @@ Names are read as words: `executionTimeMs` is `execution_time_ms`. A value must 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 from reliability.loops.comparison.findings import is_number
 
-NAMES_MAX = 4_096  # the names of tools and fields are few and come again with every request
+# The names of tools and fields are few and come again with every request; longer ones are read as their beginning.
+_NAMES_KEPT, _NAME_CHARS = 4_096, 256
+T = TypeVar("T")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -26,14 +29,21 @@ def phrase_set(text: str) -> frozenset[str]:
     return frozenset(text.split("|"))
 
 
-@lru_cache(NAMES_MAX)
-def _split_name(name: str) -> tuple[str, ...]:
-    return tuple(word.lower() for word in _WORD.findall(name))
+def keep_by_name(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Keep what `read` finds in the names of tools and fields."""
+    kept = lru_cache(_NAMES_KEPT)(read)
+
+    @wraps(read)
+    def read_beginning(name: str) -> T:
+        return kept(name[:_NAME_CHARS])
+
+    return read_beginning
 
 
+@keep_by_name
 def words_of(name: str) -> tuple[str, ...]:
     """Split a name into its words: `executionTimeMs` and `execution_time_ms` give the same."""
-    return _split_name(name[:80])
+    return tuple(word.lower() for word in _WORD.findall(name[:80]))
 
 
 STATUS_KEYS = ("status", "state", "phase", "stage", "job_status", "run_status", "build_status")

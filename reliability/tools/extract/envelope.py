@@ -48,6 +48,7 @@ _DELIMITER = re.compile(
     rf"(?P<thought>{REASONING_CLOSE.pattern})|(?P<close>{formats.CLOSER.pattern})|(?P<open>{formats.OPENER.pattern})",
     re.IGNORECASE,
 )
+_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\w{1,7});")
 _SEPARATORS = re.compile(r"[\s,;]*+")
 _EMPTY = re.compile(r"[\s,;]*+(?:(?P<list>\[\s*+\]|\{\s*+\}|null\b)|(?:none|nil|n/a)\b)?[\s,;.]*+", re.IGNORECASE)
 _FRAMING = re.compile(r"[\s`]*+")
@@ -89,8 +90,8 @@ class Nothing(Unreadable):
 def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: bool = False) -> Found:
     """Read all calls of one envelope, whose opener stands from `start` to `at`, and where it ends. `inline`: other text
     stands before it on its line; then prose before a call must be short."""
-    at, fenced = _skip_openers(text, at)
-    found, before = _read_first(text, at, setting, inline)
+    begin, fenced = _skip_openers(text, at)
+    found, before = _read_first(text, begin, setting, inline)
     calls, unended = list(found.calls), found.unended
     end, closed = skip_closers(text, found.end)
     while not closed and (place := _find_next(text, end)) >= 0:
@@ -104,6 +105,8 @@ def read_envelope(text: str, start: int, at: int, setting: Setting, *, inline: b
         at, (end, closed, behind) = end, _find_end(text, end)
         if behind and any(holds_argument(text[at:end], setting.box.find(c.name), c.arguments) for c in calls):
             raise Unreadable("an argument stands behind the others", at)
+    if text.startswith("&", start) and _ENTITY.search(formats.CLOSER.sub("", text[begin:end])):
+        raise Unreadable("signs of HTML that may be the text's own or stand for others", begin)
     missing = not closed and formats.ENDLESS.match(text, start) is None
     kinds = [RepairKind.FENCE] * fenced + [RepairKind.EXTRA_TEXT] * (before or behind) + [RepairKind.ENVELOPE] * missing
     return Found([payloads.record_repairs(call, kinds) for call in calls], end, unended=unended)

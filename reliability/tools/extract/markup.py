@@ -37,6 +37,7 @@ _M3_DAMAGED = re.compile(r"\]minimax|minimax\[>")
 _M3_OPEN = re.compile(rf"{M3_TOKEN}\s*<(?P<key>[^<>/\s][^<>\s]{{0,127}})>")
 _TAG_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}+"
 _OPEN = re.compile(rf"<(?P<name>{_TAG_NAME})\s{{0,8}}(?P<empty>/?)>")
+_JSON_OBJECT = re.compile(r"\{\s{0,64}\"")
 _CHILD = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,127})>")
 _BEGUN = re.compile(rf"<{_TAG_NAME}\s{{0,8}}/?>\s*(?:<(?:[A-Za-z_][\w.-]{{0,127}})?)?\Z")
 _NAME_TAG = re.compile(rf"<(?P<tag>name|tool_name|function_name|tool)>\s*(?P<name>{NAME})\s*</(?P=tag)>\s*")
@@ -96,6 +97,8 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
     if head["empty"]:
         return _build_empty(tool, head.end(), setting)
     found, at = Arguments(tool), skip_space(text, head.end())
+    if _JSON_OBJECT.match(text, at):
+        return _read_json_child(text, at, tool, f"</{head['name']}>", setting)
     while (child := _CHILD.match(text, at)) is not None:
         if tool.places.find_member(tool.parameters, child["key"]) is None:
             if not found.found:
@@ -115,6 +118,17 @@ def read_children(text: str, at: int, setting: Setting) -> Found | None:
     if any(key not in found.found for key in tool.required):
         raise HalfCall("a parameter that it requires is missing", at)
     return build_found(tool.name, found.found, setting, at + len(closing), found.kinds)
+
+
+def _read_json_child(text: str, at: int, tool: Tool, closing: str, setting: Setting) -> Found | None:
+    """Read an object of the tool's own parameters that is all that its tag holds."""
+    value = read_object(text, at)
+    if not value.value.keys() <= tool.parameters.get("properties", {}).keys():
+        return None
+    end = skip_space(text, value.end)
+    if not text.startswith(closing, end):
+        raise HalfCall("the closing tag of the call is missing", end)
+    return build_found(tool.name, value.value, setting, end + len(closing), value.repair_kinds)
 
 
 def _build_empty(tool: Tool, end: int, setting: Setting) -> Found | None:

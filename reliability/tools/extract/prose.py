@@ -17,7 +17,6 @@ from reliability.tools.formats import FRAME_FENCE, FRAME_TAG
 
 _FRAME_BEFORE = re.compile(rf"(?:{FRAME_FENCE}|(?P<tag>{FRAME_TAG}))\s*\Z")
 _FENCE = re.compile(r"`{3,}")
-_FENCE_AFTER = re.compile(r"\s*`{3,}")
 _LATE_CLOSE = re.compile(r"\s*`{3,}[ \t]*(?=\r?\n|\Z)")
 _ONLY_SEPARATORS = re.compile(r"(?:[\s,;\\]|\b(?:and|then|also)\b)*+\Z", re.IGNORECASE)
 
@@ -119,8 +118,9 @@ class Prose:
 
 
 def _find_closing(frame: re.Match[str], source: str, end: int) -> re.Match[str] | None:
-    """Find the other half of a frame. A fence may lack it, a tag may not."""
+    """Find the other half of a frame. A fence may lack it, a tag may not; glued to it the next one may be opened."""
     if not frame["tag"]:
-        return _FENCE_AFTER.match(source, end) or re.compile("").match(source, end)
+        ticks = len(frame[0]) - len(frame[0].lstrip("`"))
+        return re.compile(rf"(?:\s*(?:`{{{ticks}}}(?=`{{3,}}\s*+\S)|`{{3,}}))?").match(source, end)
     name = re.escape(frame["tag"].strip("<|>"))
     return re.compile(rf"\s*<\|?/{name}\|?>").match(source, end)

@@ -246,7 +246,7 @@ class _Walk(Findings):
         if is_block_quoted(self.text, self.begins, delimiter.start, whole=self.whole):
             return True
         if delimiter.kind in _IN_CODE:
-            return self.text[max(0, delimiter.start - 1) : delimiter.start] == "`"
+            return self.text[max(0, delimiter.start - 3) : delimiter.start].replace("```", "")[-1:] == "`"
         return delimiter.kind in _QUOTABLE and is_quoted(self.text, delimiter.start, delimiter.end)
 
     def _read_envelope(self, delimiter: Delimiter) -> None:

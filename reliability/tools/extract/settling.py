@@ -27,10 +27,17 @@ _LOOK_CHARS = 400
 FENCE_CHARS_MAX = 64
 _SHOWN_CHARS = 120  # of what stands before a call, fewer than the gate keeps
 _LINE_ENDS, _INDENTED = re.compile(r"[ \t]*(?:\r?\n|\Z)"), re.compile(r"(?:\A|\n)(?: {4}|\t)[ \t]*\Z")
-_SHOWN_BEFORE = re.compile(
-    r"(?:\b(?:don['’]?t|do not|never|avoid|wrong|instead of|for example|e\.g\.)[^\n]*:"
-    r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:)[ \t]*\n\s*\Z",
+_LED = r":[*_]{0,3}\s*(?:`{3,8}[\w+.#-]{0,32}\s*)?\Z"
+_WARNED_BEFORE = re.compile(
+    r"(?:\A|[\n.!?;])[\W_]*+(?:please |you )?(?:(?:(?:do|should|must)(?:n['’]?t| not)|never) (?:ever )?"
+    r"(?:do|run|use|call|write|send|say|try|make|type|put|execute|invoke|issue|answer|paste|print|rely|repeat)"
+    r"|avoid|(?:this is )?wrong)(?: (?:th(?:is|at|[eo]se|e following)|it|so|such|calls?|code|like)\b[^\n.!?,;:]{0,40})?"
+    rf"{_LED}",
     re.IGNORECASE,
+)
+_SHOWN_BEFORE = re.compile(
+    rf"\b(?i:instead of|for example|e\.g\.)(?:(?!\b(?:I|let me|let['’]?s)\b)[^\n.!?])*{_LED}"
+    r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:[ \t]*\n\s*[ \t]\Z"
 )
 _OWN_RESULT = "a tool's result that no tool has given: call the tool, and wait for what it gives"
 _OTHERS_WORDS = "words of the user's side: answer the user, or call a tool"
@@ -107,8 +114,10 @@ class Findings:
 
     def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
         """Return whether a call, from `start` to `end`, is only told of; then go on behind it. `broken`: unreadable."""
-        if self.is_in_sample(start):
+        warned = self._is_behind(_WARNED_BEFORE, start)
+        if warned or self.is_in_sample(start):
             self.at = max(self.at, end)
+            self.read += [(max(start, self.read[-1][0] if self.read else 0), end)] * warned
             return True
         if broken and self.fuel < 0:
             return False
@@ -325,7 +334,10 @@ class Findings:
 
     def is_shown(self, start: int) -> bool:
         """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""
-        return _SHOWN_BEFORE.search(self.text, max(self.begins, start - _SHOWN_CHARS), start) is not None
+        return self._is_behind(_SHOWN_BEFORE, start)
+
+    def _is_behind(self, words: re.Pattern[str], start: int) -> bool:
+        return words.search(self.text, max(self.begins, start - _SHOWN_CHARS), start) is not None
 
     def leads(self, start: int) -> bool:
         """Return whether nothing but reasoning and a fence stands before this place."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
-from reliability.tool_calls import UNDECLARED, RawCall
+from reliability.tool_calls import HIDDEN, UNDECLARED, RawCall
 from reliability.tools.extract.call_forms import gives_values, has_call_form
 from reliability.tools.extract.literal import Unreadable
 from reliability.tools.format_row import NAME
@@ -27,6 +27,7 @@ from reliability.tools.schema.toolbox import Tool, ToolBox
 from reliability.tools.turns import may_give_result
 
 CALLS_MAX = 128
+_LOOKED_MAX = 64  # values in which a call is looked for, and members of each
 NAME_CHARS_MAX = 128
 NEARLY = 80  # percent of two names that must be alike for one to be meant by the other
 
@@ -43,6 +44,7 @@ _DEFINING = frozenset(("name", "type", "description", "title", "required", "opti
 _WINDOW_CHARS_MAX = 400
 _NAMED_KEY = re.compile(rf"\b(?:{'|'.join(NAME_KEYS)})\b[\"'}}\]]?\s{{0,8}}:?\s{{0,8}}[\"']{{0,2}}({NAME})")
 _ARGUMENT_KEY = re.compile(rf"\b(?:{'|'.join(ARGUMENT_KEYS)})\b[\"'}}\]]?\s{{0,8}}:")
+_CALLING = re.compile(r"(?i:function|call)|[Tt]ool(?:s|[_A-Z]|\Z)")
 _BRACKET = re.compile(r"[{}\[\]]")
 _JSON_BEGINS = re.compile(r"\{\s{0,64}(?:\"[^\"\n]{0,128}\"|'[^'\n]{0,128}'|\w{1,128})\s{0,64}[\"':]|\[\s{0,64}[\[{]")
 _BETWEEN = re.compile(
@@ -87,6 +89,8 @@ def find_calls(value: Any, setting: Setting) -> list[RawCall] | None:
     if not setting.explicit and not known:
         if calls and len(calls) == len(found) and not setting.box.wants_json and _are_meant(value, calls, setting):
             raise HalfCall(f"{calls[0].name[:80]!r} {UNDECLARED}", 0)
+        if (setting.alone or setting.last) and not setting.box.asked_json and _hides_call(value, setting.box):
+            raise HalfCall(HIDDEN, 0)
         return None
     if len(found) > CALLS_MAX:
         raise HalfCall(f"more than {CALLS_MAX} calls", 0)
@@ -105,6 +109,23 @@ def _are_meant(value: Any, calls: Sequence[RawCall], setting: Setting) -> bool:
     if not setting.alone or setting.box.asked_json:
         return False
     return has_call_form(value) or all(_is_nearly_declared(call.name, setting.box) for call in calls)
+
+
+def _hides_call(value: Any, box: ToolBox) -> bool:
+    """Return whether a call of a declared tool, with arguments that fit it, stands in a value whose keys speak of
+    calls: `{"data": {...}}` is data."""
+    level, hidden, speaks = [value], False, False
+    for _ in range(0 if box.wants_json else _LOOKED_MAX):
+        item = level.pop() if level else None
+        if isinstance(item, dict):
+            speaks = speaks or any(_CALLING.search(str(word)) for word in (*item, item.get("type"), item.get("method")))
+            tools = [box.by_name.get(item[key]) for key in NAME_KEYS if isinstance(item.get(key), str)]
+            given = [item[key] for key in ARGUMENT_KEYS if item.get(key)]
+            tool = tools[0] if len(tools) == len(given) == 1 else None
+            fits = tool is not None and _fits(given[0], tool) and not _is_definition(item, given[0], tool)
+            hidden = hidden or fits
+        level += list(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())[:_LOOKED_MAX]
+    return hidden and speaks
 
 
 def split_said(value: Any) -> tuple[Any, str]:

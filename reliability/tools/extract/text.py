@@ -71,10 +71,14 @@ def is_harmless_after(text: str) -> bool:
 
 def holds_argument(text: str, tool: Tool | None, given: Any) -> bool:
     """Return whether a text behind the arguments of a call gives a declared one that they lack, with a value."""
-    if tool is None or not isinstance(given, Mapping) or len(text) > TEXT_CHARS_MAX:
+    return tool is not None and _holds_member(text, tool.places, tool.parameters, given)
+
+
+def _holds_member(text: str, places: Places, schema: Any, given: Any) -> bool:
+    if not isinstance(given, Mapping) or len(text) > TEXT_CHARS_MAX:
         return False
     keys = {found["key"] for found in _GIVEN.finditer(text)} - given.keys()
-    return any(tool.places.find_member(tool.parameters, key) is not None for key in keys)
+    return any(places.find_member(schema, key) is not None for key in keys)
 
 
 def find_object_end(text: str) -> int:
@@ -122,7 +126,11 @@ def read_document(text: str, schema: Any) -> Value | str:
         parts = _PART.finditer(before + ("\1" if fenced else "\0") + after)
         return all(part["key"] and places.find_member(schema, part["key"]) is None for part in parts)
 
-    return _read_surrounded(text, start, value, may_be_all) if isinstance(value, str) and start >= 0 else value
+    found = _read_surrounded(text, start, value, may_be_all) if isinstance(value, str) and start >= 0 else value
+    if isinstance(found, str) or RepairKind.EXTRA_TEXT not in found.repair_kinds:
+        return found
+    behind = _holds_member(text.rpartition("}")[2], places, schema, found.value)
+    return "a member stands behind the others" if behind else found
 
 
 def _is_harmless(before: str, after: str, fenced: bool) -> bool:
@@ -166,12 +174,14 @@ def _split_framing(text: str) -> tuple[str, str | None]:
 
 def _read_framed(text: str, at: int, end: int, *, on_lines: bool) -> tuple[str, tuple[RepairKind, ...]]:
     """Read the parameter's text from `at` to `end` without its layout, and what was repaired in it. `on_lines`: the
-    template writes it on lines of its own. Raises `Unreadable`: the indentation may be the layout's or the text's
-    own."""
+    template writes it on lines of its own. Raises `Unreadable`: the indentation, or the last line break, may be the
+    layout's or the text's own."""
     opened = _BREAK.match(text, at, end)
     framed, indent = _split_framing(text[at:end])
     if opened is None:  # a CDATA section, or nothing but the text
         return framed, (RepairKind.LAYOUT,) if len(framed) < end - at else ()
+    if opened[0] == "\n" and indent is not None and framed.endswith("\r"):
+        raise Unreadable("a line break that may be half the text's own and half the layout's", end)
     line = text.rfind("\n", max(0, at - LINE_CHARS_MAX), at) + 1
     if indent and text.startswith(f"{indent}<", line):
         lines = [one for one in framed.split("\n") if one.strip()]

@@ -28,11 +28,14 @@ _ARGUMENTS_FIRST = re.compile(rf"\W{{1,8}}(?:{_ARGUMENTS})\b.*\b(?:{_NAMES})\W{{
 _ARGUMENT_KEY = re.compile(rf"\b(?:{_ARGUMENTS})\b", re.IGNORECASE)
 _ACTION = re.compile(r"\s*Action\W{1,8}")
 _INPUT = re.compile(r"\W*Action Input\W")
-_TAG = re.compile(r"[\W\d_]*[<|](?:function|invoke|tool_call|python_tag)\W{0,4}(?:(?:name|tool)\W{1,4})?", re.DOTALL)
+_TAG = re.compile(
+    r"[\W\d_]*[<|](?:function|invoke|tool_call|tool_use|python_tag|(?:tool_)?name)\W{0,4}(?:(?:name|tool)\W{1,4})?",
+    re.DOTALL,
+)
 _CHANNEL = re.compile(
     r"[\W\d_]*(?:start\W+)?(?:commentary|analysis|assistant)[^\n]{0,40}\bto\W{0,3}(?:functions\W?)?", re.DOTALL
 )
-_VALUE = r"""["'\[{]|-?\d|true\b|false\b|null\b|none\b"""
+_VALUE = r"""["'“„«\[{]|-?\d|true\b|false\b|null\b|none\b"""
 
 
 def find_names(text: str, box: ToolBox, begin: int) -> list[tuple[int, str]]:
@@ -50,9 +53,12 @@ def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
     """Return whether the name of a tool `at` this place is that of a call that can't be read. `line`: its line's
     begin."""
     tool = box.find(name)
-    keys = tuple(islice(tool.parameters.get("properties", {}), KEYS_MAX)) if tool is not None else ()
     head, tail = text[line:at], text[at + len(name) : at + len(name) + _TAIL_CHARS]
-    if not keys or at - line > _HEAD_CHARS or head.endswith("`") or tail[:1].isalnum():
+    if tool is None or at - line > _HEAD_CHARS or head.endswith("`") or tail[:1].isalnum():
+        return False
+    near = (head + tail).lower()  # a key that isn't there needs no pattern, however long it is
+    keys = tuple(key for key in islice(tool.parameters.get("properties", {}), KEYS_MAX) if key.lower() in near)
+    if not keys:
         return False
     given = _compile_given(keys)
     if _ARGUMENTS_FIRST.fullmatch(head):

@@ -9,7 +9,7 @@ The first way in which any declared name answers decides; where more than one an
     bare     a namespace that says nothing of the tool: `tools.`,             default_api.get_weather,
              `default_api.`, `mcp__server__`                                  mcp__server__get_weather
     inner    the namespaces that the client put before it: the declared       get_weather, weather.get
-             `mcp__weather__get` is meant by `weather.get` and by `get`
+             `mcp__weather__get` is meant by `weather.get` and by `get`, but not next to `account_get`
 """
 
 from __future__ import annotations
@@ -57,6 +57,12 @@ def _list_inner(name: str) -> list[str]:
     return ["_".join(parts[at:]) for at in range(1, len(parts))]
 
 
+def _list_tails(name: str) -> list[str]:
+    """List the last words of a name without a namespace, whose first words may be one."""
+    words = [] if _NAMESPACE_END.search(name) else _spell(name).split("_")
+    return ["_".join(words[at:]) for at in range(1, len(words))]
+
+
 def _strip_silent(name: str) -> list[str]:
     """Return the name as it is, then without the words before it that say nothing of the tool."""
     found = [name]
@@ -88,6 +94,7 @@ class ToolNames:
         self._folded = _group((fold(name), name) for name in names)
         self._spelled = _group((_spell(name), name) for name in names)
         self._inner = _group((inner, name) for name in names for inner in _list_inner(name))
+        self._tails = _group((tail, name) for name in names for tail in _list_tails(name))
         self._in_order = sorted({*self._folded, *self._spelled, *self._inner})
         self.firsts = frozenset(key[0] for key in (*self._in_order, *_WORDS_BEFORE) if names and key)
 
@@ -107,7 +114,7 @@ class ToolNames:
         return (
             self._folded.get(fold(name))
             or next((self._spelled[key] for key in map(_spell, own) if key in self._spelled), None)
-            or next((self._inner[key] for key in map(_spell, bare) if key in self._inner), ())
+            or next((self._inner[k] + self._tails.get(k, ()) for k in map(_spell, bare) if k in self._inner), ())
         )
 
     def may_become(self, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from typing import Any
@@ -90,6 +91,37 @@ async def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) ->
             assert await read("b", large, of_b) == large
         assert await read("a", body.SMALL_BYTES, ExitStack()) == body.SMALL_BYTES
     assert await read("a", 2 * large, ExitStack()) == 2 * large
+
+
+@pytest.mark.parametrize("value", [b"{}", b"[]", b'{"a":1}', b'""', b"1.5"])
+async def test_what_a_body_becomes_counts_too(value: bytes) -> None:
+    """Law: the requests of one key that are held at once take no more memory, as Python's objects, than large bodies
+    may: a small body of many values is a large one. A text of the same bytes is still small."""
+    many, bodies = b"[" + b",".join([value] * 60_000) + b"]", Bodies(64)
+
+    class Whole:
+        def __init__(self, raw: bytes) -> None:
+            self.raw = raw
+
+        async def stream(self) -> AsyncIterator[bytes]:
+            yield self.raw
+
+    async def read(raw: bytes, ending: ExitStack, times: int = 1) -> None:
+        for _ in range(times):
+            whole: Any = Whole(raw)
+            assert await bodies.read(whole, bytes_max=len(raw), first_s=30.0, ending=ending, key="a") == raw
+
+    tracemalloc.start()
+    parsed = json.loads(many)
+    fit = body.HELD_BYTES_MAX // 2 // tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    del parsed
+    with ExitStack() as ending:
+        await read(many, ending, 2)
+        with pytest.raises(ApiError, match="of this API key are in use"):
+            await read(many, ending, fit - 1)
+        await read(json.dumps(many.decode()).encode(), ending)
+    await read(many, ExitStack())
 
 
 async def test_no_key_takes_every_request() -> None:

@@ -227,6 +227,18 @@ def test_no_page_of_another_site_changes_anything(method, path, allow_open):
             assert asked_router(door, method, path, headers, "{}").status_code == 403, (site, page)
 
 
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_a_page_of_another_site_is_known_by_its_origin_alone(method, path):
+    """A browser sends `Sec-Fetch-Site` to loopback and over TLS only (W3C, Fetch Metadata). To a plain address of the
+    network, which `allow_open` is for, it sends `Origin` with each POST: only a page of that address changes things."""
+    door, path = Access((), allow_open=True), re.sub(r"{[^}]*}", "x", path)
+    for page in filter(None, PAGES):
+        headers = {"content-type": "text/plain", "host": "192.168.1.5:8000", "origin": page}
+        assert asked_router(door, method, path, headers, "{}").status_code == 403, page
+    for page in ({}, {"origin": "http://192.168.1.5:8000"}):
+        assert asked(door, "POST", "/chat", {"host": "192.168.1.5:8000"} | page).text == "/chat"
+
+
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
 @pytest.mark.parametrize("origin", [*OWN_PAGES, NAMED])
 def test_a_page_of_this_machine_may_change_something(site, origin):

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,36 @@ def test_a_key_file_that_others_may_write_is_refused(place, capsys, mode):
     path = write(place, ("args.server.api_keys_file", str(keys)))
 
     assert "server.api_keys_file: others may write" in refused(path, capsys)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_key_file_that_another_user_was_first_to_make_is_refused(place, capsys):
+    """Where anybody may make a file, as in /tmp, its owner may let himself in."""
+    place[0].chmod(0o1777)
+    keys = place[0] / "keys.yaml"
+    keys.write_text(f"- {{name: a, sha256: '{'0' * 64}'}}")
+    keys.chmod(0o644)
+    os.chown(keys, 65534, 65534)
+    path = write(place, ("args.server.api_keys_file", str(keys)), ("args.state.path", str(place[0] / "own" / "state")))
+
+    assert "server.api_keys_file: others may write" in refused(path, capsys)
+
+
+@pytest.mark.parametrize("command", ["serve", "preflight"])
+def test_a_token_of_rays_that_others_may_have_read_is_refused(place, monkeypatch, capsys, command):
+    """Law: who has the token runs code in the server. Ray makes its file with the mode that the umask leaves: any
+    `ray.init()` before the first start has left one that all users can read, where they can enter the home directory.
+    A token of the environment's own is in no file."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", f"{name}/token")
+        Path(name, "token").write_text("0" * 64)
+        Path(name, "token").chmod(0o644)
+
+        assert f"{name}/token: other users can reach it" in refused(write(place), capsys, command=command)
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "1" * 64)
+        if command == "preflight":
+            assert __main__.main([command, str(write(place))]) == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every port and read every file")

@@ -3,12 +3,13 @@
 import ipaddress
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from deployments.config.loopback import _CONTAINER_HOSTS, is_loopback, is_own
+from deployments.config.loopback import _CONTAINER_HOSTS, is_loopback, is_own, is_own_page
 from tests.support.repository import ROOT
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -96,3 +97,15 @@ def test_the_rule_needs_no_ray():
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert out.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("reader", [is_own, is_own_page, is_loopback])
+@pytest.mark.parametrize("form", ["http://{}", "{}:8000", "{}.localhost"])
+def test_no_long_host_is_kept(reader, form):
+    """Law: whatever `Host` and `Origin` a stranger sends, what is kept of them is small, and none is this machine."""
+    tracemalloc.start()
+    assert not any(reader(form.format(f"{number}" + "x" * 60_000)) for number in range(300))
+    kept_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert kept_bytes < 1_000_000  # Python itself caches some

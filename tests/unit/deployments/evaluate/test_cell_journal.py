@@ -78,6 +78,21 @@ def test_a_file_that_is_no_journal_of_this_plan_stays_as_it_is(tmp_path, text):
     assert (tmp_path / NAME).read_text() == text
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_no_folder_of_an_evaluation(tmp_path, there, fresh):
+    """Law: where a repository's `evaluation` leads elsewhere, nothing is made, taken away or written there."""
+    target = tmp_path / "target"
+    if there:
+        target.mkdir()
+        (target / NAME).write_text("")
+    (tmp_path / "evaluation").symlink_to(target)
+
+    with pytest.raises(ConfigError, match=r"symbolic link.*--out$"):
+        CellJournal(tmp_path / "evaluation", "p", fresh=fresh)
+    assert [path.name for path in target.glob("*")] == ([NAME] if there else [])
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_is_not_written_through(tmp_path, there):
     """Law: a link in the place of the journal, as a repository may hold one, is refused, and its target untouched. A

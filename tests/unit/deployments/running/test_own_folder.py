@@ -2,12 +2,14 @@
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deployments.config.config_errors import ConfigError
-from deployments.running.own_folder import make_own, refuse_strangers
+from deployments.running.own_folder import find_readers, make_own, refuse_strangers
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 NOBODY = 65534
@@ -138,3 +140,40 @@ def test_a_cache_that_another_user_was_first_to_make_is_refused(tmp_path):
         with pytest.raises(OSError, match="user 65534 has made"):
             refuse_strangers(path)
     refuse_strangers(make(tmp_path / "mounted", 0o755, NOBODY))
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that every user of the machine can enter, as a home directory is on many systems."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o666])
+def test_a_secret_that_another_user_may_know_is_found(reachable, mode):
+    """Law: one that others could read, or replace by their own, is no secret; one behind a closed folder is."""
+    secret = make(reachable / "folder", 0o755) / "secret"
+    assert not find_readers(secret)
+    secret.write_text("x")
+    secret.chmod(0o600)
+    assert not find_readers(secret)
+    secret.chmod(mode)
+    (reachable / "link").symlink_to(secret)
+
+    assert find_readers(secret)
+    assert find_readers(reachable / "link")
+    secret.parent.chmod(0o700)
+    assert not find_readers(secret)
+
+
+@ROOT_ONLY
+def test_a_secret_that_another_user_has_made_is_found(reachable):
+    """Law: in a shared folder anybody may be first to make it."""
+    secret = make(reachable / "shared", 0o1777) / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    assert not find_readers(secret)
+    os.chown(secret, NOBODY, NOBODY)
+
+    assert f"user {NOBODY} has made" in find_readers(secret)

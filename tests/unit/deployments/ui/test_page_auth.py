@@ -178,6 +178,13 @@ def test_without_keys_it_is_this_machine_s(open_rig, path, elsewhere):
         assert client.get(path, headers=headers).status_code == 403
 
 
+def test_a_form_holds_nothing_once_it_is_read(keyed):
+    """However often a stranger sends one that would be many values of JSON, the next one is read."""
+    with browse(keyed) as client:
+        answers = [client.post("/ui/sign-in", content="key=" + "[" * 65_000, headers=OWN) for _ in range(20)]
+        assert {answer.status_code for answer in answers} == {401}
+
+
 def test_behind_a_prefix_everything_stays_there(keyed):
     """Links, files and the cookie's path begin with it."""
     with browse(keyed, root="/apps") as client:

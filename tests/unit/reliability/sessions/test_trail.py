@@ -1,6 +1,8 @@
 """The trail: the same however a client spells what it was answered, and as cheap for a long history as for a short."""
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -112,3 +114,22 @@ def test_a_summary_is_known_that_its_client_acknowledges(behind):
     """Words in the assistant's name behind a summary leave it one; a call behind it is an answer to it."""
     summary = {"role": "user", "content": "<state_snapshot>\nTwo files were read.\n</state_snapshot>"}
     assert read_trail([HEAD[0], summary, *behind]).folded is (ANSWER not in behind)
+
+
+class Held(dict[str, Any]):
+    """A message that tells whether it is still in memory."""
+
+
+def test_a_request_is_freed_when_it_ends():
+    """Law: no message outlives what was read from it, whenever Python's collector comes: with few objects and much text
+    that may be hundreds of requests later."""
+    messages = [Held(message) for message in (*HEAD, ANSWER, TEXT, HEAD[1])]
+    held = [weakref.ref(message) for message in messages]
+    gc.disable()
+    try:
+        trail = read_trail(messages)
+        del messages
+        assert not any(one() for one in held)
+    finally:
+        gc.enable()
+    assert trail.seen

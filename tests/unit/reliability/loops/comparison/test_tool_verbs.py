@@ -2,11 +2,15 @@
 
 import itertools
 import json
+import tracemalloc
 
 import pytest
 
 from reliability.loops import SeenCall, Stage
-from reliability.loops.comparison.tool_verbs import names_look, polls_by_name
+from reliability.loops.comparison.call_normalization import names_place
+from reliability.loops.comparison.shell_commands import read_deed
+from reliability.loops.comparison.tool_verbs import find_verb, names_look, polls_by_name, split_tool, takes_notes
+from reliability.loops.comparison.volatile_fields import words_of
 from reliability.loops.repeatable_calls import acts, changes, is_generic_tool, is_poll
 from reliability.loops.revisits import looks
 from tests.support.conversation import CONFIG, USER, acted, stages
@@ -148,3 +152,20 @@ def test_a_query_that_writes_changes_the_world(sql: str) -> None:
     """Law: what a query tool writes is a deed; words that begin like one are not."""
     assert changes(SeenCall("run_query", json.dumps({"sql": sql})))
     assert not changes(SeenCall("web_search", '{"query": "insert into list python"}'))
+
+
+READERS = [words_of, split_tool, find_verb, names_look, polls_by_name, takes_notes, names_place, read_deed]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_long_name_is_kept(reader):
+    """Law: whatever calls a client's history has, what is kept of their names is small: a name of a megabyte is read as
+    its beginning is."""
+    reader("read_file")  # what is built once
+    tracemalloc.start()
+    for number in range(20):
+        reader(f"read{number}_" + "x" * 100_000)
+    kept_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert kept_bytes < 100_000

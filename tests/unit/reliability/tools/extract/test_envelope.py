@@ -51,7 +51,7 @@ MARKS = [
     "<｜tool▁calls▁begin｜>", "<|tools_prefix|>", "<|plamo:begin_tool_requests:plamo|>", "<start_function_call>",
     "functools", "<|channel|>", "<|message|>", "<|call|>", "call:", "[ARGS]", "[CALL_ID]", "Action:", ">>>",
     "-> tool/function_call", "function call<|role_sep|>", "commentary to=functions.", "<think>", "</think>",
-    "[THINK]",
+    "[THINK]", "&lt;tool_call&gt;", "&lt;/tool_call&gt;", "&lt;function=",
 ]  # fmt: skip
 SENTENCES = [
     "You write a call between {m} and a closing tag. Then it goes on.", "The model writes {m}",

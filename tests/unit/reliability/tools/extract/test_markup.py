@@ -21,9 +21,14 @@ def test_bare_values_take_the_type_that_the_schema_gives_them():
     assert calls("<function=nope><parameter=a>1</parameter></function>") == [("nope", {"a": "1"})]
 
 
-def test_a_frame_ends_as_it_begins():
-    """Behind a plain line break at the opening tag a carriage return before the closing tag is the text's."""
-    assert calls("<function=search><parameter=query>\na\r\n</parameter></function>") == [("search", {"query": "a\r"})]
+@pytest.mark.parametrize("value", ["a\r", "a\r\nb\r", "\r"])
+def test_half_a_line_break_is_never_a_values(value):
+    """Where the tag's line break is plain, a text whose last line break is Windows' would keep a lone half of it: it
+    may be the text's own or the layout's, and the call is asked for again. A carriage return inside is the text's."""
+    framed = "<function=search><parameter=query>\n{}\n</parameter></function>"
+    assert calls(framed.format(value)) == []
+    assert calls(framed.format(value + "b")) == [("search", {"query": value + "b"})]
+    assert calls(framed.format(value + "\n")) == [("search", {"query": value + "\n"})]
 
 
 values = st.text(alphabet="a \n\r<&", max_size=8).filter(lambda value: "<" not in value)

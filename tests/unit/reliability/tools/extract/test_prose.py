@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from reliability.tools.turns import TURNS
 from reliability.types import CallDelta, Hold, Text
 from tests.support.call_values import box_for
+from tests.support.extracting import CALL
 from tests.support.renderings import ALL
-from tests.support.streaming import cut_at, inked
+from tests.support.streaming import cut_at, inked, play
 from tests.support.value_paths import judge_events
 
 BOX = box_for(search={"query": "x"}, write_file={"path": "a.txt"})
@@ -83,3 +84,23 @@ def test_the_opening_of_the_own_turn_leaves_in_no_form(own, kind):
                 for size in (1, 5, 40)
                 for hold in (Hold.TOOL_CALLS, Hold.ALL)
             )
+
+
+@pytest.mark.parametrize("fence", ["```json\n{}\n```", "```json{}```", "```\n{}```", "````json\n{}\n````"])
+@pytest.mark.parametrize("behind", ["", "```python\nx = 1\n```", "Done."])
+def test_fences_that_are_glued_together_are_two(fence, behind):
+    """Law: the fence of one call may be closed and the next one opened in one row of backticks: of neither anything is
+    left as text, and what stands behind them keeps its own."""
+    text = fence.format(CALL) + fence.format(CALL.replace('"x"', '"y"')) + behind
+    for size in (1, 7, len(text)):
+        found = play(cut_at(text, [size]), BOX)
+        assert ([call[1] for call in found.calls], found.text) == ([{"query": "x"}, {"query": "y"}], inked(behind))
+
+
+@pytest.mark.parametrize("call", ["<function=search>\n<parameter=query>\nx\n</parameter>\n</function>", CALL])
+@pytest.mark.parametrize("block", ["```python\nx = 1\n```", "```\n```"])
+def test_a_call_that_is_glued_to_a_fence_is_made(call, block):
+    """Law: three backticks right before a tag are a fence, no inline code: the call behind them is one, and read."""
+    text = f"So:\n{block}{call}"
+    for size in (1, 7, len(text)):
+        assert play(cut_at(text, [size]), BOX).calls == [("search", {"query": "x"})]

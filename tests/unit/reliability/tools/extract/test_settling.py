@@ -4,6 +4,7 @@ import pytest
 
 from reliability.tools import extract_calls
 from tests.support.extracting import BOX, CALL, calls
+from tests.support.streaming import cut_at, inked, play
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,38 @@ def test_a_call_that_is_shown_is_prose(before):
     """Where the line before says that it is an example, or heads a block of code, the last line is no call."""
     assert calls(f"{before}\n    search(query='x')") == []
     assert calls("I look it up:\nsearch(query='x')") == [("search", {"query": "x"})]
+
+
+FORMS = [
+    CALL, f"```json\n{CALL}\n```", f"<tool_call>\n{CALL}\n</tool_call>", "[search(query='x')]", "search(query='x')",
+    "<function=search>\n<parameter=query>\nx\n</parameter>\n</function>", 'search\n{"query": "x"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("before", ["Never run this:\n", "It fails. **Do not use:**\n", "You shouldn't write this:\n"])
+def test_a_call_that_the_model_warns_of_is_not_run(before, form):
+    """Law: words right before a call that say not to make it make it prose, in each form, whole and streamed; the call
+    that is made behind it is one."""
+    for size in (1, 4, 999):
+        found = play(cut_at(before + form, [size]), BOX)
+        assert (found.calls, found.refused, found.text) == ([], False, inked(before + form))
+    assert calls(f"{before}{form}\n\nInstead:\n<tool_call>{CALL}</tool_call>") == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "I don't know that, so I will search:", "I have never seen it. I look it up:", "If it isn't there I try again:",
+        "With this I can find it:", "To avoid mistakes, I search:", "Don't worry, I will call it:", "Never mind:",
+        "You should not use old data, so I search:", "Don't use the old file, use the new one:",
+        "Do not run the tests yet:", "Avoid guessing:",
+    ],
+)  # fmt: skip
+def test_a_call_behind_words_of_another_sense_is_made(before, form):
+    """Law: a no in a sentence that speaks of something else, or a word that code has as well, loses no call."""
+    assert calls(f"{before}\n{form}") == [("search", {"query": "x"})]
 
 
 def test_text_around_calls_is_kept_in_order():

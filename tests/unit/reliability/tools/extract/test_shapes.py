@@ -311,3 +311,28 @@ def test_a_tool_of_the_name_print_is_a_tool():
     assert goes_on("print(text='a')\nprint(te", 0, box)
     assert goes_on("print(search(query='a'))\npri", 0, BOX)
     assert not goes_on("print(other(query='a'))\npri", 0, BOX)
+
+
+HIDING = [
+    '{{"toolUse": {}}}', '{{"method": "tools/call", "params": {}}}',
+    '{{"role": "assistant", "content": [{{"type": "tool_use", "name": "search", "input": {{"query": "x"}}}}]}}',
+    '{{"tool_call": {}, "comment": "ok"}}', '{{"function": {}, "arguments": {{"query": "y"}}}}',
+    '{{"tools": [{{"use": {}}}]}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", HIDING)
+@pytest.mark.parametrize("before", ["", "I look it up.\n"])
+def test_a_call_under_keys_that_no_call_has_is_asked_again(form, before):
+    """Law: an object at the end of an answer that holds a declared tool's name and arguments is no silent text: it may
+    be the answer itself. It is, where no tool is called so, the arguments aren't the tool's, or text follows, and where
+    no key around it speaks of calls."""
+    text = before + form.format(CALL)
+    (one,) = extract_calls(text, BOX).malformed
+    assert one.may_be_words
+    for size in (1, 5):
+        assert play(cut_at(text, [size]), BOX) == whole(text, BOX)
+    others = (text.replace('"search"', '"other"'), text.replace('"query"', '"title"'), text + "\nThat is the form.")
+    for data in (*others, f'{{"steps": [{CALL}]}}'):
+        found = extract_calls(data, BOX)
+        assert (found.calls, found.malformed, found.text) == ((), (), data)

@@ -119,6 +119,14 @@ def test_a_part_of_a_document_is_never_left_out(text):
     assert isinstance(read_document(text.replace("X", DOCUMENT), SCHEMA), str)
 
 
+@pytest.mark.parametrize("behind", ["\n- age: 3", "\nage: 3", "\n```\nage = 3\n```", "\nThe age 3."])
+def test_a_member_behind_a_document_is_never_left_out(behind):
+    """Law: a value behind the document for a member that it lacks, and that the schema has, may be meant: nothing is
+    read. Where the document has that member, it is prose."""
+    assert isinstance(read_document('{"name": "Anna"}' + behind, SCHEMA), str)
+    assert not isinstance(read_document(DOCUMENT + behind, SCHEMA), str)
+
+
 @pytest.mark.parametrize("value", ['"Anna"', "42", "[1, 2]", "true", "null", " {} "])
 def test_any_value_that_is_the_whole_text_is_read(value):
     """Law: a document may be any JSON value."""

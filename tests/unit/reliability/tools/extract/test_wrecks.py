@@ -1,5 +1,7 @@
 """The law of what was meant as a call: it is asked for again, never delivered as text; a sentence about a tool is."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +24,12 @@ WRECKS = [
     '<invoke tool="write_file">\n<parameter name="path">a</parameter>\n</invoke>',
     "<python_tag|>write_file(path='a')", "<|python_tag|>write_file(path='a'), n=1)",
     'Action write_file\nAction Input: {"path": "a"}',
+    '{“name”: “write_file”, “arguments”: {“path”: “a”}}',
+    '<tool_use><name>write_file</name><args>{"n": 1}</args></tool_use>',
+    '<tool_use>\n  <name>write_file</name>\n  <arguments>{"path": "a"}</arguments>\n</tool_use>',
+    '&lt;tool_call&gt;{"name": "write_file", "arguments": {"path": "&lt;a"}}',
+    "&lt;function=write_file&gt;\n&lt;parameter=path&gt;\na\n&lt;/parameter&gt;\n&lt;/function&gt;",
+    '<write_file>{"path": "a"}',
     'assistantcommentary to"functions.write_file json{"path": "a"}',
 ]  # fmt: skip
 
@@ -45,6 +53,8 @@ def test_what_was_meant_as_a_call_is_no_text(wreck, frame):
         "Use `write_file` with path='a' if you like.",
         'Never write {"name"": "write_file", "arguments": {"path": "a"}} into a file.',
         '> {"name"": "write_file", "arguments": {"path": "a"}}', "write_file(path='a')\nis how one writes.",
+        "In HTML `&lt;tool_call&gt;` opens a call.", "Write &lt;invoke name=...&gt; in the page.",
+        '<write_file>{"title": "a"}</write_file>', "<write_file>{path}</write_file>", "<name>Bash</name> is a shell.",
         '{"tool": "write_file", "path": "a", "why": "it is data"}', "write_file", "Bash: command not found",
         "1. Bash(command=\"git status\")\n2. write_file(path='a', n=50)\n\nAll tests pass.",
         '● Bash(command: "git status")\n  ⎿  clean', "```toml\n[Bash]\ncommand = 30\n```",
@@ -83,3 +93,16 @@ def test_a_tool_with_many_parameters_is_looked_at_by_the_first():
     box = made([tool("search", {"type": "object", "properties": keys})])
     found = [extract_calls(f'{{"name"": "search", "args": {{"{key}": 1}}}}', box).malformed for key in keys]
     assert [bool(one) for one in found] == [True] * KEYS_MAX + [False] * KEYS_MAX
+
+
+def test_long_names_of_parameters_cost_nothing():
+    """Law: what isn't in the text is not made ready to be found, and not kept: 20 tools of 128 kB each."""
+    keys = {f"{'key' * 667}{number}": {} for number in range(KEYS_MAX)}
+    boxes = [made([tool(f"tool_{number}", {"properties": {**keys, f"p{number}": {}}})]) for number in range(20)]
+    tracemalloc.start()
+    wrecks = [is_wreck(f'tool_{n}({{"path": "a"', 0, 0, f"tool_{n}", box) for n, box in enumerate(boxes)]
+    kept_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert not any(wrecks)
+    assert kept_bytes < 100_000

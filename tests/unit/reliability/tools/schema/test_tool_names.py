@@ -68,12 +68,20 @@ def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
         (["math_gcd"], "do_math_gcd"), (["math_gcd"], "math_lcm"), (["remove"], "os.remove"),
         (["mcp__github__search"], "mcp__jira__search"), (["search"], "functions."), (["search"], "mcp__"),
         (["search"], ""), (["run_c"], "run_c++"), ([], "functions.search"),
+        (["web.search", "github_search"], "search"), (["mcp__web__search", "githubSearch"], "functions.search"),
+        (["mcp__a__get_item", "b_get_item"], "get-item"), (["a.b.search", "c_b_search"], "b.search"),
     ],
 )  # fmt: skip
 def test_what_would_be_a_guess_is_not_meant(declared, called):
     """Several that fit, another word, another namespace: the model is asked again."""
     box = made([tool(name, {}) for name in declared])
     assert box.find(called) is None
+
+
+@pytest.mark.parametrize("other", ["github_find", "search_github", "research", "mcp__github__code_search"])
+def test_a_name_without_its_namespace_is_meant_where_no_other_tool_ends_with_it(other):
+    """Law: words that follow others in a name of its own, or behind another namespace, are no namespace and a name."""
+    assert ToolNames(("web.search", other)).find("search") == "web.search"
 
 
 @pytest.mark.parametrize(
