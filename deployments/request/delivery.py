@@ -100,6 +100,7 @@ class Delivery:
         return replace(judged, events=tuple(events))
 
 
+_ONE_DIGIT = str.maketrans("123456789", "000000000")
 _REASONED_CHARS = 4_000  # of the reasoning, as much as two texts of a conversation are compared by
 _WHOLE = "the answer repeats itself ({times} times or more), and its tier ended it by itself: it is delivered whole"
 
@@ -110,6 +111,7 @@ class AnswerScan:
 
     def __init__(self, expected: Expected) -> None:
         self._enabled, self._tools = expected.loops is not None, bool(expected.toolbox.tools)
+        self._counts_on = expected.ordered is not None  # what a summary counts on, it makes up
         copies = limit_copies(expected.order, [tool.name for tool in expected.toolbox.tools])
         self._open = partial(loops.open_scan, calls=self._tools, patient=expected.ordered is None, copies=copies)
         self.text = self.reasoning = self._open()
@@ -127,7 +129,7 @@ class AnswerScan:
             return True
         if thoughts.thinking and isinstance(event, Text):
             return False
-        after = loops.step(scan, event.text)
+        after = self._read(scan, event.text)
         self._scanned = scan, event.text, after
         return after[1] is None
 
@@ -139,7 +141,7 @@ class AnswerScan:
             if self.loop is not None:
                 end = size
             elif not (thoughts.thinking and isinstance(event, Text)):
-                end = at + _find_stop(self.text if isinstance(event, Text) else self.reasoning, event.text[at:])
+                end = at + self._find_stop(self.text if isinstance(event, Text) else self.reasoning, event.text[at:])
             else:
                 end = min(size, at + BLOCK - max(len(self.text.fill), len(self.reasoning.fill)))
             yield type(event)(event.text[at:end])
@@ -164,7 +166,19 @@ class AnswerScan:
         known = self._scanned
         if known is not None and known[0] is scan and known[1] is text:
             return known[2]
-        return loops.step(scan, text)
+        return self._read(scan, text)
+
+    def _read(self, scan: Scan, text: str) -> tuple[Scan, Loop | None]:
+        return loops.step(scan, text.translate(_ONE_DIGIT) if self._counts_on else text)
+
+    def _find_stop(self, scan: Scan, text: str) -> int:
+        """Find how much of a piece is read until it is known that the answer repeats itself."""
+        at, loop = 0, None
+        while loop is None and at < len(text):
+            end = at + BLOCK - len(scan.fill)
+            scan, loop = self._read(scan, text[at:end])
+            at = end
+        return min(at, len(text))
 
     def conclude(self, end: Finish) -> Finish:
         """Judge a repetition at the end of the answer: a runaway if it ran to its limit, whole if its tier ended it."""
@@ -192,7 +206,7 @@ class AnswerScan:
 
     def continue_text(self, begun: str) -> None:
         """Scan the text that the attempt continues, as if it had written that itself."""
-        self.text, _ = loops.step(self.text, begun)
+        self.text, _ = self._read(self.text, begun)
 
     def restart_text(self) -> None:
         """Scan the text anew: the answer begins behind a mark of its reasoning."""
@@ -207,13 +221,3 @@ class AnswerScan:
     def stopped_in_arguments(self) -> bool:
         """Whether it was stopped since the arguments of a native call repeated themselves: then that is no call."""
         return self.calls.loop is not None and not self.stopped_for_calls
-
-
-def _find_stop(scan: Scan, text: str) -> int:
-    """Find how much of a piece is read until it is known that the answer repeats itself."""
-    at, loop = 0, None
-    while loop is None and at < len(text):
-        end = at + BLOCK - len(scan.fill)
-        scan, loop = loops.step(scan, text[at:end])
-        at = end
-    return min(at, len(text))

@@ -350,6 +350,10 @@ def test_a_quiet_monitor_is_answered_for_as_long_as_it_asks(ask, answer):
 
 ORDER = "Your task is to create a detailed summary of the conversation so far, for the agent that goes on with it."
 CIRCLES = "The user has read files. " + "The conversation also holds a summary of the technical details. " * 40
+COUNTS = "The user has read files. " + " ".join(
+    f"The assistant then asked the user to read part_{n:02}.txt." for n in range(4, 90)
+)
+LISTS = "The user has read files. What is left: " + ", ".join(f"part_{n}.txt" for n in range(3, 300)) + "."
 SUMMED = NEWEST_HEAD + "what is a?" + NEWEST_END
 
 
@@ -359,12 +363,14 @@ SUMMED = NEWEST_HEAD + "what is a?" + NEWEST_END
         ([{"answer": "They asked what a is."}], "They asked what a is."),
         ([{"answer": "<summary>\nThey asked.\n</summary>"}], "<summary>\nThey asked."),
         ([{"answer": CIRCLES}], "The user has read files."),
+        ([{"answer": COUNTS}], "The user has read files."),
+        ([{"answer": LISTS}], "The user has read files."),
         ([{"answer": "They asked wh", "finish": "length"}], "They asked wh"),
     ],
-    ids=["good", "closed", "circles", "cut"],
+    ids=["good", "closed", "circles", "counts", "lists", "cut"],
 )
 def test_a_client_s_summary_ends_with_the_user_s_words(script, begins):
-    """Law: held whole, stopped where it first circles, and never left to be continued."""
+    """Law: held whole, stopped where it circles or counts on what it makes up, and never left to be continued."""
     messages = [*laps(1), {"role": "user", "content": ORDER}]
     run, events = drive_once(scripted({"t0": script}), show(messages, stream=True), retries=3)
 
