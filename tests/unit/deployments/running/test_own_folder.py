@@ -171,7 +171,7 @@ def test_a_secret_that_another_user_may_know_is_found(reachable, mode):
 
 
 def test_serve_run_typed_by_hand_refuses_a_token_that_others_know(reachable, monkeypatch):
-    """Law: who has Ray's token runs code in the server, however it was started; without a token there is none to know."""
+    """Law: who has Ray's token runs code in the server, however it was started; without one there is none to know."""
     secret = make(reachable / "folder", 0o755) / "secret"
     secret.write_text("x")
     secret.chmod(0o644)
