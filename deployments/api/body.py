@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -25,11 +25,12 @@ from deployments.work.turns import Asker
 from deployments.work.worker_pool import STEPS_INLINE, STEPS_LARGE, JobTooLong, Undone, Workers
 from reliability.steps import OutOfSteps, Steps
 from reliability.tools import keep
+from reliability.types import ChatRequest
 
 _RATE_BYTES = 32_768
 # A replica holds so many bytes of bodies beyond the first `SMALL_BYTES` of each, and of one API key at most the
 # share `_KEY_SHARE` of them, unless that is one body. A small body always finds room. Each JSON value counts as
-# `_VALUE_BYTES` more: an object of one key takes 8 bytes of a body, and 200 in memory.
+# `_VALUE_BYTES` more, once it is parsed: an object of one key takes 8 bytes of a body, and 200 in memory.
 HELD_BYTES_MAX, SMALL_BYTES = 128 * 1024 * 1024, 512 * 1024
 _VALUE_BYTES = 128
 _KEY_SHARE = 0.5
@@ -82,7 +83,7 @@ class Bodies:
                         if body.size > bytes_max:
                             words = f"the body is over {bytes_max:,} bytes (server.body_bytes_max)"
                             raise ApiError("body_too_large", words)
-                        self._hold(key, body, min(len(part), body.size - SMALL_BYTES), ending)
+                        self._hold(key, body.size, min(len(part), body.size - SMALL_BYTES), ending)
                         parts.append(part)
                 finally:
                     self._incoming.discard(body)
@@ -92,10 +93,17 @@ class Bodies:
                 f"{_RATE_BYTES} bytes, without a pause; where many come at once, the slowest ends first"
             )
             raise ApiError("request_timeout", words) from None
-        raw = b"".join(parts)
-        body.size += (values_bytes := _VALUE_BYTES * await large(len(raw), count_values, raw))
-        self._hold(key, body, min(values_bytes, body.size - SMALL_BYTES), ending)
-        return raw
+        return b"".join(parts)
+
+    async def hold_values(self, request: ChatRequest, *, ending: ExitStack, key: str = "") -> None:
+        """Hold what a request's values take in memory, also those of stored conversations, until `ending` closes.
+        Raises ApiError: `overloaded`."""
+        size = request.body_bytes
+        if size + size // 2 * _VALUE_BYTES > SMALL_BYTES:  # a value takes two bytes of a body at least
+            given = [getattr(request, each.name) for each in fields(request)]
+            values_bytes = _VALUE_BYTES * await large(size, count_values, given)
+            size += values_bytes
+            self._hold(key, size, min(values_bytes, size - SMALL_BYTES), ending)
 
     def _take_slot(self, key: str, ending: ExitStack) -> None:
         """Count the request for its key until `ending` closes: some of what the Router takes is for the other keys."""
@@ -107,7 +115,7 @@ class Bodies:
         self._requests[key] += 1
         ending.callback(self._requests.subtract, (key,))
 
-    def _hold(self, key: str, body: _IncomingBody, size: int, ending: ExitStack) -> None:
+    def _hold(self, key: str, whole: int, size: int, ending: ExitStack) -> None:
         if size <= 0:
             return
         held, key_max = self._held.total(), int(HELD_BYTES_MAX * _KEY_SHARE)
@@ -115,7 +123,7 @@ class Bodies:
             words = f"large bodies of {held >> 20} MiB are in use, and {HELD_BYTES_MAX >> 20} MiB may be"
             raise ApiError("overloaded", words)
         of_key = self._held[key] + size
-        is_only_one = of_key <= body.size - SMALL_BYTES  # then waiting wouldn't make room for it
+        is_only_one = of_key <= whole - SMALL_BYTES  # then waiting wouldn't make room for it
         if key and of_key > key_max and not is_only_one:
             in_use = f"large bodies of {self._held[key] >> 20} MiB of this API key are in use"
             words = f"{in_use}, and {key_max >> 20} MiB may be"

@@ -20,6 +20,7 @@ from deployments.graph.session_routing import session_routing
 from deployments.memory.nodes import plan_memory_resources
 from deployments.memory.plan import MemoryPlan
 from deployments.models.needs import plan_of
+from deployments.running.own_folder import refuse_read_token
 
 # Streams that a hosted or scripted tier may have open at once on one replica.
 _STREAMS_MAX = 256
@@ -41,6 +42,7 @@ def build(args: dict[str, Any]) -> serve.Application:
     config = let_auto_sleep(load(args))
     # Before any model is loaded: keys that can't be used, or a server that others would reach without any.
     access_for(config.server)
+    refuse_read_token(os.environ)
     memory = plan_of(config)
     asks = plan_memory_resources(memory.needs) if memory else {}
     tiers = {name: _bind_tier(name, tier, config, memory, asks.get(name, 0)) for name, tier in config.tiers.items()}

@@ -264,8 +264,12 @@ class Router:
 
     async def _read_body(self, request: Request, caller: Caller) -> bytes:
         own, ending = self._live.now.server, find_ending(request.scope)
-        most, first_s, key = own.body_bytes_max, own.body_s, caller.name if self._live.access.shared else ""
+        most, first_s, key = own.body_bytes_max, own.body_s, self._name_shared(caller)
         return await self._bodies.read(request, bytes_max=most, first_s=first_s, ending=ending, key=key)
+
+    def _name_shared(self, caller: Caller) -> str:
+        """Name the key of the caller where there are several, among which memory is shared."""
+        return caller.name if self._live.access.shared else ""
 
     async def _read_call(self, spoken: Dialect, request: Request, raw: bytes, caller: Caller) -> ChatCall:
         """Parse a body; where it goes on from stored responses, with those."""
@@ -279,11 +283,14 @@ class Router:
             tokens_max=self._live.now.reliability.token_budget.max_output_tokens,
             timeout_s=deadline_of(request.headers, self._live.now.server.deadline_s),
         )
+        ending = find_ending(request.scope)
         try:
-            return await parse(parse=spoken.parse)
+            call = await parse(parse=spoken.parse)
         except NeedsRecall as need:
-            recalled = await self._stored.recall(caller.name, need, find_ending(request.scope))
-        return await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
+            recalled = await self._stored.recall(caller.name, need, ending)
+            call = await parse(parse=partial(spoken.parse, recalled=recalled), beside=recalled.size)
+        await self._bodies.hold_values(call.request, ending=ending, key=self._name_shared(caller))
+        return call
 
     def _identify_caller(self, request: Request) -> Caller:
         return self._live.access.identify(request)

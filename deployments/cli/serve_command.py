@@ -21,7 +21,7 @@ from deployments.config.config_paths import announce_flags, read_variables
 from deployments.config.free_port import free_port
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
 from deployments.running.folder import RunFolder, base_folder, refuse_long
-from deployments.running.own_folder import find_readers
+from deployments.running.own_folder import refuse_read_token
 from deployments.running.status_messages import ServerPlace
 from deployments.running.supervisor import hold_signals, supervise
 
@@ -45,10 +45,7 @@ def check_start(config: Path) -> tuple[ConfigFile, dict[str, str]]:
     flags = environment(announce_flags(), os.environ)
     if flags.get("RAY_AUTH_MODE", "").lower() == "disabled":
         sys.exit(TOKEN)
-    token = Path(flags.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    if not flags.get("RAY_AUTH_TOKEN") and (fault := find_readers(token)):
-        words = "whoever has read Ray's token can run code as you: delete it, and the server makes a new one"
-        raise ConfigError(f"{token}: {fault}, and {words}")
+    refuse_read_token(flags)
     return preflight(config), flags
 
 

@@ -1,7 +1,8 @@
 """How long one attempt waits for its tier's next event, and what it means that the time is over.
 
 A tier that breaks off after a silence of `_STALLED_SHARE` of its timeout has stalled: it counts as the timeout that it
-nearly was. A client's short deadline says nothing of a tier, unless it was silent so long.
+nearly was. A client's short deadline says nothing of a tier, unless it was silent so long. `connect_s` counts only time
+in which this process has its turns: on a busy machine it couldn't hear a tier that has taken the request.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from reliability.types import Event, Failed, Fault, Prefilled
 
 NS_PER_S = 1_000_000_000
 _STALLED_SHARE = 0.5  # of a timeout
+_LOOK_S, _LAST_S = 0.1, 0.001
 _STALLED = {"idle_s": Fault.IDLE_TIMEOUT, "first_token_s": Fault.FIRST_TOKEN_TIMEOUT}
 
 
@@ -35,6 +37,7 @@ async def next_batch(
     began_ns = clock.now_ns()
     timeout_s, limit = _find_limit(timeouts, phase, began_ns - started_ns, deadline_ns - began_ns)
     patience = asyncio.timeout(timeout_s)
+    looks = _Looks(patience) if limit == "connect_s" else None
     try:
         async with patience:
             batch = await anext(stream)
@@ -48,11 +51,34 @@ async def next_batch(
         batch = [_fail_by_timeout(limit, tier, timeouts)]
     except StopAsyncIteration:
         batch = [Failed(fault=Fault.CRASHED, message=f"tier {tier} broke off its answer")]
+    finally:
+        if looks is not None:
+            looks.next.cancel()
     if isinstance(batch[-1], Failed):
         # A stream that is cancelled may report that it broke before it learns why.
         end = _fail_by_timeout(limit, tier, timeouts) if patience.expired() else batch[-1]
         batch = [*batch[:-1], _convert_stall(end, phase, clock.now_ns() - began_ns, timeouts)]
     return batch
+
+
+class _Looks:
+    """Moves the end of a wait on by the time for which the event loop is stalled. `next`: when it looks next."""
+
+    def __init__(self, patience: asyncio.Timeout) -> None:
+        self._patience, self._loop = patience, asyncio.get_running_loop()
+        self.next = self._loop.call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        now_s, until_s = self._loop.time(), self._patience.when()
+        late_s = now_s - self.next.when()
+        if until_s is None or self._patience.expired():
+            return
+        if late_s > _LOOK_S:
+            until_s += late_s
+            self._patience.reschedule(until_s)
+        # Before the end, so that it is called first where a stall hides both.
+        if (next_s := min(now_s + _LOOK_S, until_s - _LAST_S)) > now_s:
+            self.next = self._loop.call_at(next_s, self._look)
 
 
 def _find_limit(timeouts: Timeouts, phase: str, spent_ns: int, left_ns: int) -> tuple[float, str]:

@@ -4,7 +4,7 @@
 followed, belongs to this user or the system, and has the sticky bit where others may write: else another user could
 replace a socket in it, or the folder.
 `refuse_strangers` asks less, for caches that others may read: no stranger could have made or changed them.
-`find_readers` asks it of a secret that another program has made, and that no other user could have read it.
+`refuse_read_token` asks it of the token that Ray has made, and that no other user could have read it.
 `make_private_folder`, `make_private_file`, for the ledger: what belongs to another user, or may be written by others,
 is refused. The mode of a folder that holds other things, as a home directory does, never changes.
 """
@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
@@ -55,13 +56,22 @@ def refuse_strangers(folder: Path) -> None:
         raise OSError(errno.EPERM, f"{folder} isn't used: {fault}; mend that, or take a folder of your own")
 
 
-def find_readers(path: Path) -> str:
+def _find_readers(path: Path) -> str:
     """Find how another user could have read or made this secret, which need not exist; "" where none could."""
     if (fault := find_strangers(path)) or not path.exists():
         return fault
     mode = stat.S_IMODE(path.stat().st_mode)
     is_open = mode & _OTHERS and all(parent.stat().st_mode & _OTHERS_ENTER for parent in path.resolve().parents)
     return f"other users can reach it (mode {mode:04o})" if is_open else ""
+
+
+def refuse_read_token(environ: Mapping[str, str]) -> None:
+    """Raise ConfigError where Ray asks for a token that another user could have read or made."""
+    path = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    asks = environ.get("RAY_AUTH_MODE", "").lower() == "token" and not environ.get("RAY_AUTH_TOKEN")
+    if asks and (fault := _find_readers(path)):
+        words = "whoever has read Ray's token can run code as you: delete it, and the server makes a new one"
+        raise ConfigError(f"{path}: {fault}, and {words}")
 
 
 def find_strangers(path: Path, links: int = 0) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 import orjson
@@ -108,15 +109,13 @@ def _refuse(word: str) -> NoReturn:
 VALUES_MAX = 200_000
 _PIECE_BYTES = 128 * 1024
 _DELIMITERS = (b",", b"[", b"{")
+_CONTAINERS = (dict, list, tuple)
 
 
 def has_more_values(raw: bytes, values_max: int = VALUES_MAX) -> bool:
     """Tell whether this text has more values than may be. What is no JSON is counted as if it were."""
-    return len(raw) > values_max and _count_delimiters(raw) > values_max and count_values(raw, values_max) > values_max
-
-
-def count_values(raw: bytes, values_max: int = VALUES_MAX) -> int:
-    """Count the values of this text, and stop a little over `values_max`."""
+    if len(raw) <= values_max or _count_delimiters(raw) <= values_max:
+        return False
     found, inside, odd = 0, 0, b""
     for at in range(0, len(raw), _PIECE_BYTES):
         piece = odd + raw[at : at + _PIECE_BYTES]
@@ -126,8 +125,8 @@ def count_values(raw: bytes, values_max: int = VALUES_MAX) -> int:
         found += _count_delimiters(b"".join(parts[inside::2]))
         inside ^= (len(parts) - 1) % 2
         if found > values_max:
-            break
-    return found
+            return True
+    return False
 
 
 def _count_delimiters(raw: bytes) -> int:
@@ -136,8 +135,18 @@ def _count_delimiters(raw: bytes) -> int:
 
 def is_too_deep(value: Any, depth_max: int) -> bool:
     """Tell whether a value has a level beyond `depth_max`."""
+    return any(level for level in islice(_list_levels(value), depth_max, None))
+
+
+def count_values(value: Any) -> int:
+    """Count what the lists and objects of a value hold, each key with its value as one."""
+    return sum(sum(map(len, level)) for level in _list_levels(value))
+
+
+def _list_levels(value: Any) -> Iterator[list[Any]]:
     level = [value]
-    for _ in range(depth_max):
+    while level:
+        yield level
         inner = (node.values() if isinstance(node, dict) else node for node in level)
-        level = [child for children in inner for child in children if isinstance(child, dict | list)]
-    return bool(level)
+        # Most are texts, and `isinstance` is slow for those.
+        level = [child for children in inner for child in children if type(child) in _CONTAINERS]

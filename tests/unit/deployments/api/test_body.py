@@ -15,6 +15,7 @@ from deployments.api.openai_chat import ChatCall, parse_chat
 from deployments.errors import ApiError
 from deployments.work.turns import Asker
 from deployments.work.worker_pool import JobTooLong, Undone
+from reliability.types import ChatRequest
 from tests.support.refusing import refusal_of
 
 
@@ -96,32 +97,34 @@ async def test_no_key_holds_the_whole_budget(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("value", [b"{}", b"[]", b'{"a":1}', b'""', b"1.5"])
 async def test_what_a_body_becomes_counts_too(value: bytes) -> None:
     """Law: the requests of one key that are held at once take no more memory, as Python's objects, than large bodies
-    may: a small body of many values is a large one. A text of the same bytes is still small."""
+    may, wherever the values stand and whether they came or were stored: a small body of many values is a large one. A
+    text of the same bytes is still small."""
     many, bodies = b"[" + b",".join([value] * 60_000) + b"]", Bodies(64)
 
-    class Whole:
-        def __init__(self, raw: bytes) -> None:
-            self.raw = raw
-
-        async def stream(self) -> AsyncIterator[bytes]:
-            yield self.raw
-
-    async def read(raw: bytes, ending: ExitStack, times: int = 1) -> None:
-        for _ in range(times):
-            whole: Any = Whole(raw)
-            assert await bodies.read(whole, bytes_max=len(raw), first_s=30.0, ending=ending, key="a") == raw
+    async def read(content: Any, ending: ExitStack, times: int = 1) -> None:
+        messages = ({"role": "user", "content": content},)
+        for at in range(times):
+            place: Any = {"messages": messages} if at % 2 else {"messages": (), "tools": messages}
+            made: Any = {
+                "request_id": "r",
+                "session_id": "s",
+                "max_tokens": 1,
+                "timeout_s": 9.0,
+                "body_bytes": len(many),
+            }
+            request = ChatRequest(**made, **place)
+            await bodies.hold_values(request, ending=ending, key="a")
 
     tracemalloc.start()
     parsed = json.loads(many)
     fit = body.HELD_BYTES_MAX // 2 // tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    del parsed
     with ExitStack() as ending:
-        await read(many, ending, 2)
+        await read(parsed, ending, 2)
         with pytest.raises(ApiError, match="of this API key are in use"):
-            await read(many, ending, fit - 1)
-        await read(json.dumps(many.decode()).encode(), ending)
-    await read(many, ExitStack())
+            await read(parsed, ending, fit - 1)
+        await read(many.decode(), ending)
+    await read(parsed, ExitStack())
 
 
 async def test_no_key_takes_every_request() -> None:

@@ -131,6 +131,25 @@ def test_a_stream_that_is_cancelled_by_its_timeout_has_timed_out(text):
     assert run.attempts[0].fault is (Fault.IDLE_TIMEOUT if text else Fault.FIRST_TOKEN_TIMEOUT)
 
 
+@pytest.mark.parametrize(("steps", "fault"), [(8, None), (12, Fault.CONNECT_TIMEOUT)])
+def test_a_stall_of_this_process_is_none_of_the_tiers(steps, fault):
+    """Law: `connect_s` counts only the time in which the Router has its turns: where a busy machine stalls it, the tier
+    has not refused anything, and no breaker opens. A tier that doesn't take the request still fails."""
+
+    class Takes(ScriptedTier):
+        async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
+            loop: Any = asyncio.get_running_loop()
+            for _ in range(steps):
+                loop.now_s += 4  # the process has no turn
+                await asyncio.sleep(TIMEOUTS.connect_s / 10)
+            yield [Started(), Text("word"), Finish(reason=FinishReason.STOP)]
+
+    run, took_s = walked(Takes(name="fast", script=[]))
+
+    assert run.attempts[0].fault is fault
+    assert took_s < 4 * steps + TIMEOUTS.connect_s + 1
+
+
 def test_a_replica_that_dies_late_is_no_stall():
     """Its process was killed while it read a long prompt: another replica may be asked."""
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from deployments.app import build
 from deployments.config.config_errors import ConfigError
-from deployments.running.own_folder import find_readers, make_own, refuse_strangers
+from deployments.running import own_folder
+from deployments.running.own_folder import make_own, refuse_strangers
+from tests.support.config_files import make_document
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 NOBODY = 65534
@@ -154,17 +157,31 @@ def reachable() -> Iterator[Path]:
 def test_a_secret_that_another_user_may_know_is_found(reachable, mode):
     """Law: one that others could read, or replace by their own, is no secret; one behind a closed folder is."""
     secret = make(reachable / "folder", 0o755) / "secret"
-    assert not find_readers(secret)
+    assert not own_folder._find_readers(secret)
     secret.write_text("x")
     secret.chmod(0o600)
-    assert not find_readers(secret)
+    assert not own_folder._find_readers(secret)
     secret.chmod(mode)
     (reachable / "link").symlink_to(secret)
 
-    assert find_readers(secret)
-    assert find_readers(reachable / "link")
+    assert own_folder._find_readers(secret)
+    assert own_folder._find_readers(reachable / "link")
     secret.parent.chmod(0o700)
-    assert not find_readers(secret)
+    assert not own_folder._find_readers(secret)
+
+
+def test_serve_run_typed_by_hand_refuses_a_token_that_others_know(reachable, monkeypatch):
+    """Law: who has Ray's token runs code in the server, however it was started; without one there is none to know."""
+    secret = make(reachable / "folder", 0o755) / "secret"
+    secret.write_text("x")
+    secret.chmod(0o644)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(secret))
+    args = make_document(state={})["applications"][0]["args"]
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    build(args)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with pytest.raises(ConfigError, match="other users can reach it"):
+        build(args)
 
 
 @ROOT_ONLY
@@ -173,7 +190,7 @@ def test_a_secret_that_another_user_has_made_is_found(reachable):
     secret = make(reachable / "shared", 0o1777) / "secret"
     secret.write_text("x")
     secret.chmod(0o600)
-    assert not find_readers(secret)
+    assert not own_folder._find_readers(secret)
     os.chown(secret, NOBODY, NOBODY)
 
-    assert f"user {NOBODY} has made" in find_readers(secret)
+    assert f"user {NOBODY} has made" in own_folder._find_readers(secret)
