@@ -201,7 +201,6 @@ def build_call(
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in _READ_HERE},
     )
-    usage = bool(body.stream_options and body.stream_options.include_usage)
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
     return ChatCall(
@@ -210,10 +209,15 @@ def build_call(
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted or _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
+        wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *left_out, *changed, *kept_out))),
         form=_read_form(body.response_format, steps),
     )
+
+
+def _read_wanted(body: ChatBody) -> _ChatWanted:
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    return _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
