@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes, text_bytes
+from reliability.loops.content import Who, classify_speaker, read_own_text
 from reliability.types import ChatRequest
 
 Message = Mapping[str, Any]
@@ -101,11 +102,15 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
 
 
 def clear_media(messages: Sequence[Message]) -> Cleared:
-    """Clear the images and files that no tier can read, but for those that a user shows with the newest words. What
-    stands behind a tool's result, the tool has shown."""
-    newest = len(messages)
+    """Clear the images and files that no tier can read, but for those that a user shows with the newest words, or right
+    before them without a word: a client sends those that were refused before with older words again. What stands behind
+    a tool's result, the tool has shown."""
+    newest, has_asked = len(messages), False
     while newest and messages[newest - 1].get("role") not in ("assistant", *_RESULTS):
-        newest -= 1
+        asks = _asks(messages[newest - 1])
+        if has_asked and asks:
+            break
+        newest, has_asked = newest - 1, has_asked or asks
     if newest and messages[newest - 1].get("role") in _RESULTS:
         newest = len(messages)
     edited, count = list(messages), 0
@@ -115,6 +120,11 @@ def clear_media(messages: Sequence[Message]) -> Cleared:
             edited[at] = {**message, "content": [MEDIA_STUB if _is_media(part) else part for part in parts]}
             count += sum(map(_is_media, parts))
     return Cleared(messages=tuple(edited), count=count, size=0)
+
+
+def _asks(message: Message) -> bool:
+    says = message.get("role") == "user" and read_own_text(message).strip()
+    return bool(says) and classify_speaker(message) is not Who.NOBODY
 
 
 def _is_media(part: Mapping[str, Any]) -> bool:

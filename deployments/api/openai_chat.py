@@ -21,11 +21,11 @@ from deployments.api.forms.tool_forms import (
     nest_choice,
     nest_tool,
     read_kind,
-    refuse_kind,
     translate_choice,
 )
 from deployments.api.headers import find_session, may_keep, name_beginning, split_helper
 from deployments.api.past_calls import name_past_calls
+from deployments.api.past_messages import check_parts, drop_unreadable
 from deployments.api.thinking_wish import ThinkingWish, read_thinking_wish
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import VALUES_MAX, has_more_values, is_too_deep, join_arguments, read_json
@@ -177,9 +177,10 @@ def build_call(
 ) -> ChatCall:
     """Build the call of a chat completion's fields. A dialect that translates into them brings its own fields for the
     session's name (`names`), and what it says of `keep` and `thinking`. Raises what `parse_chat` does."""
-    body, steps = _validate(fields), terms.get("steps") or Steps(sys.maxsize)
-    tools, choice, toolbox, left_out = _read_tools(body, steps)
-    messages, changed = join_arguments(read_foreign_parts(fields["messages"]))
+    left_out: dict[str, None] = {}
+    body, steps = _read_fields(fields, left_out), terms.get("steps") or Steps(sys.maxsize)
+    tools, choice, toolbox, kept_out = _read_tools(body, steps)
+    messages, changed = join_arguments(read_foreign_parts(fields["messages"], left_out))
     asked = body.max_completion_tokens or body.max_tokens
     session, shared = find_session(headers, fields if names is None else names)
     own, parent = split_helper(headers, session or name_beginning(headers, messages))
@@ -200,7 +201,6 @@ def build_call(
         body_bytes=body_bytes,
         extra={key: value for key, value in fields.items() if key not in _READ_HERE},
     )
-    usage = bool(body.stream_options and body.stream_options.include_usage)
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")
     return ChatCall(
@@ -209,10 +209,15 @@ def build_call(
         request=request,
         toolbox=toolbox,
         trail=trail,
-        wanted=wanted or _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None),
-        notes=tuple(dict.fromkeys((*notes, *changed, *left_out))),
+        wanted=wanted or _read_wanted(body),
+        notes=tuple(dict.fromkeys((*notes, *left_out, *changed, *kept_out))),
         form=_read_form(body.response_format, steps),
     )
+
+
+def _read_wanted(body: ChatBody) -> _ChatWanted:
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    return _ChatWanted(include_usage=usage, legacy_functions=body.functions is not None)
 
 
 def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
@@ -258,25 +263,38 @@ def read_body(model: type[Body], fields: Mapping[str, Any]) -> Body:
         raise _make_field_error(error) from None
 
 
-def _validate(fields: dict[str, Any]) -> ChatBody:
+def _read_fields(fields: dict[str, Any], notes: dict[str, None]) -> ChatBody:
+    """Read the fields; those messages of the past that are none are replaced in them, with notes. Raises `ApiError`."""
+    try:
+        return _validate(fields)
+    except ApiError as error:
+        if not (error.param or "").startswith("messages."):
+            raise
+    fields["messages"] = drop_unreadable(fields["messages"], _check_message, notes)
+    return _validate(fields)
+
+
+def _validate(fields: Mapping[str, Any]) -> ChatBody:
     body = read_body(ChatBody, fields)
     if body.n not in (None, 1):
         raise ApiError("invalid_request", f"n must be 1: this server gives one answer (got {body.n})", param="n")
     if body.top_logprobs and not body.logprobs:
         raise ApiError("invalid_request", "top_logprobs needs logprobs to be true", param="top_logprobs")
     _read_choice(body)
-    # Tool calls in the history have the form that every chat template and API relies on.
-    for i, message in enumerate(fields["messages"]):
-        for j, call in enumerate(message.get("tool_calls") or ()):
-            function = call.get("function")
-            if call.get("type") == "custom":
-                raise refuse_kind("custom", f"messages.{i}.tool_calls.{j}")
-            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-                raise refuse(f"messages.{i}.tool_calls.{j}.function.name", "a function with a name is needed")
-        for j, part in enumerate(message["content"] if isinstance(message.get("content"), list) else ()):
-            if not isinstance(part.get("type"), str):
-                raise refuse(f"messages.{i}.content.{j}.type", "each part needs a type")
+    for at, message in enumerate(fields["messages"]):
+        check_parts(message, f"messages.{at}")
     return body
+
+
+def _check_message(message: Any, path: str) -> None:
+    """Raise `ApiError` for a message that is none, with the path of what is wrong."""
+    if not isinstance(message, dict):
+        raise refuse(path, "an object is needed")
+    try:
+        read_body(ChatMessage, message)
+    except ApiError as error:
+        raise refuse(f"{path}.{error.param}", error.message.partition(": ")[2]) from None
+    check_parts(message, path)
 
 
 def _make_field_error(error: ValidationError) -> ApiError:

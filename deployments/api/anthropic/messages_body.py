@@ -138,9 +138,10 @@ def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Parse
         if body.context_management is not None:
             raise refuse("compaction", "it can't be combined with context_management")
         compaction = read_compaction(body.compaction)
-    translated = _translate(body, tools)
+    left_out: dict[str, None] = {}
+    translated = _translate(body, tools, left_out)
     thinking, shown = _read_thinking(body.thinking, (body.output_config or {}).get("effort"))
-    notes = (*changed, *tools.notes, *_list_ignored(fields, body))
+    notes = (*changed, *tools.notes, *left_out, *_list_ignored(fields, body))
     try:
         call = build_call(
             translated,
@@ -190,11 +191,11 @@ def rename(error: ApiError, places: Sequence[int] = ()) -> ApiError:
     return ApiError(error.code, message or error.message, param=param, retry_after_s=error.retry_after_s)
 
 
-def _translate(body: MessagesBody, tools: MessageTools) -> dict[str, Any]:
+def _translate(body: MessagesBody, tools: MessageTools, left_out: dict[str, None]) -> dict[str, Any]:
     choice, parallel = translate_choice(body.tool_choice)
     fields: dict[str, Any] = {
         "model": body.model,
-        "messages": translate_history(body.system, tools.messages),
+        "messages": translate_history(body.system, tools.messages, left_out),
         "stream": body.stream,
         "max_tokens": body.max_tokens,
         "temperature": body.temperature,

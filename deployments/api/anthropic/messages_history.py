@@ -6,7 +6,9 @@ model reads the request last (decision 056), unless it leaves with the next user
 restores behind a summary and the call that it kept: the system's words are read first, and the user's newest ones, if
 the summary ends with them, before the call and its result.
 
-Invariant: a block that can't be read is refused by type and path, but for those that `is_left_out` names.
+Invariant: a block that can't be read is refused by type and path where the newest turn asks by it, and in a system
+message (Claude Code declares its tools in another way then); anywhere else it is left out with a note, but for those
+that `is_left_out` names.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from deployments.api.forms.message_blocks import (
     refuse_type,
     translate_result,
 )
-from deployments.errors import refuse
+from deployments.api.forms.past import Past, find_user
+from deployments.errors import ApiError, refuse
 from reliability.loops.content import Who, classify_speaker, read_own_text
 from reliability.summaries import is_continued, read_kept_words
 
@@ -38,23 +41,24 @@ _BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.
 _ROLES = ("user", "assistant", "system")
 
 
-def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any]) -> list[Message]:
-    """Translate a system prompt and the messages behind it. Raises `ApiError`: `invalid_request` or `unsupported`."""
+def translate_history(
+    system: str | Sequence[Any] | None, messages: Sequence[Any], notes: dict[str, None] | None = None
+) -> list[Message]:
+    """Translate a system prompt and the messages behind it. `notes` takes what is left out. Raises `ApiError`:
+    `invalid_request` or `unsupported`."""
     out = list(_translate_system(system or (), "system", head=True))
-    user_last = max((at for at, message in enumerate(messages) if _is_of_user(message)), default=-1)
+    user_last, notes = find_user(messages), {} if notes is None else notes
     for at, message in enumerate(messages):
-        path = f"messages.{at}"
         role = message.get("role") if isinstance(message, dict) else None
-        if role not in _ROLES:
-            raise refuse(f"{path}.role", "user, assistant or system is needed")
-        content = message.get("content")
-        if content is None and role == "system" and message.get("output_config"):
-            content = []  # settings alone
-        content = read_content(content, f"{path}.content")
-        transient = message.get("clear_at") == "next_user_message"
-        if role == "system" and transient and at < user_last:
+        past = Past(notes, asks=at in (user_last, len(messages) - 1) or role == "system")
+        transient = role == "system" and message.get("clear_at") == "next_user_message"
+        if transient and at < user_last:
             continue
-        read = list(_READERS[role](content, f"{path}.content"))
+        try:
+            read = list(_translate_message(message, role, f"messages.{at}", past))
+        except ApiError as error:
+            past.leave_out(error)
+            continue
         before = role == "system" and not transient and out[-1:] and out[-1]["role"] == "user"
         place = len(out) - 1 if before else len(out)
         out[place:place] = read
@@ -62,6 +66,15 @@ def translate_history(system: str | Sequence[Any] | None, messages: Sequence[Any
         words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
         raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")
     return _read_restored_first(out)
+
+
+def _translate_message(message: Any, role: Any, path: str, past: Past) -> Iterator[Message]:
+    if role not in _ROLES:
+        raise refuse(f"{path}.role", "user, assistant or system is needed")
+    content = message.get("content")
+    if content is None and role == "system" and message.get("output_config"):
+        content = []  # settings alone
+    return _READERS[role](read_content(content, f"{path}.content", past), f"{path}.content", past)
 
 
 def _read_restored_first(messages: list[Message]) -> list[Message]:
@@ -87,16 +100,12 @@ def _is_of_harness(message: Message) -> bool:
     return message["role"] == "user" and classify_speaker(message) is Who.NOBODY
 
 
-def _is_of_user(message: Any) -> bool:
-    return isinstance(message, dict) and message.get("role") == "user"
-
-
 def _drop_billing_line(text: str) -> str:
     found = _BILLING_LINE.match(text)
     return text if found is None else text[found.end() :]
 
 
-def _translate_system(content: Any, path: str, *, head: bool = False) -> Iterator[Message]:
+def _translate_system(content: Any, path: str, _: Past | None = None, *, head: bool = False) -> Iterator[Message]:
     parts: list[dict[str, Any]] = []
     for at, block in enumerate(read_content(content if isinstance(content, str) else list(content), path)):
         if block["type"] != "text":
@@ -109,36 +118,41 @@ def _translate_system(content: Any, path: str, *, head: bool = False) -> Iterato
         yield {"role": "system", "content": join_parts(parts)}
 
 
-def _translate_user(blocks: Sequence[Block], path: str) -> Iterator[Message]:
+def _translate_user(blocks: Sequence[Block], path: str, past: Past) -> Iterator[Message]:
     """Translate one user message: the results of calls first, as they answer what stands before."""
     beside: list[dict[str, Any]] = []
     for at, block in enumerate(blocks):
-        if block["type"] == "tool_result":
-            result, images = translate_result(block, f"{path}.{at}")
+        if block["type"] != "tool_result":
+            beside += make_parts(block, f"{path}.{at}", past)
+            continue
+        try:
+            result, images = translate_result(block, f"{path}.{at}", past)
+        except ApiError as error:
+            past.leave_out(error)
+        else:
             beside += images
             yield result
-        else:
-            beside += make_parts(block, f"{path}.{at}")
     if beside or not any(block["type"] == "tool_result" for block in blocks):
         yield {"role": "user", "content": join_parts(beside)}
 
 
-def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message]:
+def _translate_assistant(blocks: Sequence[Block], path: str, past: Past) -> Iterator[Message]:
     texts: list[dict[str, Any]] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
     for at, block in enumerate(blocks):
-        match block["type"]:
-            case "text":
-                texts.append(make_text(block, f"{path}.{at}"))
-            case "thinking":
-                thoughts.append(read_string(block, "thinking", f"{path}.{at}"))
-            case _ if is_left_out(block):
-                continue
-            case "tool_use":
-                calls.append(make_call(block, f"{path}.{at}"))
-            case _:
-                raise refuse_type(block, f"{path}.{at}")
+        try:
+            match block["type"]:
+                case "text":
+                    texts.append(make_text(block, f"{path}.{at}"))
+                case "thinking":
+                    thoughts.append(read_string(block, "thinking", f"{path}.{at}"))
+                case "tool_use":
+                    calls.append(make_call(block, f"{path}.{at}"))
+                case _ if not is_left_out(block):
+                    raise refuse_type(block, f"{path}.{at}")
+        except ApiError as error:
+            texts += past.stand_in(error, block, answer=True)
     message: Message = {"role": "assistant", "content": join_parts(texts) if texts or not calls else None}
     if thoughts:
         message["reasoning_content"] = BREAK.join(thoughts)
@@ -147,7 +161,7 @@ def _translate_assistant(blocks: Sequence[Block], path: str) -> Iterator[Message
     yield message
 
 
-_READERS: Mapping[str, Callable[[Sequence[Block], str], Iterator[Message]]] = {
+_READERS: Mapping[str, Callable[[Sequence[Block], str, Past], Iterator[Message]]] = {
     "user": _translate_user,
     "assistant": _translate_assistant,
     "system": _translate_system,

@@ -18,41 +18,52 @@ from deployments.api.forms.message_blocks import (
     make_text,
     translate_result,
 )
+from deployments.api.forms.past import Past, find_user
 from deployments.api.forms.response_parts import read_part
+from deployments.errors import ApiError
 
 _OF_RESPONSES = ("input_text", "output_text", "input_image", "input_file")
 _OF_MESSAGES = ("image", "document")
 _THOUGHTS = ("reasoning_content", "reasoning")
 
 
-def read_foreign_parts(messages: Sequence[Message]) -> list[Message]:
-    """Read the parts of all messages. Raises `ApiError`: `invalid_request` or `unsupported`, with the part's path."""
-    return [read for at, message in enumerate(messages) for read in _read_message(message, f"messages.{at}.content")]
+def read_foreign_parts(messages: Sequence[Message], notes: dict[str, None]) -> list[Message]:
+    """Read the parts of all messages. `notes` takes what is left out. Raises `ApiError`: `invalid_request` or
+    `unsupported`, with the part's path."""
+    asked = find_user(messages), len(messages) - 1
+    return [
+        read
+        for at, message in enumerate(messages)
+        for read in _read_message(message, f"messages.{at}.content", Past(notes, asks=at in asked))
+    ]
 
 
-def _read_message(message: Message, path: str) -> Iterator[Message]:
+def _read_message(message: Message, path: str, past: Past) -> Iterator[Message]:
     content, role = message.get("content"), message["role"]
     if not isinstance(content, list):
         yield message
         return
     if role == "tool" and any(part["type"] == "tool_result" for part in content):
-        yield from _read_results(message, path)
+        yield from _read_results(message, path, past)
         return
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     results: list[Message] = []
     thoughts: list[str] = []
     for at, part in enumerate(content):
-        if part["type"] == "tool_result" and role == "user":
-            result, shown = translate_result(part, f"{path}.{at}")
-            results.append(result)
-            parts += shown
-        elif part["type"] == "tool_use" and role == "assistant":
-            calls.append(make_call(part, f"{path}.{at}"))
-        elif part["type"] == "thinking" and role == "assistant" and isinstance(part.get("thinking"), str):
-            thoughts.append(part["thinking"])
-        elif role != "assistant" or not is_left_out(part):
-            parts += _read_part(part, f"{path}.{at}")
+        try:
+            if part["type"] == "tool_result" and role == "user":
+                result, shown = translate_result(part, f"{path}.{at}", past)
+                results.append(result)
+                parts += shown
+            elif part["type"] == "tool_use" and role == "assistant":
+                calls.append(make_call(part, f"{path}.{at}"))
+            elif part["type"] == "thinking" and role == "assistant" and isinstance(part.get("thinking"), str):
+                thoughts.append(part["thinking"])
+            elif role != "assistant" or not is_left_out(part):
+                parts += _read_part(part, f"{path}.{at}")
+        except ApiError as error:
+            parts += past.stand_in(error, part, answer=role == "assistant")
     yield from results
     if parts == content:
         yield message
@@ -71,7 +82,7 @@ def _rebuild(message: Message, parts: list[dict[str, Any]], calls: list[dict[str
     return rebuilt
 
 
-def _read_results(message: Message, path: str) -> Iterator[Message]:
+def _read_results(message: Message, path: str, past: Past) -> Iterator[Message]:
     """Read a tool message that holds results, one message a call. A lone result answers the call that the message
     names."""
     content = message["content"]
@@ -80,15 +91,18 @@ def _read_results(message: Message, path: str) -> Iterator[Message]:
     read: dict[str, list[dict[str, Any]]] = {}
     for at, part in enumerate(content):
         call_id = own
-        if part["type"] == "tool_result":
-            call_id = own if len(ids) == 1 else part.get("tool_use_id") or own
-            result, parts = translate_result({**part, "tool_use_id": call_id}, f"{path}.{at}")
-            said = result["content"]
-            if isinstance(said, str):
-                said = [{"type": "text", "text": said}] if said else []
-            parts = [*said, *parts]
-        else:
-            parts = _read_part(part, f"{path}.{at}")
+        try:
+            if part["type"] == "tool_result":
+                call_id = own if len(ids) == 1 else part.get("tool_use_id") or own
+                result, parts = translate_result({**part, "tool_use_id": call_id}, f"{path}.{at}", past)
+                said = result["content"]
+                if isinstance(said, str):
+                    said = [{"type": "text", "text": said}] if said else []
+                parts = [*said, *parts]
+            else:
+                parts = _read_part(part, f"{path}.{at}")
+        except ApiError as error:
+            call_id, parts = own, past.stand_in(error, part)
         read.setdefault(call_id, []).extend(parts)
     for call_id, parts in read.items():
         yield {**message, "tool_call_id": call_id, "content": join_parts(parts)}

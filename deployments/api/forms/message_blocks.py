@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from deployments.api.forms.past import ASKED, Past
 from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
 from reliability.loops.comparison.findings import has_failed
@@ -26,26 +27,29 @@ _LEFT_OUT = (
 )
 
 
-def read_content(content: Any, path: str) -> Sequence[Block]:
+def read_content(content: Any, path: str, past: Past = ASKED) -> Sequence[Block]:
     """Read a content as blocks, of which a string is one."""
     if isinstance(content, str):
         return ({"type": "text", "text": content},)
     if not isinstance(content, list):
         raise refuse(path, "a string or a list of blocks is needed")
+    blocks: list[Block] = []
     for at, block in enumerate(content):
-        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-            raise refuse(f"{path}.{at}.type", "each block needs a type")
-    return content
+        if isinstance(block, dict) and isinstance(block.get("type"), str):
+            blocks.append(block)
+        else:
+            blocks += past.stand_in(refuse(f"{path}.{at}.type", "each block needs a type"), block, answer=True)
+    return blocks
 
 
-def translate_result(block: Block, path: str) -> tuple[Message, list[dict[str, Any]]]:
-    """Translate the result of a call: its text, and the images and files, for which a tool message has no place."""
-    call_id = block.get("tool_use_id")
-    if not isinstance(call_id, str) or not call_id:
-        raise refuse(f"{path}.tool_use_id", "the id of the call that this answers is needed")
+def translate_result(block: Block, path: str, past: Past) -> tuple[Message, list[dict[str, Any]]]:
+    """Translate the result of a call: its text, and the images and files, for which a tool message has no place. It
+    asks nothing, even in the newest turn."""
+    call_id = read_string({"tool_use_id": block.get("tool_use_id") or ""}, "tool_use_id", path)
     content = block.get("content")
-    inner = read_content([] if content is None else content, f"{path}.content")
-    parts = [part for at, one in enumerate(inner) for part in make_parts(one, f"{path}.content.{at}")]
+    past = Past(past.notes)
+    inner = read_content([] if content is None else content, f"{path}.content", past)
+    parts = [part for at, one in enumerate(inner) for part in make_parts(one, f"{path}.content.{at}", past)]
     texts = [part for part in parts if part["type"] == "text"]
     if block.get("is_error") is True and not has_failed(text_of(texts)):
         texts = [{"type": "text", "text": "Error:"}, *texts]
@@ -62,17 +66,22 @@ def is_left_out(block: Block) -> bool:
 
 
 def make_call(block: Block, path: str) -> dict[str, Any]:
-    """Make the call of a `tool_use`."""
-    call_id, name = read_string(block, "id", path), read_string(block, "name", path)
+    """Make the call of a `tool_use`; one without an id is told by its place (`past_calls`)."""
+    call_id, name = read_string({"id": block.get("id") or ""}, "id", path), read_string(block, "name", path)
     arguments = block.get("input")
-    if not isinstance(arguments, dict):
-        raise refuse(f"{path}.input", "an object is needed")
-    written = write_json(arguments).decode()
+    written = arguments if isinstance(arguments, str) else write_json(arguments or {}).decode()
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
 
 
-def make_parts(block: Block, path: str) -> list[dict[str, Any]]:
+def make_parts(block: Block, path: str, past: Past = ASKED) -> list[dict[str, Any]]:
     """Make the parts of a block that a user may send, but for results."""
+    try:
+        return _make_parts(block, path)
+    except ApiError as error:
+        return past.stand_in(error, block)
+
+
+def _make_parts(block: Block, path: str) -> list[dict[str, Any]]:
     match block["type"]:
         case "text":
             return [make_text(block, path)]

@@ -181,8 +181,9 @@ def parse_response(
     body = _validate(fields)
     notes = [*changed, *_list_notes(body, fields)]
     recalled = check_recalled(body.previous_response_id, body.input, recalled)
-    given, triggered = split_trigger(resolve_items(body.input, recalled))
-    history = _read_input(body, given, recalled)
+    history = ItemHistory()
+    given, triggered = split_trigger(resolve_items(body.input, recalled, history.notes))
+    _read_input(history, body, given, recalled)
     declared = [*(body.tools or ()), *history.declared.values()]
     tools = read_tools(declared, body.tool_choice).add(history.found)
     chat = _translate(fields, body, history.close(), tools)
@@ -247,8 +248,7 @@ def _wants_summary(body: ResponseBody) -> bool:
     return bool(asked) and asked != "none"
 
 
-def _read_input(body: ResponseBody, given: str | Sequence[Any], recalled: Recalled) -> ItemHistory:
-    history = ItemHistory()
+def _read_input(history: ItemHistory, body: ResponseBody, given: str | Sequence[Any], recalled: Recalled) -> None:
     if body.instructions:
         history.messages.append({"role": "system", "content": body.instructions})
     add_chain(history, recalled)
@@ -260,7 +260,6 @@ def _read_input(body: ResponseBody, given: str | Sequence[Any], recalled: Recall
         raise refuse("input", "a text or a list of items is needed")
     else:
         history.add(given, "input")
-    return history
 
 
 def _translate(

@@ -3,7 +3,7 @@
 An answer comes back as several items (reasoning* message* function_call*), which are one assistant message, as it was
 answered. Two texts in a row are two messages, unless their names say that they are of one response. What outputs show
 beside text goes into a user message behind the last of them.
-Invariant: no item and no part is dropped without a word.
+Invariants: no item and no part is dropped without a note; none is refused but what the newest turn asks by.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import Any
 import orjson
 
 from deployments.api.forms.message_blocks import read_string
+from deployments.api.forms.past import ASKED, Past
 from deployments.api.forms.response_parts import read_part
 from deployments.api.openai_responses.item_ids import open_seal, tag_of
 from deployments.api.openai_responses.response_tools import SEARCH, ToolsRead, is_search, join_namespace, read_tools
-from deployments.errors import refuse
+from deployments.errors import ApiError, refuse
 from deployments.work.json_text import write_json
 from reliability.summaries import SUMMARY_HEAD
 
 FOREIGN = "reasoning that another server has sealed (encrypted_content) was left out"
 FOREIGN_SUMMARY = "a summary that another server has sealed (encrypted_content) was left out"
+LATE_TRIGGER = "a compaction_trigger that isn't the last item was left out"
 UPDATE = "items of type configuration_update were left out: send reasoning and text with the request"
 # Codex has sent the item by the other names, too.
 _COMPACTED = ("compaction", "compaction_summary", "context_compaction")
@@ -33,7 +35,6 @@ _HOSTED_CALLS = frozenset({
     "tool_search_output", "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "program",
     "program_output",
 })  # fmt: skip
-_CALL_ID_CHARS_MAX = 256
 
 
 @dataclass(slots=True)
@@ -76,9 +77,15 @@ class ItemHistory:
     _shown: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, items: Sequence[Any], path: str) -> None:
-        """Add items, which stand at `path` in the request. Raises `ApiError`: with the path of what is wrong."""
+        """Add items, which stand at `path` in the request. Raises `ApiError`: with the path of what is wrong in the
+        newest of those that ask, or in the only one."""
+        newest = max((place for place, item in enumerate(items) if _asks(item)), default=len(items) - 1)
         for place, item in enumerate(items):
-            self._add_item(item, f"{path}.{place}")
+            past = Past(self.notes, asks=place == newest and (_asks(item) or len(items) == 1))
+            try:
+                self._add_item(item, f"{path}.{place}", past)
+            except ApiError as error:
+                past.leave_out(error)
 
     def close(self) -> list[dict[str, Any]]:
         """Complete the last message, and return all."""
@@ -86,7 +93,7 @@ class ItemHistory:
         self._end_outputs()
         return self.messages
 
-    def _add_item(self, item: Any, path: str) -> None:
+    def _add_item(self, item: Any, path: str, past: Past) -> None:
         if not isinstance(item, Mapping):
             raise refuse(path, "an object is needed")
         kind = item.get("type")
@@ -94,13 +101,14 @@ class ItemHistory:
             kind = "message"
         match kind:
             case "message":
-                self._add_message(item, path)
+                self._add_message(item, path, past)
             case "agent_message":  # from one of Codex's agents to another
-                self._add_message({**item, "role": "user"}, path)
+                self._add_message({**item, "role": "user"}, path, past)
             case "reasoning":
                 self._add_reasoning(item, path)
             case "function_call":
-                self._add_call(item, path, read_string(item, "arguments", path))
+                given = item.get("arguments")
+                self._add_call(item, path, given if isinstance(given, str) else write_json(given or {}).decode())
             case "custom_tool_call":
                 self._add_call(item, path, orjson.dumps({"input": read_string(item, "input", path)}).decode())
             case "function_call_output" | "custom_tool_call_output":
@@ -109,9 +117,9 @@ class ItemHistory:
                 arguments = write_json(item.get("arguments") or {}).decode()
                 self._add_call({**item, "name": SEARCH}, path, arguments)
             case "tool_search_output" if is_search(item):
-                self._add_found(item, path)
+                self._add_found(item, path, past)
             case "additional_tools":
-                tools = _read_declared(item, path)
+                tools = _read_declared(item, path, past)
                 self.declared |= {(str(tool.get("type")), str(tool.get("name"))): tool for tool in tools}
             case str() if kind in _COMPACTED:
                 self._add_summary(item)
@@ -119,6 +127,8 @@ class ItemHistory:
                 self.notes[f"items of tools that another server has run ({kind}) were left out"] = None
             case "configuration_update":
                 self.notes[UPDATE] = None
+            case "compaction_trigger":
+                self.notes[LATE_TRIGGER] = None
             case str():
                 words = f"items of type {kind[:64]!r} can't be read here; known are message, reasoning, function_call, "
                 words += "function_call_output, custom_tool_call, custom_tool_call_output, compaction, item_reference"
@@ -126,15 +136,15 @@ class ItemHistory:
             case _:
                 raise refuse(f"{path}.type", "the type of the item is needed")
 
-    def _add_message(self, item: Mapping[str, Any], path: str) -> None:
+    def _add_message(self, item: Mapping[str, Any], path: str, past: Past) -> None:
         role = item.get("role")
         if role == "assistant":
-            content = _read_answer(item.get("content"), f"{path}.content")
+            content = _read_answer(item.get("content"), f"{path}.content", past)
             self._join_answer(item, says=True).contents.append(content)
             return
         if role not in ("user", "system", "developer"):
             raise refuse(f"{path}.role", "user, assistant, system or developer is needed")
-        content = _read_content(item.get("content"), f"{path}.content")
+        content = _read_content(item.get("content"), f"{path}.content", past)
         self._end_answer()
         self._end_outputs()
         self.messages.append({"role": role, "content": content})
@@ -156,16 +166,16 @@ class ItemHistory:
 
     def _add_output(self, item: Mapping[str, Any], path: str) -> None:
         call_id = _read_call_id(item, path)
-        text, shown = _read_output(item.get("output"), f"{path}.output")
+        text, shown = _read_output(item.get("output"), f"{path}.output", Past(self.notes))
         self._end_answer()
         # Codex adds an output of its own to those of a call, with a name and no id.
         named = {"name": item["name"]} if not call_id and isinstance(item.get("name"), str) else {}
         self.messages.append({"role": "tool", "tool_call_id": call_id, "content": text, **named})
         self._shown += shown
 
-    def _add_found(self, item: Mapping[str, Any], path: str) -> None:
+    def _add_found(self, item: Mapping[str, Any], path: str, past: Past) -> None:
         """Add what a search has found: the definitions, a line each."""
-        found = read_tools(_read_declared(item, path), None)
+        found = read_tools(_read_declared(item, path, past), None)
         self.found.append(found)
         text = "\n".join(write_json(tool).decode() for tool in found.tools) or "No tools were found."
         self._add_output({"call_id": item.get("call_id"), "output": text}, path)
@@ -203,19 +213,33 @@ class ItemHistory:
             self._shown = []
 
 
-def _read_declared(item: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
+def _asks(item: Any) -> bool:
+    """Return whether a newest turn asks by this item; it isn't read, if it is none at all."""
+    if not isinstance(item, Mapping):
+        return True
+    return item.get("type") in (None, "message", "agent_message") and item.get("role") != "assistant"
+
+
+def _read_declared(item: Mapping[str, Any], path: str, past: Past) -> list[Mapping[str, Any]]:
+    """Read the tools that an item declares, but for those that this server doesn't have."""
     declared = item.get("tools")
     if not isinstance(declared, list) or not all(isinstance(tool, Mapping) for tool in declared):
         raise refuse(f"{path}.tools", "a list of tools is needed")
-    return declared
+    had: list[Mapping[str, Any]] = []
+    for tool in declared:
+        try:
+            read_tools([tool], None)
+        except ApiError as error:
+            past.leave_out(error)
+        else:
+            had.append(tool)
+    return had
 
 
 def _read_call_id(item: Mapping[str, Any], path: str) -> str:
     """Read the id of a call or output; empty where it has none (`past_calls` finds what belongs together)."""
     call_id = item.get("call_id")
-    if not isinstance(call_id, str | None) or len(call_id or "") > _CALL_ID_CHARS_MAX:
-        raise refuse(f"{path}.call_id", f"a text of at most {_CALL_ID_CHARS_MAX} characters is needed")
-    return call_id or ""
+    return read_string({"call_id": call_id or ""}, "call_id", path)
 
 
 def _read_reasoning(item: Mapping[str, Any], path: str) -> str | None:
@@ -237,30 +261,36 @@ def _read_texts(item: Mapping[str, Any], name: str, path: str) -> list[str]:
     ]
 
 
-def _read_content(content: Any, path: str) -> str | list[dict[str, Any]]:
+def _read_content(content: Any, path: str, past: Past = ASKED) -> str | list[dict[str, Any]]:
     """Read what a user, a developer or the system says. Raises `ApiError`: with the path of what is wrong."""
-    parts = _read_parts(content, path)
+    parts = _read_parts(content, path, past)
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-def _read_answer(content: Any, path: str) -> str | list[dict[str, Any]]:
+def _read_answer(content: Any, path: str, past: Past = ASKED) -> str | list[dict[str, Any]]:
     """Read what the assistant has said: one text, or its parts where one is a refusal. Raises as `_read_content`."""
-    parts = _read_parts(content, path, answer=True)
+    parts = _read_parts(content, path, past, answer=True)
     if any(part["type"] != "text" for part in parts):
         return parts
     return "".join(part["text"] for part in parts)
 
 
-def _read_output(output: Any, path: str) -> tuple[str, list[dict[str, Any]]]:
+def _read_output(output: Any, path: str, past: Past = ASKED) -> tuple[str, list[dict[str, Any]]]:
     """Read the output of a tool: its text, and what else it shows. Raises as `_read_content`."""
-    parts = _read_parts(output, path)
+    parts = _read_parts(output, path, past)
     texts = [part["text"] for part in parts if part["type"] == "text"]
     return "\n".join(texts), [part for part in parts if part["type"] != "text"]
 
 
-def _read_parts(content: Any, path: str, *, answer: bool = False) -> list[dict[str, Any]]:
+def _read_parts(content: Any, path: str, past: Past, *, answer: bool = False) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
         raise refuse(path, "a text or a list of parts is needed")
-    return [read_part(part, f"{path}.{place}", answer=answer) for place, part in enumerate(content)]
+    read: list[dict[str, Any]] = []
+    for place, part in enumerate(content):
+        try:
+            read.append(read_part(part, f"{path}.{place}", answer=answer))
+        except ApiError as error:
+            read += past.stand_in(error, part, answer=answer)
+    return read

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.api.forms.past import Past
 from deployments.api.openai_chat import MESSAGES_MAX
 from deployments.api.openai_responses.item_ids import is_response_id, tag_of
 from deployments.api.openai_responses.response_items import ItemHistory
@@ -70,6 +71,7 @@ def open_record(record: bytes) -> dict[str, Any]:
 def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[dict[str, Any]]:
     """Complete the items of the response with this tag."""
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    items = [item for item in items if isinstance(item, Mapping)]
     names: set[str] = set()
     completed: list[dict[str, Any]] = []
     for place, item in enumerate(items):
@@ -87,24 +89,24 @@ def _complete_item(item: Mapping[str, Any]) -> dict[str, Any]:
     if kind in _WITH_STATUS:
         complete["status"] = item.get("status") or "completed"
     if kind == "message":
-        answer, content = item.get("role") == "assistant", item["content"]
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        complete["content"] = [_complete_part(part, answer=answer) for part in parts]
+        answer, content = item.get("role") == "assistant", item.get("content")
+        parts = content if isinstance(content, list) else [{"type": "text", "text": str(content or "")}]
+        complete["content"] = [_complete_part(part, answer=answer) for part in parts if isinstance(part, Mapping)]
     elif kind == "reasoning":
         complete["summary"] = item.get("summary") or []
     return complete
 
 
 def _complete_part(part: Mapping[str, Any], *, answer: bool) -> Mapping[str, Any]:
-    if part["type"] == "input_image":
+    if part.get("type") == "input_image":
         return {"detail": "auto", **part}
-    if part["type"] in ("input_text", "output_text", "text"):
+    if part.get("type") in ("input_text", "output_text", "text"):
         typed = {**part, "type": "output_text" if answer else "input_text"}
         return {"annotations": [], **typed} if answer else typed
     return part
 
 
-_REFERENCES_MAX = 256
+_REFERENCES_MAX = 2_048
 
 
 def check_recalled(previous: str | None, given: str | Sequence[Any] | None, recalled: Recalled | None) -> Recalled:
@@ -124,20 +126,9 @@ def check_recalled(previous: str | None, given: str | Sequence[Any] | None, reca
 
 
 def _list_references(given: Sequence[Any]) -> list[tuple[str, str]]:
-    """List the names of the items that are referred to, by their paths; each once, as at OpenAI."""
-    found: list[tuple[str, str]] = []
-    names: set[str] = set()
-    for place, item in enumerate(given):
-        if _is_reference(item):
-            path = f"input.{place}.id"
-            if tag_of(item.get("id")) is None:
-                raise _deny(item.get("id"), path)
-            if item["id"] in names:
-                words = f"Duplicate item found with id {item['id']}. Remove duplicate items from your input and retry."
-                raise ApiError("invalid_request", words, param="input")
-            names.add(item["id"])
-            found.append((path, item["id"]))
-    return found
+    """List the names of this server's items that are referred to, by their paths; each once."""
+    named = ((f"input.{place}.id", item.get("id")) for place, item in enumerate(given) if _is_reference(item))
+    return [(path, item_id) for item_id, path in {name: path for path, name in named if tag_of(name)}.items()]
 
 
 def _is_reference(item: Any) -> bool:
@@ -154,8 +145,9 @@ def _deny(item_id: Any, path: str) -> ApiError:
     return ApiError("not_found", f"Item with id '{item_id[:128]}' not found.", param=path)
 
 
-def resolve_items(given: str | Sequence[Any] | None, recalled: Recalled) -> str | list[Any]:
-    """Put the items themselves where they are referred to. Raises as `check_recalled`."""
+def resolve_items(given: str | Sequence[Any] | None, recalled: Recalled, notes: dict[str, None]) -> str | list[Any]:
+    """Put the items themselves where they are referred to, each once: else 19 kB of references made 900 MB of messages.
+    `notes` takes those that aren't found. Raises `ApiError`: it is the last item that isn't."""
     if given is None or isinstance(given, str):
         return given or []
     known: dict[str, Any] = {}
@@ -164,13 +156,13 @@ def resolve_items(given: str | Sequence[Any] | None, recalled: Recalled) -> str 
         known |= {item["id"]: item for item in (*opened["input"], *opened["response"]["output"])}
     resolved: list[Any] = []
     for place, item in enumerate(given):
-        found = item
-        if _is_reference(item):
-            path, item_id = f"input.{place}.id", item.get("id")
-            found = known.get(item_id)
-            if found is None:
-                raise _deny(item_id, path)
-        resolved.append(found)
+        item_id = item.get("id") if _is_reference(item) else None
+        if not _is_reference(item):
+            resolved.append(item)
+        elif isinstance(item_id, str) and item_id in known:
+            resolved.append(known.pop(item_id))
+        else:
+            Past(notes, asks=place == len(given) - 1).leave_out(_deny(item_id, f"input.{place}.id"))
     return resolved
 
 
@@ -190,16 +182,10 @@ _TRIGGER = "compaction_trigger"
 
 
 def split_trigger(given: str | Sequence[Any]) -> tuple[str | Sequence[Any], bool]:
-    """Return the items without the trigger at their end, and whether there was one. Raises `ApiError`: it isn't the
-    last."""
-    if isinstance(given, str):
-        return given, False
-    for place, item in enumerate(given):
-        if isinstance(item, Mapping) and item.get("type") == _TRIGGER:
-            if place < len(given) - 1:
-                raise refuse(f"input.{place}.type", f"{_TRIGGER} must be the last item")
-            return given[:-1], True
-    return given, False
+    """Return the items without the trigger at their end, and whether there was one."""
+    last = given[-1] if given and not isinstance(given, str) else None
+    triggered = isinstance(last, Mapping) and last.get("type") == _TRIGGER
+    return (given[:-1] if triggered else given), triggered
 
 
 def order_summary(chat: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,4 +201,4 @@ def list_user_items(chain: Iterable[bytes], given: str | Sequence[Any], tag: str
     """List the user's messages of a conversation as items: of the stored responses that it continues, and its own."""
     items = [item for record in chain for item in open_record(record)["input"]]
     items += [{"role": "user", "content": given}] if isinstance(given, str) else given
-    return complete_items((item for item in items if item.get("role") == "user"), tag)
+    return complete_items((item for item in items if isinstance(item, Mapping) and item.get("role") == "user"), tag)

@@ -183,8 +183,8 @@ class StoredResponses:
             raise refuse_silent(error) from None
 
     async def recall(self, key: str, need: NeedsRecall, ending: ExitStack) -> Recalled:
-        """Find what a request continues and refers to. Its bytes stay reserved until `ending` closes. Raises
-        `ApiError`: something of it isn't kept, or is too much; the state doesn't answer."""
+        """Find what a request continues, and what is kept of all that it refers to. Its bytes stay reserved until
+        `ending` closes. Raises `ApiError`: what it continues isn't kept; it is too much; the state doesn't answer."""
         async with self._budget.turn(key):
             recalled = await self._recall(key, need)
             await self._budget.reserve(key, recalled.size, ending)
@@ -195,11 +195,9 @@ class StoredResponses:
         others: dict[str, KeptResponse] = {}
         for path, item_id in need.items.items():
             response_id = name_response(tag_of(item_id) or "")
-            found = others.get(response_id) or await self.find(key, response_id)
-            if found is None:
-                raise ApiError("not_found", f"Item with id '{item_id[:128]}' not found.", param=path)
-            others[response_id] = found
-            _check_size([*chain, *others.values()], path)
+            if response_id not in others and (found := await self.find(key, response_id)) is not None:
+                others[response_id] = found
+                _check_size([*chain, *others.values()], path)
         return Recalled(
             chain=tuple(each.record for each in reversed(chain)),
             session=chain[0].session if chain else None,

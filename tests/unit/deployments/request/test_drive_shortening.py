@@ -141,10 +141,13 @@ def user(*parts: Any) -> Message:
         lambda media: [user(TEXT), ask("f"), told("Took it."), {"role": "system", "content": "Go on."}, user(media)],
         lambda media: [user(TEXT, media), said("I can't."), user(TEXT)],
         lambda media: [user(TEXT), ask("f"), told("x"), user(media, TEXT), said("Hm."), user(TEXT)],
+        lambda media: [user(TEXT, media), user(TEXT)],
+        lambda media: [user(TEXT), said("Hm."), user(media, TEXT), user(TEXT), {"role": "system", "content": "Go on."}],
     ],
 )
 def test_what_a_tool_or_an_older_turn_shows_ends_no_session(media: Message, build: Any) -> None:
-    """A tier that sees answers with all of it; where none does, one answers without, and the report says so."""
+    """A tier that sees answers with all of it; where none does, one answers without, and the report says so. A client
+    sends an image that was refused again before the user's next words (Codex)."""
     history = build(media)
     run, text = drive_history(history, False, True)
     assert (text, run.request.messages) == ("good from premium", tuple(history))

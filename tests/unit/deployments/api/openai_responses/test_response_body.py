@@ -120,7 +120,6 @@ def test_what_has_no_effect_is_noted():
         ),
         ({"previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "not_found", "input.0.id"),
-        ({"input": [{"type": "compaction_trigger"}, FULL["input"][0]]}, "invalid_request", "input.0.type"),
     ],
 )
 def test_a_wrong_field_is_named(change, code, param):

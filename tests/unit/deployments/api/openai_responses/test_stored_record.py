@@ -128,15 +128,23 @@ def test_a_request_asks_for_what_it_refers_to():
 
 
 def test_an_item_is_referred_to_once():
-    """Law: a request holds no more of a record than all of it. Twice the same item is refused as OpenAI's API refuses
-    it, before anything is recalled: else 19 kB of references made 900 MB of messages."""
-    _, _, (item,) = store({"input": "hi"}, [])
-    twice = {"input": [{"type": "item_reference", "id": item["id"]}, {"id": item["id"]}]}
+    """Law: a request holds no more of a record than all of it: else 19 kB of references made 900 MB of messages. What
+    refers to an item again, to an item that isn't kept any more, or to another server's is left out with a note, since
+    it would end the session."""
+    name, record, (item,) = store({"input": "hi"}, [])
+    gone = {"type": "item_reference", "id": "msg_" + "0" * 32 + "_0"}
+    user = {"role": "user", "content": "go on"}
+    again = [{"type": "item_reference", "id": item["id"]}, {"id": item["id"]}, gone, {"id": "rs_abc"}, user]
 
-    with pytest.raises(ApiError, match=f"Duplicate item found with id {item['id']}") as caught:
-        parse(twice)
+    with pytest.raises(NeedsRecall) as caught:
+        parse({"input": again})
+    call = parse({"input": again}, recalled=Recalled(others={name: record}))
 
-    assert caught.value.param == "input"
+    assert sorted(caught.value.items.values()) == sorted((item["id"], gone["id"]))
+    assert call.request.messages == parse({"input": [item, user]}).request.messages
+    assert [name in note for name, note in zip((item["id"], gone["id"], "rs_abc"), call.notes, strict=True)] == [
+        True
+    ] * 3
 
 
 def test_a_reference_is_the_item_itself():
@@ -173,7 +181,7 @@ def test_a_chain_alone_is_input_enough():
 def test_references_have_a_bound():
     """So many things to look for are no request."""
     name, _, _ = store({"input": "hi"}, [])
-    items = [{"type": "item_reference", "id": name.replace("resp_", "in_") + f"_{place}"} for place in range(1_000)]
+    items = [{"type": "item_reference", "id": name.replace("resp_", "in_") + f"_{place}"} for place in range(3_000)]
 
     with pytest.raises(ApiError, match="at most"):
         parse({"input": items, "previous_response_id": name})
