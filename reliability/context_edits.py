@@ -123,8 +123,9 @@ def clear_media(messages: Sequence[Message]) -> Cleared:
 
 
 def _asks(message: Message) -> bool:
-    says = message.get("role") == "user" and read_own_text(message).strip()
-    return bool(says) and classify_speaker(message) is not Who.NOBODY
+    said = dict(message)
+    says = message.get("role") == "user" and read_own_text(said).strip()
+    return bool(says) and classify_speaker(said) is not Who.NOBODY
 
 
 def _is_media(part: Mapping[str, Any]) -> bool:
