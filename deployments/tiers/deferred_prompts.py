@@ -96,7 +96,7 @@ class DeferredPrompts:
         made = _find_loads(added, request.loader)
         behind = _digest(client)
         fitting = [load for load in _list_fitting(layout, client) if load.at < len(client)]
-        shown = layout.kept.union(*(_list_defined(load.messages) for load in fitting))
+        shown = _list_shown(layout, fitting)
         new = []
         for load in (*made, *_force_load(request, layout, client)):
             new.append(_Load(len(client), behind, _drop_shown(load, shown)))
@@ -142,6 +142,10 @@ def _find_loads(added: Sequence[_Message], loader: str) -> list[tuple[_Message, 
     return [(call, result) for call, result in pairs if loader in map(find_named, call.get("tool_calls") or ())]
 
 
+def _list_shown(layout: _Layout, loads: Sequence[_Load]) -> frozenset[str]:
+    return layout.kept.union(*(_list_defined(load.messages) for load in loads))
+
+
 def _list_defined(load: Sequence[_Message]) -> frozenset[str]:
     """List the tools whose definitions a load's result has, a line each."""
     lines = str(load[-1].get("content")).split("\n")
@@ -165,8 +169,7 @@ def _digest(messages: Sequence[_Message]) -> int:
 def _force_load(request: ChatRequest, layout: _Layout, client: Sequence[_Message]) -> list[tuple[_Message, ...]]:
     """Build the load of the tool that the client demands, where the prompt doesn't have it yet."""
     name = find_named(request.tool_choice)
-    shown = "\n".join(str(m.get("content")) for load in _list_fitting(layout, client) for m in load.messages)
-    if not name or name in layout.kept or f'"name": "{name}"' in shown:
+    if not name or name in _list_shown(layout, _list_fitting(layout, client)):
         return []
     steps = Steps(sys.maxsize, owner=request.key)
     box = build_toolbox([tool for tool in request.tools if read_name(tool) == name], steps=steps)
