@@ -115,9 +115,10 @@ class Findings:
     def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
         """Return whether a call, from `start` to `end`, is only told of; then go on behind it. `broken`: unreadable."""
         warned = self._is_behind(_WARNED_BEFORE, start)
+        if warned:
+            self.read.append((max(start, self.read[-1][0] if self.read else 0), end))
         if warned or self.is_in_sample(start):
             self.at = max(self.at, end)
-            self.read += [(max(start, self.read[-1][0] if self.read else 0), end)] * warned
             return True
         if broken and self.fuel < 0:
             return False
