@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,7 @@ Definition = Mapping[str, Any]
 
 LOADERS = ("load_tools", "load_tool_definitions")
 TOOLS_MIN, _CHARS_MIN = 6, 7_500
-SYSTEM_NAMED_CHARS_MAX = 3_000  # about 700 tokens: two loads
+SYSTEM_NAMED_CHARS_MAX, SYSTEM_NAMED_CHARS_ALL = 3_000, 8_000  # about 700 tokens, two loads; and 2,000
 ROUNDS_MAX = 3
 NAMES_MAX = 8
 LINE_CHARS_MAX, LIST_CHARS_MAX = 72, 8_000
@@ -56,18 +57,24 @@ def choose_loader(request: ChatRequest) -> str:
 
 
 def choose_kept(messages: Sequence[Message], tools: Sequence[Definition], tool_choice: Any) -> frozenset[str]:
-    """Choose the tools that stay in full: called ones, those named in its user's words (or, if short, in its system's
-    and its harness's, which name most tools), and the one that `tool_choice` names."""
-    short = {read_name(tool) for tool in tools if _measure(tool) <= SYSTEM_NAMED_CHARS_MAX}
-    said = {find_named(tool_choice)}
+    """Choose the tools that stay in full: called ones, those named in its user's words, and the one that `tool_choice`
+    names. Of those that only its system or its harness names, which name most tools: the short ones, most often named
+    first, while there is room."""
+    said, named = {find_named(tool_choice)}, Counter[str]()
     for message in messages:
         said.update(map(find_named, message.get("tool_calls") or ()))
         role = message.get("role")
         if role in _READERS:
             text = "\n".join(list_texts(message.get("content")))
-            said.update(short.intersection(_WORD.findall(text)))
+            named.update(_WORD.findall(text))
             said.update(_WORD.findall(drop_elements(text)) if role == "user" else ())
-    return frozenset(said.intersection(map(read_name, tools)))
+    chars = {read_name(tool): _measure(tool) for tool in tools}
+    room = SYSTEM_NAMED_CHARS_ALL
+    for name in sorted(chars.keys() & named.keys() - said, key=lambda name: (-named[name], chars[name], name)):
+        if chars[name] <= min(room, SYSTEM_NAMED_CHARS_MAX):
+            said.add(name)
+            room -= chars[name]
+    return frozenset(said & chars.keys())
 
 
 def find_named(value: Any) -> str:

@@ -13,6 +13,7 @@ from reliability.deferred_tools import (
     LIST_CHARS_MAX,
     LOADERS,
     NAMES_MAX,
+    SYSTEM_NAMED_CHARS_ALL,
     SYSTEM_NAMED_CHARS_MAX,
     TOOLS_MIN,
     answer_load,
@@ -72,6 +73,25 @@ def test_what_is_used_or_named_is_kept() -> None:
     assert choose_kept([reminder], TOOLS, None) == {"tool_4"}
     assert not choose_kept([reminder], tools, None)
     assert (find_named(NAMED), find_named("required"), find_named(None)) == ("tool_3", "", "")
+
+
+@given(st.lists(st.integers(0, 4), min_size=len(NAMES), max_size=len(NAMES)), st.integers(0, len(NAMES) - 1))
+def test_what_the_system_names_most_often_is_kept_while_there_is_room(times: list[int], user: int) -> None:
+    """Law: of the tools that only the system names, those named most often are kept, up to a limit in all, and none
+    is left out for one named less often that is as long; what the user names is kept beyond it."""
+    said = {name: count for name, count in zip(NAMES, times, strict=True) if count and name != NAMES[user]}
+    words = " ".join(name for name, count in said.items() for _ in range(count))
+    messages = [{"role": "system", "content": words}, {"role": "user", "content": NAMES[user]}]
+    kept = choose_kept(messages, TOOLS, None)
+    length = {tool["function"]["name"]: len(json.dumps(tool, ensure_ascii=False)) for tool in TOOLS}
+
+    assert NAMES[user] in kept
+    ours = kept - {NAMES[user]}
+    room = SYSTEM_NAMED_CHARS_ALL - sum(length[name] for name in ours)
+    assert room >= 0
+    for name in said.keys() - kept:
+        assert length[name] > room
+        assert all(said[name] <= said[one] or length[one] < length[name] for one in ours)
 
 
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=30), st.integers(1, 120))
