@@ -45,6 +45,7 @@ _BLANK_TOKENS_MAX = 8  # of white space, behind which an end is an end
 # A tokenizer cuts a text into words first, each with the white space before it. What is longer than this isn't one.
 _WORD_CHARS_MAX = 64
 _ROOM_TOKENS = 256  # that a prompt leaves for an answer at least: with less a call or sentence is cut off
+_ANSWER_SHARE = 8  # of the context, at which reminders that moved leave it to an answer
 _LAST_WORD = re.compile(r"\s+\S*\Z|\S+\Z")
 
 
@@ -68,7 +69,8 @@ class JobBuilder:
             request = prepared.request
             text = render(tokenizer, request, prepared.at, loaded.form)
             prompt = tokenizer.encode(text, add_special_tokens=False)
-            if not prepared.kept or len(prompt) + request.max_tokens <= loaded.context_tokens:
+            answer = min(request.max_tokens, loaded.context_tokens // _ANSWER_SHARE)  # agents ask for 32,000
+            if not prepared.kept or len(prompt) + answer <= loaded.context_tokens:
                 break  # else what would only spare time takes the answer's place
         rendered, deferred = request, prepared.deferred
         if deferred is not None or behind:

@@ -182,18 +182,25 @@ def test_a_moved_reminder_costs_its_own_tokens(tier):
 
 
 def test_what_would_not_fit_does_not_stay(tier):
-    """Law: the answer's place isn't given to what only spares time."""
+    """Law: the answer's place isn't given to what only spares time: all that the client asks for, and of a client that
+    asks for more than fits an eighth of the context."""
     requests = play(PLAN, turns=2)
     (alone, _) = read_again(tier, "alone", requests[4:5])[0]
-    room = dataclasses.replace(tier._engine.phase.loaded, context_tokens=alone + 1)
-    found = {}
-    for name, loaded in (("roomy", tier._engine.phase.loaded), ("full", room)):
-        jobs = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None)
+    extra, asked = len("\n\n" + PLAN), 1_000_000
+    eighth = (alone + extra) // 7 + 1
+    for context, tokens, kept in (
+        (65_536, 1, True),
+        (alone + 1, 1, False),
+        (65_536, asked, True),
+        (alone + extra + eighth, asked, True),
+        (alone + extra + eighth - 8, asked, False),
+    ):
+        loaded = dataclasses.replace(tier._engine.phase.loaded, context_tokens=context)
+        jobs, found = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None), 0
         for messages in requests[3:5]:
-            request = dataclasses.replace(ask(max_tokens=1), messages=tuple(messages), session_id=name)
-            found[name] = len(jobs.build(request, list)[0].prompt)
-
-    assert (found["full"], found["roomy"]) == (alone, alone + len("\n\n" + PLAN))
+            request = dataclasses.replace(ask(max_tokens=tokens), messages=tuple(messages), session_id="one")
+            found = len(jobs.build(request, list)[0].prompt)
+        assert found == alone + extra * kept, (context, tokens)
 
 
 @pytest.mark.parametrize("agent", sorted(SESSIONS))
