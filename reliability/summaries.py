@@ -144,7 +144,8 @@ def order_plainly(request: ChatRequest, context_tokens: int | None = None) -> Ch
         return request
     most = max(_TOKENS_LEAST, context_tokens // _CONTEXT_PARTS)
     thought = least(request.thinking_tokens_max, most // 2)
-    return replace(request, max_tokens=min(request.max_tokens, most + most // 2), thinking_tokens_max=thought)
+    tokens_max = min(request.max_tokens, most + most // 2)
+    return replace(request, max_tokens=tokens_max, thinking_tokens_max=thought, summarizes=True)
 
 
 def _replace_order(text: str) -> str:

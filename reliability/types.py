@@ -167,7 +167,7 @@ class ChatRequest:
     is wanted whole, and leaves in fewer pieces. `parent`: the session that this one helps, whose budget it spends.
     `session_shared`: requests of many tasks may belong to the session. `loader`: the name of the tool behind which the
     server has deferred the tools, or empty. `searched`: tools that the client's own search has put into the
-    conversation."""
+    conversation. `summarizes`: its newest message is this server's order for a summary of those before it."""
 
     request_id: str
     session_id: str
@@ -202,6 +202,7 @@ class ChatRequest:
     session_shared: bool = False
     loader: str = ""
     searched: frozenset[str] = frozenset()
+    summarizes: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

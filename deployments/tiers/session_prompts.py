@@ -2,8 +2,10 @@
 
 A prompt is compared with the one that it shares most with; the shapes say why it differs (`reliability.prefix`). Tools
 that come in another order are rendered in the session's; the date that a template writes is that of the session's
-begin, for `_DATE_S` at most. Invariants: no report names prompts or tools of another API key; at most `_BYTES_MAX` are
-held, the session used longest ago goes first. Used by the thread that renders.
+begin, for `_DATE_S` at most. A summary that a client orders of the session's history, under another system prompt or
+without the tools, is rendered under those of that history: nothing of it is read again. Invariants: no report names
+prompts or tools of another API key; at most `_BYTES_MAX` are held, the session used longest ago goes first. Used by the
+thread that renders.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class _Tool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
     """A request as it is to be rendered, with its tools in the session's order. `kept`: reminders stay in it where they
-    were. `deferred`: with the rest of its tools and its loads, which `plain`, its messages, don't have."""
+    were, or it has the system prompt and the tools of the history that it sums up. `deferred`: with the rest of its
+    tools and its loads, which `plain`, its messages, don't have."""
 
     request: ChatRequest
     at: datetime
@@ -60,18 +63,20 @@ class _Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """A prompt that was rendered. `end`: how many of its tokens are history."""
+    """A prompt that was rendered. `end`: how many of its tokens are history; `head`: its system prompt as JSON."""
 
     shape: PromptShape
     tools: tuple[_Tool, ...]
     tokens: bytes
     end: int
     reminded: RemindedMessages
+    head: bytes
+    loader: str
 
     @property
     def nbytes(self) -> int:
         tools_bytes, messages_bytes = sum(len(tool.raw) for tool in self.tools), len(self.shape.messages)
-        return len(self.tokens) + tools_bytes + _MESSAGE_BYTES * messages_bytes + self.reminded.nbytes
+        return len(self.tokens) + len(self.head) + tools_bytes + _MESSAGE_BYTES * messages_bytes + self.reminded.nbytes
 
 
 @dataclass(slots=True)
@@ -118,9 +123,9 @@ class SessionPrompts:
         self.nbytes = 0
 
     def prepare(self, request: ChatRequest, now: datetime, *, keep: bool = True) -> _Prepared:
-        """Prepare a request to be rendered. `keep`: reminders that moved may stay where they were."""
+        """Prepare a request to be rendered. `keep`: what only spares time may stay or come back."""
         prepared = self._continue(request, now, keep=keep)
-        if not request.loader:
+        if not prepared.request.loader:
             return prepared
         digest = hash(tuple(sorted(tool.digest for tool in prepared.tools)))
         deferred = self._deferred.lay_out(prepared.request, digest)
@@ -132,6 +137,9 @@ class SessionPrompts:
             return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
         if now - session.began > timedelta(seconds=_DATE_S):
             session.began = now
+        own = request
+        if keep and request.summarizes:
+            request = _take_up(request, session.prompts)
         last = session.prompts[-1].tools if session.prompts else ()
         tools = _read_tools(list_tools(request), last)
         digests = sorted(tool.digest for tool in tools)
@@ -143,7 +151,8 @@ class SessionPrompts:
         kept = next((messages for messages in found if messages is not None), None)
         if kept is not None:
             request = replace(request, messages=kept)
-        return _Prepared(request=request, at=session.began, tools=known, kept=kept is not None)
+        changed = kept is not None or request.messages is not own.messages
+        return _Prepared(request=request, at=session.began, tools=known, kept=changed)
 
     def note(self, prepared: _Prepared, tokens: Sequence[int]) -> LostPrefix | None:
         """Keep a prompt that was rendered; return what of the session's last one it can't continue."""
@@ -161,11 +170,13 @@ class SessionPrompts:
             tools=tuple((tool.name, tool.digest) for tool in prepared.tools),
             options=options,
             date=read_date(self._tokenizer, prepared.at),
-            head=next((i for i, role in enumerate(roles) if role not in _SYSTEM), len(roles)),
+            head=_count_head(request.messages),
             roles=roles,
         )
         end = len(tokens) - self._measure_opening(request, options)
-        prompt = _Prompt(shape, prepared.tools, pack(tokens), end, find_reminded(prepared.plain or request.messages))
+        reminded = find_reminded(prepared.plain or request.messages)
+        head = _dump(request.messages[: shape.head], option=0)
+        prompt = _Prompt(shape, prepared.tools, pack(tokens), end, reminded, head, request.loader)
         lost = session.take(prompt, request)
         if session.prompts:
             self._sessions[key] = session
@@ -182,6 +193,24 @@ class SessionPrompts:
                 self._openings.clear()
             self._openings[key] = len(read_opening(self._tokenizer, request))
         return self._openings[key]
+
+
+def _take_up(request: ChatRequest, prompts: Sequence[_Prompt]) -> ChatRequest:
+    """Give a request that sums up the history of one of these prompts its system prompt and its tools."""
+    history = request.messages[_count_head(request.messages) : -1]
+    digests = {_digest(message) for message in tidy_messages(history)}
+    shared = [len(digests.intersection(prompt.shape.history)) for prompt in prompts]
+    most = max(zip(shared, range(len(prompts)), strict=True), default=(0, 0))  # the newest of those that share as many
+    if 2 * most[0] < len(digests) or not most[0]:
+        return request
+    known = prompts[most[1]]
+    messages = (*json.loads(known.head), *history, request.messages[-1])
+    tools = tuple(json.loads(tool.raw) for tool in known.tools)
+    return replace(request, messages=messages, tools=tools, tool_choice=None, loader=known.loader)
+
+
+def _count_head(messages: Sequence[Mapping[str, Any]]) -> int:
+    return next((i for i, message in enumerate(messages) if message.get("role") not in _SYSTEM), len(messages))
 
 
 def _find_lost(known: _Prompt, prompt: _Prompt, common: int, limit: int) -> LostPrefix | None:

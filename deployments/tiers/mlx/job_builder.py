@@ -73,6 +73,8 @@ class JobBuilder:
             if not prepared.kept or len(prompt) + answer <= loaded.context_tokens:
                 break  # else what would only spare time takes the answer's place
         rendered, deferred = request, prepared.deferred
+        if request.summarizes:  # its tools are there to be read, if they are
+            request, deferred = dataclasses.replace(request, tools=asked.tools, tool_choice=asked.tool_choice), None
         if deferred is not None or behind:
             callable_tools = request.tools if deferred is None else deferred.callable
             request = dataclasses.replace(request, tools=(*callable_tools, *behind))

@@ -236,7 +236,7 @@ def test_a_summary_takes_a_small_part_of_the_context(context, asked, most, thoug
     messages = (*WORK, {"role": "user", "content": ORDERS[0]})
     request = ChatRequest(messages=messages, max_tokens=asked, request_id="r", session_id="s", timeout_s=9.0)
     ordered = order_plainly(request, context)
-    assert (ordered.max_tokens, ordered.thinking_tokens_max) == (most, thought)
+    assert (ordered.max_tokens, ordered.thinking_tokens_max, ordered.summarizes) == (most, thought, context is not None)
     assert order_plainly(replace(request, thinking_tokens_max=7), context).thinking_tokens_max == 7
 
 

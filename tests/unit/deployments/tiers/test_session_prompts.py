@@ -264,6 +264,41 @@ def test_tools_that_are_left_out_are_named() -> None:
     assert "removed: read" in lost.detail
 
 
+@given(TURNS, TOOLS, st.booleans(), st.booleans())
+def test_a_summary_begins_as_the_history_that_it_sums_up(
+    turns: list[tuple[str, str]], names: list[str], forbids: bool, alike: bool
+) -> None:
+    """Law: an order for a summary of the session's history, under another system prompt, without its tools or with
+    calls forbidden, reads nothing again but the order; without room for that (`keep`) it is rendered as it came."""
+    tier, order = Tier(), {"role": "user", "content": "Sum up."}
+    tools = tuple(map(tool, names))
+    tier.ask(talk(turns), tools=tools)
+    before = tier.tokens
+    history = talk([*turns, ("and?", "So.")])[1:-1]
+    messages = [SYSTEM if alike else {**SYSTEM, "content": "You sum up."}, *history, order]
+    given = {"tools": tools, "tool_choice": "none"} if forbids else {}
+    request = dataclasses.replace(ask(**given), messages=tuple(messages), summarizes=True)
+    as_it_came = tier.sessions.prepare(request, NOW, keep=False).request
+    assert (as_it_came.messages, as_it_came.tools) == (request.messages, request.tools)
+    assert tier.ask(messages, summarizes=True, **given) is None
+    assert tier.text.endswith("Sum up.<|im_end|>\n<|im_start|>assistant\n")
+    assert tier.tokens[: len(before)] == before
+
+
+def test_a_summary_of_something_else_keeps_its_own_prompt() -> None:
+    """Law: an order that holds the conversation as a text, or whose history the session doesn't know, changes
+    nothing."""
+    for messages in (
+        [{**SYSTEM, "content": "You sum up."}, {"role": "user", "content": "<conversation>x</conversation> Sum up."}],
+        [{**SYSTEM, "content": "You sum up."}, *say("q", "r"), {"role": "user", "content": "Sum up."}],
+    ):
+        tier = Tier()
+        tier.ask(talk([("x", "y")]), tools=(tool("read"),))
+        tier.ask(messages, summarizes=True)
+        assert "You sum up." in tier.text
+        assert '"read"' not in tier.text
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), TURNS), max_size=20))
 def test_memory_is_bounded(asked: list[tuple[int, list[tuple[str, str]]]]) -> None:
     """Law: never more bytes than allowed, and the count is right; the session used longest ago goes first."""
