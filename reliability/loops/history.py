@@ -18,8 +18,8 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit. Failures about one named thing after another don't count (`ordered_items`); where
 the user orders each of many, new ones have the limits of a poll. Those of shells and browsers are left to the judge,
-but for unlike commands that are refused in the same words (`refused_commands`), which break at twice the limit.
-What brings nothing new between errors of a deed (`repeats`) is skipped.
+but for unlike commands refused in the same words (`refused_commands`) and commands that only count on, which break at
+twice the limit. What brings nothing new between errors of a deed (`repeats`) is skipped.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. Where the user orders so many things, calls that make them and lead on
@@ -43,9 +43,9 @@ from reliability.loops.comparison.error_reading import LOOKUP, Failure, is_edit,
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, has_failed
 from reliability.loops.comparison.near import Movement
 from reliability.loops.comparison.ordered_items import ITEMS_MAX, count_items
-from reliability.loops.comparison.refused_commands import are_unlike, read_command, says_refusal
+from reliability.loops.comparison.refused_commands import are_unlike, says_refusal
 from reliability.loops.comparison.tool_verbs import takes_notes
-from reliability.loops.repeatable_calls import is_generic_tool
+from reliability.loops.repeatable_calls import is_generic_tool, list_shell_commands
 from reliability.loops.revisits import find_last_deed, find_revisits, looks, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig, LoopLimits
@@ -128,7 +128,7 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
         found.append(loop)
         if loop.stage is Stage.BREAK and row.memo.spent:
             break  # so much is compared already that a verdict is enough
-    streaks = [*found, _find_same_errors(row), _find_refusals(row), _find_thoughts(row)]
+    streaks = [*found, _find_same_errors(row), _find_refusals(row), _find_counted(row), _find_thoughts(row)]
     known = findings.choose_loop(streaks)
     if known is not None and known.stage is Stage.BREAK:
         return [known]
@@ -307,12 +307,12 @@ def _find_refusals(row: TurnSequence) -> Loop | None:
     """Find the unlike commands at the tail that a shell has refused in the same words, where the candidate is one."""
     told = row.turns[-1].results[0] if row.turns and row.turns[-1].results else None
     newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
-    if told is None or newest is None or row.is_ordered(1) or not (_list_commands(newest) and says_refusal(told)):
+    if told is None or newest is None or row.is_ordered(1) or not (list_shell_commands(newest) and says_refusal(told)):
         return None
-    alike = takewhile(lambda turn: set(turn.results) == {told} and _list_commands(turn), reversed(row.turns))
-    commands = [_list_commands(turn) for turn in alike]
+    alike = takewhile(lambda turn: set(turn.results) == {told} and list_shell_commands(turn), reversed(row.turns))
+    commands = [list_shell_commands(turn) for turn in alike]
     if row.candidate is not None:
-        commands.insert(0, _list_commands(row.candidate))
+        commands.insert(0, list_shell_commands(row.candidate))
     limits = LoopLimits(row.config.near_limits.warn, 2 * row.config.break_threshold)
     if not are_unlike(list(chain(*commands)), limits.warn):
         return None
@@ -320,10 +320,28 @@ def _find_refusals(row: TurnSequence) -> Loop | None:
     return _build_streak_loop(Kind.ERRORS, len(commands), stage, told, newest.calls[0].name)
 
 
-def _list_commands(turn: Turn) -> list[str]:
-    """List the commands of a turn that only tells a shell what to do."""
-    commands = [read_command(call) for call in turn.calls if is_generic_tool(call)]
-    return commands if all(commands) and len(commands) == len(turn.calls) else []
+def _find_counted(row: TurnSequence) -> Loop | None:
+    """Find the commands at the tail that differ in their figures only, and fail each with its own, where the candidate
+    is one."""
+    last = [result for result in row.turns[-1].results if result] if row.turns else []
+    newest = row.candidate or (row.turns[-1] if last else None)
+    masked = list(map(near.mask_figures, list_shell_commands(newest))) if newest is not None else []
+    if newest is None or not (masked and last) or row.is_ordered(1):
+        return None
+
+    def fails_so(turn: Turn) -> bool:
+        told, is_near = turn.results, partial(near.is_near_result, threshold=row.config.near_threshold, memo=row.memo)
+        alike = list(map(near.mask_figures, list_shell_commands(turn))) == masked and len(told) == len(last)
+        return alike and any(map(has_failed, told)) and all(map(is_near, map(str, told), last))
+
+    failed = list(takewhile(fails_so, reversed(row.turns[-ITEMS_MAX:])))
+    if min(len({turn.calls for turn in failed}), len({turn.results for turn in failed})) < max(2, len(failed) // 2):
+        return None  # the same command again, or the same words, have rules of their own
+    places = range(row.size - 1, row.size - 1 - len(failed), -1)
+    count, loops = _leave_out_items(row, places, last[-1])
+    limits = LoopLimits(row.config.near_limits.warn, 2 * row.config.break_threshold)
+    stage = limits.stage(count, ends=row.count_judged(count, 1) >= limits.warn or not row.holds_many)
+    return findings.choose_loop([*loops, _build_streak_loop(Kind.ERRORS, count, stage, last[-1], newest.calls[0].name)])
 
 
 def _find_thoughts(row: TurnSequence) -> Loop | None:

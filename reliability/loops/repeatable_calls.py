@@ -18,7 +18,8 @@ from typing import Any
 
 from reliability.loops.comparison import tool_verbs as verbs
 from reliability.loops.comparison.call_normalization import POINTS, names_place
-from reliability.loops.comparison.findings import SeenCall, has_failed, is_number, parse, read_fields, refuses
+from reliability.loops.comparison.findings import SeenCall, Turn, has_failed, is_number, parse, read_fields, refuses
+from reliability.loops.comparison.refused_commands import read_command
 from reliability.loops.comparison.same_result import UNDONE_FIELDS, is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import (
@@ -345,6 +346,12 @@ def list_commands(call: SeenCall) -> list[str]:
     """List the commands that a shell or a terminal is given; none of another tool."""
     texts = _read_texts(call) if is_generic_tool(call) else {}
     return [texts[key] for key in _COMMAND_KEYS if key in texts]
+
+
+def list_shell_commands(turn: Turn) -> list[str]:
+    """List the commands of a turn that only tells a shell what to do."""
+    commands = [read_command(call) for call in turn.calls if is_generic_tool(call)]
+    return commands if all(commands) and len(commands) == len(turn.calls) else []
 
 
 def _says_later(call: SeenCall, text: str) -> bool:

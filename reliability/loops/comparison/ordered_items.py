@@ -21,6 +21,7 @@ ITEMS_MAX = 200
 _READ_CHARS, _VALUE_CHARS, _WORDS_MAX = 200_000, 200, 3
 _NAME_CHARS_MIN = 3  # a shorter name, or one without a letter, is known from the user only
 _TOKEN, _ITEM = re.compile(r"[^\s,;\"'`()\[\]{}<>|=]+"), re.compile(r"[,;\n\"'|]")
+_QUOTES = "\"'`;,()"
 _EDGES = " \t\r-*•.:!?&"
 
 
@@ -44,17 +45,21 @@ def _count_new(turns: Iterable[Iterable[str]]) -> int:
 
 
 def _list_values(call: SeenCall) -> Iterator[str]:
-    """List the short values of a call's arguments that may name what it is about."""
+    """List the short values of a call's arguments that may name what it is about, and the words of a command that have
+    a figure."""
     for key, value in read_fields(call).items():
         if key and names_item(key):
-            yield from filter(None, map(_read_value, value if isinstance(value, list) else [value]))
+            for each in value if isinstance(value, list) else [value]:
+                yield from _read_value(each)
 
 
-def _read_value(value: Any) -> str:
+def _read_value(value: Any) -> list[str]:
     if is_number(value):
-        return str(value)
-    text = value.strip().casefold() if isinstance(value, str) else ""
-    return text if len(text) <= _VALUE_CHARS and len(text.split()) <= _WORDS_MAX else ""
+        return [str(value)]
+    text = value.strip().casefold() if isinstance(value, str) and len(value) <= _VALUE_CHARS else ""
+    words = text.split()
+    named = [word.strip(_QUOTES) for word in words if any(map(str.isdigit, word))] if len(words) > 1 else []
+    return [text, *named] if 0 < len(words) <= _WORDS_MAX else named
 
 
 def _find_name(value: str, asked: frozenset[str], told: frozenset[str]) -> str:

@@ -82,3 +82,25 @@ def test_tools_that_are_probed_are_work():
     )
     mixed = [acted("Bash", {"command": c}, "a.py" if n % 3 == 2 else REFUSALS[0]) for n, c in enumerate(COMMANDS)]
     assert quiet([USER, *chain(*mixed)])
+
+
+@pytest.mark.parametrize("tool", ["Bash", "exec_command"])
+def test_commands_that_count_on_are_a_loop(tool):
+    """Law: commands that differ in their figures only and fail each with its own (a model that reads part_01.txt,
+    part_02.txt, ... where nobody has named them) are nudged at the fifth and broken behind the tenth; where the user
+    or a result has named the things they aren't, nor where they answer."""
+    names = [f"r0/part_{n:02}.txt" for n in range(14)]
+
+    def laps(
+        answer: str = "Chunk ID: {n:06x}\nProcess exited with code 1\nOutput:\ncat: {name}: No such file or directory",
+    ):
+        told = (answer.format(n=7919 * n + 4096, name=name) for n, name in enumerate(names))
+        calls = ({"cmd" if tool == "exec_command" else "command": f"cat {name}"} for name in names)
+        return [acted(tool, call, result) for call, result in zip(calls, told, strict=True)]
+
+    assert stages_at(laps(), 4, 5, 10, 11) == [None, Stage.WARN, Stage.WARN, Stage.BREAK]
+    listed = acted("Bash", {"command": "ls r0"}, "\n".join(names))
+    assert set(stages_at([listed, *laps()], 5, 11, 14)) == {None}
+    asked = [{"role": "user", "content": "Read " + ", ".join(names)}, *chain(*laps())]
+    assert quiet(asked)
+    assert set(stages_at(laps("Entry {n} of {name} is in order."), 4, 10, 13)) == {None}
