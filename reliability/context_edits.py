@@ -29,7 +29,8 @@ NO_ARGUMENTS = "{}"
 class ClearResults:
     """Clear the oldest results, until `bytes_left` are left, where the prompt has over `bytes_over` bytes or over
     `uses_over` uncleared results. The newest `keep` stay, and those of the tools `spared`. Less than `bytes_least`
-    isn't worth it. `inputs`: the tools whose calls lose their arguments too; None: all."""
+    isn't worth it. `inputs`: the tools whose calls lose their arguments too; None: all. `unread`: also those that no
+    answer stands behind yet, so that the model has never read them."""
 
     bytes_over: int | None = None
     uses_over: int | None = None
@@ -38,6 +39,7 @@ class ClearResults:
     keep: int = 3
     spared: frozenset[str] = frozenset()
     inputs: frozenset[str] | None = frozenset()
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
     for at, message in enumerate(messages):
         if message.get("role") == "assistant":
             growth.take_step()
+            growth.read = len(growth.clearable_among) - 1
         growth.add(at, message)
     growth.take_step()
     size = growth.saved[growth.cleared]
@@ -136,7 +139,8 @@ def _is_media(part: Mapping[str, Any]) -> bool:
 class _Growth:
     """A history up to some message. `clearable`: the places of the results that may be cleared, of which the first
     `cleared` are; `saved`: what the first n of them save; `clearable_among`: how many there are among the first n
-    results; `calls`: the call whose arguments go with a result, by its message and its place there."""
+    results; `read`: how many results an answer stands behind; `calls`: the call whose arguments go with a result, by
+    its message and its place there."""
 
     rule: ClearResults
     size: int
@@ -145,6 +149,7 @@ class _Growth:
     clearable_among: list[int] = field(default_factory=lambda: [0])
     calls: dict[int, tuple[int, int]] = field(default_factory=dict)
     cleared: int = 0
+    read: int = 0
     _made: dict[str, tuple[int, int, str, int]] = field(default_factory=dict)
 
     def add(self, at: int, message: Message) -> None:
@@ -179,7 +184,8 @@ class _Growth:
         if not is_long and not has_many:
             return
         wanted = bisect_left(self.saved, self.size - rule.bytes_left)
-        after = min(wanted, self.clearable_among[max(0, results - rule.keep)])
+        old = max(0, results - rule.keep)
+        after = min(wanted, self.clearable_among[old if rule.unread else min(old, self.read)])
         if after > self.cleared and self.saved[after] - self.saved[self.cleared] >= rule.bytes_least:
             self.cleared = after
 
