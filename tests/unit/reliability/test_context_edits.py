@@ -121,6 +121,46 @@ def test_a_model_reads_a_result_before_it_is_cleared(unread, left):
     assert [clear_results(messages, rule).count for messages in (asked, answered)] == [9 - left, 6]
 
 
+SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
+
+def show(count: int, words: str, *shots: Any) -> list[dict[str, Any]]:
+    """So many turns, each with a screenshot behind its result, and what the user says beside it."""
+    messages = grow([([2], False)] * count)
+    said = [{"type": "text", "text": words}] if words else []
+    return [
+        told
+        for message in messages
+        for told in (message, *([{"role": "user", "content": [*shots, *said]}] if message["role"] == "tool" else []))
+    ]
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(0, 3),
+    st.integers(1, 3),
+    st.sampled_from(["", "<system-reminder>x</system-reminder>"]),
+)
+def test_what_a_result_has_shown_goes_with_it(count, keep, shots, reminder):
+    """The images that stand behind a cleared result, without a word of the user's, and no others; the figures are what
+    is missing."""
+    messages = show(count, reminder, *[SHOT] * shots)
+    cleared = clear_results(messages, ClearResults(bytes_over=1, keep=keep, unread=True))
+    left = [message for message in cleared.messages if SHOT in list(message["content"])]
+
+    assert cleared.count == max(0, count - keep)
+    assert len(left) == min(count, keep)
+    assert all(message in messages for message in left)
+    assert prompt_bytes(messages) - prompt_bytes(cleared.messages) == cleared.size
+
+
+def test_what_a_user_asks_about_stays():
+    """Also behind a result."""
+    messages = show(3, "What is this?", SHOT)
+
+    assert clear_results(messages, ClearResults(bytes_over=1, keep=0, unread=True)).count == 0
+
+
 def test_a_call_loses_its_arguments_with_its_result():
     """Of the named tools, or of all; never while its result stands."""
     messages = grow([([600, 600], False), ([600], False)])
