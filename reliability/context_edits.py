@@ -21,6 +21,7 @@ from reliability.types import ChatRequest
 Message = Mapping[str, Any]
 _RESULTS = ("tool", "function")
 STUB = "[This result was removed to save room.]"
+_NOT_SHOWN = {"type": "text", "text": STUB}
 MEDIA_STUB = {"type": "text", "text": "[An image or a file was here, which no model here can read.]"}
 NO_ARGUMENTS = "{}"
 
@@ -29,7 +30,8 @@ NO_ARGUMENTS = "{}"
 class ClearResults:
     """Clear the oldest results, until `bytes_left` are left, where the prompt has over `bytes_over` bytes or over
     `uses_over` uncleared results. The newest `keep` stay, and those of the tools `spared`. Less than `bytes_least`
-    isn't worth it. `inputs`: the tools whose calls lose their arguments too; None: all."""
+    isn't worth it. `inputs`: the tools whose calls lose their arguments too; None: all. `unread`: also those that no
+    answer stands behind yet, so that the model has never read them."""
 
     bytes_over: int | None = None
     uses_over: int | None = None
@@ -38,6 +40,7 @@ class ClearResults:
     keep: int = 3
     spared: frozenset[str] = frozenset()
     inputs: frozenset[str] | None = frozenset()
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +86,16 @@ def clear_results(messages: Sequence[Message], rule: ClearResults, fixed_bytes: 
     for at, message in enumerate(messages):
         if message.get("role") == "assistant":
             growth.take_step()
-        growth.add(at, message)
+            growth.read = len(growth.clearable_among) - 1
+        growth.add(at, message, _list_shown(messages, at))
     growth.take_step()
     size = growth.saved[growth.cleared]
     edited = list(messages)
     places: dict[int, list[int]] = {}  # of the calls whose arguments go, by their message
     for at in growth.clearable[: growth.cleared]:
         edited[at] = {**messages[at], "content": STUB}
+        if _list_shown(messages, at):
+            edited[at + 1] = _replace_media(messages[at + 1], _NOT_SHOWN)
         if at in growth.calls:
             made, place = growth.calls[at]
             places.setdefault(made, []).append(place)
@@ -117,7 +123,7 @@ def clear_media(messages: Sequence[Message]) -> Cleared:
     for at, message in enumerate(messages[:newest]):
         parts = message.get("content")
         if isinstance(parts, list) and any(map(_is_media, parts)):
-            edited[at] = {**message, "content": [MEDIA_STUB if _is_media(part) else part for part in parts]}
+            edited[at] = _replace_media(message, MEDIA_STUB)
             count += sum(map(_is_media, parts))
     return Cleared(messages=tuple(edited), count=count, size=0)
 
@@ -128,6 +134,17 @@ def _asks(message: Message) -> bool:
     return bool(says) and classify_speaker(said) is not Who.NOBODY
 
 
+def _list_shown(messages: Sequence[Message], at: int) -> list[Any]:
+    """List the images and files that a result has shown: what stands behind it without a word of the user's."""
+    behind = messages[at + 1] if messages[at].get("role") in _RESULTS and at + 1 < len(messages) else {}
+    parts = behind.get("content") if behind.get("role") == "user" and not _asks(behind) else None
+    return [part for part in parts if _is_media(part)] if isinstance(parts, list) else []
+
+
+def _replace_media(message: Message, stub: Mapping[str, Any]) -> Message:
+    return {**message, "content": [stub if _is_media(part) else part for part in message["content"]]}
+
+
 def _is_media(part: Mapping[str, Any]) -> bool:
     return part.keys().isdisjoint(("text", "refusal"))
 
@@ -136,7 +153,8 @@ def _is_media(part: Mapping[str, Any]) -> bool:
 class _Growth:
     """A history up to some message. `clearable`: the places of the results that may be cleared, of which the first
     `cleared` are; `saved`: what the first n of them save; `clearable_among`: how many there are among the first n
-    results; `calls`: the call whose arguments go with a result, by its message and its place there."""
+    results; `read`: how many results an answer stands behind; `calls`: the call whose arguments go with a result, by
+    its message and its place there."""
 
     rule: ClearResults
     size: int
@@ -145,9 +163,10 @@ class _Growth:
     clearable_among: list[int] = field(default_factory=lambda: [0])
     calls: dict[int, tuple[int, int]] = field(default_factory=dict)
     cleared: int = 0
+    read: int = 0
     _made: dict[str, tuple[int, int, str, int]] = field(default_factory=dict)
 
-    def add(self, at: int, message: Message) -> None:
+    def add(self, at: int, message: Message, shown: Sequence[Any]) -> None:
         size = prompt_bytes((message,))
         self.size += size
         for place, call in enumerate(message.get("tool_calls") or ()):
@@ -155,12 +174,13 @@ class _Growth:
             arguments = text_bytes(str(function.get("arguments") or ""))
             self._made[str(call.get("id"))] = at, place, function["name"], arguments
         if message.get("role") in _RESULTS:
-            self._add_result(at, message, size)
+            self._add_result(at, message, size, shown)
 
-    def _add_result(self, at: int, message: Message, size: int) -> None:
+    def _add_result(self, at: int, message: Message, size: int, shown: Sequence[Any]) -> None:
         made = self._made.get(str(message.get("tool_call_id")))
         name = message.get("name") if made is None else made[2]
-        saves = size - prompt_bytes(({"content": STUB},))
+        saves = size + sum(prompt_bytes(({"content": [part]},)) for part in shown)
+        saves -= (1 + len(shown)) * prompt_bytes(({"content": STUB},))
         inputs = self.rule.inputs
         if made is not None and made[3] > len(NO_ARGUMENTS) and (inputs is None or name in inputs):
             saves += made[3] - len(NO_ARGUMENTS)
@@ -179,7 +199,8 @@ class _Growth:
         if not is_long and not has_many:
             return
         wanted = bisect_left(self.saved, self.size - rule.bytes_left)
-        after = min(wanted, self.clearable_among[max(0, results - rule.keep)])
+        old = max(0, results - rule.keep)
+        after = min(wanted, self.clearable_among[old if rule.unread else min(old, self.read)])
         if after > self.cleared and self.saved[after] - self.saved[self.cleared] >= rule.bytes_least:
             self.cleared = after
 

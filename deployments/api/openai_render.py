@@ -59,7 +59,7 @@ class CollectedAnswer:
                 case Text() | Refusal():
                     self.said.append(event)
                 case Reasoning(text=text):
-                    self.reasoning.append(text)
+                    self.reasoning.append(f"\n\n{text}" if event.anew else text)
                 case CallDelta():
                     add_call(self.calls, event)
                 case Logprobs(tokens=tokens):

@@ -41,7 +41,7 @@ _SETTLE_GRACE_NS = 10 * NS_PER_S
 ADMIT_S, _CLOUD_ADMIT_S = 2.0, 10.0
 _CUT_WEIGHT = 4  # an answer that repeats itself is read several times to find what of it is worth keeping
 _WORDS_TOOLS_MAX = 8
-_BYTES_A_TOKEN = (4, 2)
+_SHORTENINGS = ((4, False), (2, False), (2, True))  # bytes a token, and whether what the model has never read goes too
 _ANSWER_SHARE = 4  # of the context, at most, is left for the answer
 _SILENT_RETRY_S = 2.0  # a state actor that died is back by then
 
@@ -106,7 +106,7 @@ def _build_situation(run: Run, ports: Ports) -> Situation:
 def _shorten(run: Run, contexts: dict[str, int]) -> bool:
     """Shorten a prompt that no tier can hold, and begin anew; False where that can't be done. `contexts`: the known
     ones, in tokens. The oldest results become stubs, down to half of the largest context that refused the prompt, so
-    that the next turns keep the same prefix. Four bytes a token are assumed first, and two where that wasn't enough."""
+    that the next turns keep the same prefix. Where one of the `_SHORTENINGS` wasn't enough, the next one is tried."""
     full = [attempt.tier for attempt in run.attempts if attempt.fault is Fault.CONTEXT_LENGTH]
     context = max((contexts[tier] for tier in full if tier in contexts), default=0)
     if not context or any(attempt.text_out for attempt in run.attempts):
@@ -115,10 +115,11 @@ def _shorten(run: Run, contexts: dict[str, int]) -> bool:
     run.whole = run.whole or request.messages
     tools_bytes = prompt_bytes((), request.tools)
     room = context - min(request.max_tokens, context // _ANSWER_SHARE)
-    while run.shortenings < len(_BYTES_A_TOKEN):
-        size = room * _BYTES_A_TOKEN[run.shortenings]
+    while run.shortenings < len(_SHORTENINGS):
+        bytes_a_token, unread = _SHORTENINGS[run.shortenings]
+        size = room * bytes_a_token
         run.shortenings += 1
-        rule = ClearResults(bytes_over=size, bytes_left=size // 2, keep=1)
+        rule = ClearResults(bytes_over=size, bytes_left=size // 2, keep=1, unread=unread)
         cleared = clear_results(run.whole, rule, tools_bytes)
         if cleared.count > run.shortened:
             run.shortened = cleared.count

@@ -81,13 +81,15 @@ class Run:
         self.delivered_chars += sum(map(len, texts))
         self.reasoning += [event.text for event in events if isinstance(event, Reasoning)]
 
-    def part_thoughts(self, events: Sequence[Event]) -> list[Event]:
-        """Mark where the thought of one attempt begins behind another's."""
+    def part_thoughts(self, events: Sequence[Event], attempt: int | None = None) -> list[Event]:
+        """Mark where the thought of one attempt begins behind another's. `attempt`: whose it is, the next one's if not
+        said."""
         first = next((event for event in events if isinstance(event, Reasoning)), None)
         if first is None:
             return list(events)
-        behind = bool(self.reasoning) and self.thinker != len(self.attempts)
-        self.thinker = len(self.attempts)
+        number = len(self.attempts) if attempt is None else attempt
+        behind = bool(self.reasoning) and self.thinker != number
+        self.thinker = number
         return [replace(event, anew=True) if behind and event is first else event for event in events]
 
     def end_summary(self, events: list[Event]) -> list[Event]:

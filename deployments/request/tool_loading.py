@@ -83,6 +83,7 @@ def end_load(run: Run, before: int) -> list[Event]:
         left.append(Text(_PARAGRAPH))
     else:
         left = [event for event in left if not isinstance(event, Text)]
+    left = run.part_thoughts(left, len(run.attempts) - 1)
     run.note_out(left)
     result = answer_load(attempt.loads, run.request.tools, box)
     call_id = id_source(f"{run.expected.id_seed}/load")(len(run.loaded))

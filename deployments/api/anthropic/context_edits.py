@@ -135,8 +135,9 @@ def drop_compacted(messages: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any
             continue
         for place in range(len(blocks) - 1, -1, -1):
             block = blocks[place]
-            if isinstance(block, dict) and block.get("type") == BLOCK and isinstance(block.get("content"), str):
-                told = {**block, "type": "text", "text": SUMMARY_HEAD + block["content"]}
+            summary = block.get("content") if isinstance(block, dict) and block.get("type") == BLOCK else None
+            if isinstance(summary, str) and summary.strip():
+                told = {**block, "type": "text", "text": SUMMARY_HEAD + summary}
                 behind = blocks[place + 1 :]
                 rest = [{**messages[at], "content": behind}] if behind else []
                 return [{"role": "user", "content": [told]}, *rest, *messages[at + 1 :]], messages[:at]

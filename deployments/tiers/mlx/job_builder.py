@@ -37,7 +37,7 @@ from reliability.deferred_tools import choose_loader
 from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.thinking import least, leave_room
-from reliability.tools.format_reasoning import Thought
+from reliability.tools.format_reasoning import MESSAGES, Thought
 from reliability.types import ChatRequest, Event, Fault
 
 _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' calls begin with it
@@ -87,6 +87,7 @@ class JobBuilder:
         if left_tokens < room:
             message = _describe_excess(left_tokens, loaded.context_tokens, rendered, text)
             raise refuse("messages", message, Fault.CONTEXT_LENGTH)
+        request = dataclasses.replace(request, max_tokens=max(1, min(request.max_tokens, left_tokens)))
         constraint = constraints.of(request, opened=inside is not None)
         checkpoints = find_checkpoints(
             tokenizer, rendered, prompt, turns=not loaded.cuttable, at=prepared.at, form=loaded.form
@@ -116,7 +117,9 @@ class JobBuilder:
             return ThoughtLimit()
         opener = self._tokenizer.encode(think.start, add_special_tokens=False)
         banned = (*self._loaded.turn_start[:1], *(opener if len(opener) == 1 else ()))
-        budget = least(self._reasoning_tokens_max, request.thinking_tokens_max)
+        # Many templates open a thought whatever they are told. One that is a message of its own leads on to calls, too.
+        off = 0 if request.thinking is False and think.row not in MESSAGES else None
+        budget = least(self._reasoning_tokens_max, request.thinking_tokens_max, off)
         if budget is None or budget >= request.max_tokens:
             budget = request.max_tokens - leave_room(request.max_tokens)
         return ThoughtLimit(

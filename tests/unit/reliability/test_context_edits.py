@@ -29,6 +29,7 @@ RULES = st.builds(
     keep=st.integers(0, 4),
     spared=st.sampled_from([frozenset(), frozenset("b")]),
     inputs=st.sampled_from([frozenset(), frozenset("a"), None]),
+    unread=st.booleans(),
 )
 
 
@@ -68,6 +69,7 @@ def test_only_old_results_are_cleared(turns, rule):
 
     assert len(gone) == cleared.count
     assert not gone & set(results[len(results) - rule.keep :] if rule.keep else ())
+    assert rule.unread or not gone & set(range(moments(messages)[-2], len(messages)))
     assert prompt_bytes(messages) - prompt_bytes(cleared.messages) == cleared.size
     for at, (before, after) in enumerate(zip(messages, cleared.messages, strict=True)):
         if before["role"] == "tool":
@@ -107,6 +109,56 @@ def test_the_prefix_is_lost_once_a_step(count):
 
     assert steps <= prompt_bytes(messages) / 1000
     assert prompt_bytes(clear_results(messages, rule).messages) <= 4000
+
+
+@pytest.mark.parametrize(("unread", "left"), [(False, 5), (True, 3)])
+def test_a_model_reads_a_result_before_it_is_cleared(unread, left):
+    """Of more results at once than are to stay, all stay until an answer stands behind them, and no longer."""
+    rule = ClearResults(uses_over=4, keep=3, unread=unread)
+    asked = grow([([600], False)] * 4 + [([600] * 5, False)])
+    answered = [*asked, {"role": "assistant", "content": "I read them."}, {"role": "user", "content": "And?"}]
+
+    assert [clear_results(messages, rule).count for messages in (asked, answered)] == [9 - left, 6]
+
+
+SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
+
+def show(count: int, words: str, *shots: Any) -> list[dict[str, Any]]:
+    """So many turns, each with a screenshot behind its result, and what the user says beside it."""
+    messages = grow([([2], False)] * count)
+    said = [{"type": "text", "text": words}] if words else []
+    return [
+        told
+        for message in messages
+        for told in (message, *([{"role": "user", "content": [*shots, *said]}] if message["role"] == "tool" else []))
+    ]
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(0, 3),
+    st.integers(1, 3),
+    st.sampled_from(["", "<system-reminder>x</system-reminder>"]),
+)
+def test_what_a_result_has_shown_goes_with_it(count, keep, shots, reminder):
+    """The images that stand behind a cleared result, without a word of the user's, and no others; the figures are what
+    is missing."""
+    messages = show(count, reminder, *[SHOT] * shots)
+    cleared = clear_results(messages, ClearResults(bytes_over=1, keep=keep, unread=True))
+    left = [message for message in cleared.messages if SHOT in list(message["content"])]
+
+    assert cleared.count == max(0, count - keep)
+    assert len(left) == min(count, keep)
+    assert all(message in messages for message in left)
+    assert prompt_bytes(messages) - prompt_bytes(cleared.messages) == cleared.size
+
+
+def test_what_a_user_asks_about_stays():
+    """Also behind a result."""
+    messages = show(3, "What is this?", SHOT)
+
+    assert clear_results(messages, ClearResults(bytes_over=1, keep=0, unread=True)).count == 0
 
 
 def test_a_call_loses_its_arguments_with_its_result():

@@ -25,7 +25,7 @@ def clear(size: int, **rule: object) -> Do:
     results = [{"role": "tool", "tool_call_id": f"c{n}", "content": "y" * 90} for n in range(size)]
     messages = ({"role": "assistant", "content": None, "tool_calls": Row(calls)}, *results)
     request = ChatRequest(messages=messages, max_tokens=9, session_id="s", request_id="r", timeout_s=9.0)
-    edit = ClearResults(uses_over=0, keep=0, **{name: value(size) for name, value in rule.items()})
+    edit = ClearResults(uses_over=0, keep=0, unread=True, **{name: value(size) for name, value in rule.items()})
     return lambda: apply_edits(request, (edit,))
 
 

@@ -84,6 +84,18 @@ def test_what_cant_be_shortened_is_refused():
     assert run.request.messages[0] == messages[0]
 
 
+@pytest.mark.parametrize(("size", "unread"), [(5000, 0), (9000, 2)])
+def test_what_several_calls_have_brought_is_read(size, unread):
+    """Results that no answer stands behind are left out only where the prompt would fit no tier with them."""
+    *history, call, result = grow(5, 2000)
+    calls = [{**call["tool_calls"][0], "id": f"n{at}"} for at in range(3)]
+    newest = [{**result, "tool_call_id": f"n{at}", "content": "z" * size} for at in range(3)]
+    run = shorten((*history, {**call, "tool_calls": calls}, *newest), contexts={"fast": 4000, "standard": 4000})
+
+    assert run.finish is not None
+    assert run.shortened == stubs(run) == 4 + unread
+
+
 @pytest.mark.parametrize("size", [300, 900, 2000])
 def test_the_prefix_holds_from_turn_to_turn(size):
     """While a session grows by a turn at a time, the next prompt begins with the whole of the last one but where a step

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.api.openai_render import CollectedAnswer
 from deployments.reports.report import report_of
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
@@ -121,6 +122,19 @@ def test_words_before_a_load_stand_before_those_behind_it(load: Any, hold_all: b
     assert text_of(events) == "I look at {this}. \n\nIt is done."
     assert asked[1].messages[1]["content"] == "I look at {this}."
     assert run.finish is not None
+
+
+@pytest.mark.parametrize("hold_all", [True, False])
+def test_the_thought_before_each_load_is_one_of_its_own(hold_all: bool) -> None:
+    """Law: what a model thinks behind a load begins apart, streamed or whole."""
+    thoughts = ["I load.", "I load more.", "I call."]
+    steps = [LOAD, write_call("load_tools", names=["tool_4"]), CALL]
+    tiers, _ = tell_in_turn(["fast"], [[{"reasoning": said}, step] for said, step in zip(thoughts, steps, strict=True)])
+    _, events = drive_once(tiers, declare(), hold_all=hold_all, deferring=frozenset({"fast"}))
+    collected = CollectedAnswer()
+    collected.take(events)
+
+    assert "".join(collected.reasoning).split("\n\n") == thoughts
 
 
 WRITTEN = '<tool_call>{"name": "load_tools", "arguments": {"names": ["tool_3"]}}</tool_call>'

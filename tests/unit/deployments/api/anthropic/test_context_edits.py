@@ -136,9 +136,10 @@ def test_a_summary_stands_for_all_that_is_before_it(alone):
 
     assert list(kept) == [SUMMARY, *([] if alone else [{"role": "assistant", "content": [words]}]), *behind]
     assert list(dropped) == before
-    failed = [*before[:1], {"role": "assistant", "content": [BLOCK | {"content": None}, words]}, *behind]
-    assert drop_compacted(failed) == (failed, ())
-    assert [message["role"] for message in translate_history(None, failed)] == ["user", "assistant", "user"]
+    for nothing in (None, "", " "):
+        failed = [*before[:1], {"role": "assistant", "content": [BLOCK | {"content": nothing}, words]}, *behind]
+        assert drop_compacted(failed) == (failed, ())
+        assert [message["role"] for message in translate_history(None, failed)] == ["user", "assistant", "user"]
 
 
 def test_the_history_of_loops_stays_whole():

@@ -16,14 +16,16 @@ from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
 from deployments.tiers.thinking import ReasoningMarks
-from reliability.tools.format_reasoning import Thought
+from reliability.tools.format_reasoning import MESSAGES, Thought
 from reliability.types import Event, Finish
+from tests.support import tiny_model
 from tests.support.matrices import take_turns
-from tests.support.mlx_rig import greedy
+from tests.support.mlx_rig import greedy, ready
 from tests.support.tier_asking import answer, text_of
 
 pytestmark = pytest.mark.model
 CHATML = "<|im_start|>assistant\n"
+_WITHOUT_THOUGHT = "m.content.split('</think>')[-1]"
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +262,42 @@ def test_a_thought_leaves_room_for_the_answer(loaded, tokens_max, budget, cap, l
     builder = JobBuilder(loaded, temperature=None, reasoning_tokens_max=cap)
 
     assert builder._limit_thought(request, THINKING, free=True).tokens_max == limit
+
+
+@pytest.mark.parametrize(
+    ("thinking", "row", "limit"),
+    [
+        pytest.param(None, THINKING.row, 3_072, id="as the model does"),
+        pytest.param(True, THINKING.row, 3_072, id="wanted"),
+        pytest.param(False, THINKING.row, 0, id="off"),
+        pytest.param(False, MESSAGES[0], 3_072, id="a message of its own"),
+    ],
+)
+def test_thinking_that_is_off_has_no_budget(loaded, thinking, row, limit):
+    """Law: a thought that a template opens all the same is closed at once, unless calls are led to by it."""
+    request = replace(greedy("hi"), max_tokens=4_096, thinking=thinking)
+    builder = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None)
+
+    assert builder._limit_thought(request, replace(THINKING, row=row), free=True).tokens_max == limit
+
+
+@pytest.mark.parametrize(("prompt", "tokens_max"), [("hi " * 100, 400), ("hi " * 10, 100), ("hi " * 130, 4_096)])
+@pytest.mark.parametrize("fields", [{}, {"thinking_tokens_max": 3_000}, {"thinking": False}])
+def test_a_model_that_only_thinks_answers_within_its_context(tmp_path, monkeypatch, prompt, tokens_max, fields):
+    """Law: whether its tokens or its context end the answer first, a thought leaves room for words behind it; one that
+    isn't wanted has a token."""
+    opens = "<|im_start|>assistant\\n<think>\\n"
+    template = tiny_model.TEMPLATE.replace("<|im_start|>assistant\n", opens).replace("m.content", _WITHOUT_THOUGHT)
+    monkeypatch.setattr(tiny_model, "TEMPLATE", template)
+    monkeypatch.setattr(tiny_model, "CONTEXT", 512)
+    tiny = ready(model=f"path:{tiny_model.write_folder(tmp_path / 'tiny')}")
+    events = asyncio.run(answer(tiny, greedy(prompt, max_tokens=tokens_max, seed=1, temperature=1.0, **fields)))
+    asyncio.run(tiny.close())
+
+    assert text_of(events).strip()
+    assert isinstance(events[-1], Finish)
+    assert events[-1].thought is not None
+    assert "thinking" not in fields or events[-1].usage.reasoning_tokens < 20
 
 
 @pytest.mark.parametrize(("parent", "above"), [("s", ("k", "s")), ("", None)])
