@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
@@ -17,7 +17,7 @@ from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
 from reliability.confidence import UNWANTED_ALONE_MIN, Calibration, ModelCalibration
 from reliability.types import ChatRequest, Event, Finish, Flaw, Reason
-from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, text_of
+from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, show, text_of
 
 # Sure of a call as long as the model was sure of its tokens.
 CALIBRATION = ModelCalibration(right=Calibration(base=2.0, weights={"most_unsure": -2.0}))
@@ -42,6 +42,8 @@ def ask(
     calibration: ModelCalibration | None = CALIBRATION,
     forced: bool = False,
     large: Large = at_once,
+    content: Any = "hi",
+    checked: bool = True,
 ) -> tuple[Run, list[Event]]:
     """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates. Without its tools
     each tier answers in words."""
@@ -55,6 +57,8 @@ def ask(
         tiers[tier].hesitates = hesitates
 
     def change(run: Run) -> None:
+        show([{"role": "user", "content": content}])(run)
+        run.expected = run.expected if checked else replace(run.expected, checks=None, words=())
         run.limits = replace(run.limits, confidence_min=least)
         run.request = replace(run.request, tool_choice="required" if forced else "auto")
 
@@ -146,6 +150,26 @@ def test_a_tier_alone_is_asked_in_words_where_its_call_is_probably_unwanted(said
     run, events = ask(*chain, calibration=likely, least=0.0)
     assert len(calls_of(events)) == 1
     assert all(attempt.flaw is not Flaw.DOUBT for attempt in run.attempts)
+
+
+@given(st.lists(st.text(max_size=9), min_size=1, max_size=4))
+@example(["Never do Anything in more than 17 steps.", "Book a fast room and a standard one."])
+def test_a_request_in_parts_is_read_as_in_one(texts: list[str]) -> None:
+    """Law: what a client puts in front of the user's words, as a part of the same message, tells no more of a call than
+    in front of them in one text. An image tells nothing."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    parts = [image, *({"type": "text", "text": text} for text in texts)]
+    (whole, _), (parted, _) = (ask(("call", False), content=content) for content in ("\n".join(texts), parts))
+    assert parted.attempts[0].confidence.signs == whole.attempts[0].confidence.signs
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_where_calls_are_not_checked_none_is_in_doubt(checked: bool) -> None:
+    """Law: with `tool_validation` off nothing is read of the conversation, so nothing is known of calls."""
+    values = ModelCalibration(right=Calibration(base=-1.0, weights={"length": 4.0, "made_up_optional": -9.0}))
+    run, _ = ask(("call", False), ("call", False), calibration=values, content="a fast one", checked=checked)
+    assert run.attempts[0].good
+    assert bool(run.attempts[0].confidence.signs) is checked
 
 
 @pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True)])
