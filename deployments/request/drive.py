@@ -255,7 +255,8 @@ def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
     alone = tier in run.chain[-1:] and not any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts)
     asked = messages[-1].get("role") == "user"
     # Whether a tool is wanted at all was measured on requests that begin a conversation and have a choice of few.
-    free = run.request.tool_choice in (None, "auto") and len(run.request.tools) <= _WORDS_TOOLS_MAX
+    free = run.request.tool_choice in (None, "auto") and run.expected.form is None
+    free = free and len(run.request.tools) <= _WORDS_TOOLS_MAX
     begins = asked and not any(message.get("role") in ("assistant", "tool") for message in messages)
     return Gauge(
         calibration=ports.calibration(tier),

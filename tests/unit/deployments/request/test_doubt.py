@@ -15,7 +15,9 @@ from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
+from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.confidence import UNWANTED_ALONE_MIN, Calibration, ModelCalibration
+from reliability.steps import Steps
 from reliability.types import ChatRequest, Event, Finish, Flaw, Reason
 from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, show, text_of
 
@@ -44,6 +46,7 @@ def ask(
     large: Large = at_once,
     content: Any = "hi",
     checked: bool = True,
+    form: WantedForm | None = None,
 ) -> tuple[Run, list[Event]]:
     """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates. Without its tools
     each tier answers in words."""
@@ -59,6 +62,7 @@ def ask(
     def change(run: Run) -> None:
         show([{"role": "user", "content": content}])(run)
         run.expected = run.expected if checked else replace(run.expected, checks=None, words=())
+        run.expected = replace(run.expected, form=form)
         run.limits = replace(run.limits, confidence_min=least)
         run.request = replace(run.request, tool_choice="required" if forced else "auto")
 
@@ -123,12 +127,13 @@ def test_a_text_is_not_in_doubt_and_the_last_tier_is_believed() -> None:
     assert not run.finish.notes
 
 
-@pytest.mark.parametrize("words_do", [True, False])
-def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None:
+@pytest.mark.parametrize(("forced", "form"), [(False, None), (True, None), (False, {"type": "json_object"})])
+def test_a_call_that_nobody_wanted_is_asked_for_in_words(forced: bool, form: dict[str, Any] | None) -> None:
     """Law: where each call is in doubt, probably unwanted, and words may be the answer, the last tier is asked without
-    its tools; the answer has no call. Where a call is demanded, the likeliest one is delivered."""
+    its tools; the answer has no call. Where a call or another form is demanded, the likeliest one is delivered."""
     unwanted = CALIBRATION.model_copy(update={"unwanted": Calibration(base=-1.0, weights={"most_unsure": 2.0})})
-    run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=not words_do)
+    wanted, words_do = read_wanted_form(form, Steps(1_000)), not forced and form is None
+    run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=forced, form=wanted)
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, Flaw.DOUBT] + [None] * words_do
     if words_do:
         assert (arguments_of(events), text_of(events)) == ([], "I can't do that.")
