@@ -77,7 +77,7 @@ class _Said:
 
     def has_number(self, number: float) -> bool:
         """Return whether the number stands in the text, as itself, in percent or in thousands."""
-        size = min(abs(number), 1e308)  # JSON's integers may be greater than any float
+        size = min(abs(number), 1e300)  # JSON's integers may be greater than any float, and so may these in percent
         return any(_round(written) in self._sizes for written in (size, size * 100, size / 1_000))
 
     def _has_word(self, word: str) -> bool:
@@ -217,7 +217,7 @@ UNWANTED_MIN, UNWANTED_ALONE_MIN = 0.4, 0.6
 class Calibration(BaseModel):
     """A logistic model of a call's signs, as `evaluate` fits it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     base: float = Field(default=0.0, description="log-odds of a call without signs")
     weights: dict[str, float] = Field(default={}, description="what each sign adds to them")

@@ -22,7 +22,7 @@ from reliability.answer.gate import Gate, Stopped
 from reliability.answer.judgement import Expected, Judged, judge
 from reliability.answer.thoughts import pass_on
 from reliability.attempt import UNMEASURED, Attempt
-from reliability.confidence import TEXT_CHARS_MAX, Gauge
+from reliability.confidence import Gauge
 from reliability.faults import TRAITS, Ran
 from reliability.loops import Kind
 from reliability.prefix import LostPrefix
@@ -298,7 +298,7 @@ async def read(
     out = state.take_judgement(judged)
     invalid, told = judged.flaw is Flaw.TOOL_CALL_INVALID, getattr(state.end, "unsure", None) is not None
     if state.plan.gauge is not None and (invalid or (judged.calls and told)):
-        await large(min(TEXT_CHARS_MAX, state.plan.history_bytes), state.measure_confidence)
+        await large(state.size, state.measure_confidence)
     if out:
         yield out
 

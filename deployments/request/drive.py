@@ -28,6 +28,7 @@ from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens
 from reliability.attempt import Attempt
 from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Gauge
 from reliability.context_edits import Cleared, ClearResults, clear_media, clear_results
+from reliability.deferred_tools import list_texts
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
@@ -250,19 +251,20 @@ def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
     """Build what tells whether the tier's calls are right and wanted. Where no other tier could make others, they need
     not be right."""
     least, messages, texts = run.limits.confidence_min, run.request.messages, run.expected.words
-    if not least or not run.request.tools:
+    if not least or not run.request.tools or not texts:  # nothing is read where calls aren't checked
         return None
     alone = tier in run.chain[-1:] and not any(attempt.flaw is Flaw.DOUBT for attempt in run.attempts)
-    asked = bool(texts) and messages[-1].get("role") == "user"
+    asked = messages[-1].get("role") == "user"
     # Whether a tool is wanted at all was measured on requests that begin a conversation and have a choice of few.
-    free = run.request.tool_choice in (None, "auto") and len(run.request.tools) <= _WORDS_TOOLS_MAX
+    free = run.request.tool_choice in (None, "auto") and run.expected.form is None
+    free = free and len(run.request.tools) <= _WORDS_TOOLS_MAX
     begins = asked and not any(message.get("role") in ("assistant", "tool") for message in messages)
     return Gauge(
         calibration=ports.calibration(tier),
         least=0.0 if alone else least,
         unwanted_min=UNWANTED_ALONE_MIN if alone else UNWANTED_MIN,
         texts=texts,
-        request=texts[0] if asked else "",
+        request="\n".join(list_texts(messages[-1].get("content"))) if asked else "",
         words_do=free and begins,
     )
 

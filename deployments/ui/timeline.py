@@ -15,6 +15,7 @@ from typing import Any
 from deployments.reports.report import LEVEL_WORDS
 from deployments.ui.formatting import write_count, write_word
 from reliability.admission.budget import WARN_PERCENT
+from reliability.types import Flaw
 
 _Record = Mapping[str, Any]
 _TEXTS = ("prompt", "answer", "quote", "nudge", "detail", "param")
@@ -25,6 +26,7 @@ _THOUGHT_ENDS = {
     "circling": "closed because it circled",
     None: "not ended",
 }
+_WORDS_WANTED = "the same tier again, for an answer in words"
 _HOW = {True: "the same tier again, after a fault", False: "the same tier again, told or drawn anew"}
 
 
@@ -78,7 +80,9 @@ def _tell_step(
     if thinking := attempt.get("thinking"):
         said.append(f"{write_count(thinking['tokens'])} tokens of thought, {_THOUGHT_ENDS[thinking['ended']]}.")
     texts = {name: text for one in own for name in _TEXTS if (text := one["evidence"].get(name))}
-    if keep_text and attempt.get("detail"):
+    if attempt["flaw"] == Flaw.DOUBT and attempt.get("detail"):
+        said.append(f"{attempt['detail']}.")  # a figure of this server's: it quotes nobody
+    elif keep_text and attempt.get("detail"):
         texts.setdefault("detail", attempt["detail"])
     return _TimelineStep(
         attempt={**attempt, "detail": None},
@@ -96,7 +100,7 @@ def _tell_how(attempt: _Record, before: _Record | None) -> str:
     if before is None:
         return "the first call"
     if before["tier"] == attempt["tier"]:
-        return _HOW[before["fault"] is not None]
+        return _HOW[before["fault"] is not None] if before["flaw"] != Flaw.DOUBT else _WORDS_WANTED
     return "fallback, since the last one was unwell" if before["fault"] else "escalation, since the last answer was bad"
 
 

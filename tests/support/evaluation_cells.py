@@ -82,6 +82,19 @@ def make_cells(cases: int = 24, *, fast_right: int = 6, large_right: int = 22, s
     return cells
 
 
+def hesitant_cells(count: int, *, told: bool = True) -> dict[str, Any]:
+    """`fast` is right in half of the cases, and hesitates where it isn't; `large` is always right and takes longer."""
+    cells = make_cells(count, fast_right=0)
+    for number in range(count):
+        cells.pop(f"constrain/call/fast/{number}")
+        right = number * 7 % 5 % 2 == 0
+        small = call_cell(number, layer="raw", right=right)
+        small["attempts"][-1]["signs"] = {"most_unsure": 0.1 if right else 2.0} if told else None
+        cells[f"layers/call/fast/{number}"] = small
+        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=4.0)
+    return cells
+
+
 def make_report(cells: Mapping[str, Any] | None = None, facts: Mapping[str, Any] = FACTS) -> dict[str, Any]:
     settings = Settings(seed=1, cases=24, budget_minutes=1)
     phases: list[PlanPhase] = plan_variants(["fast", "large"], {}, settings, chain=True, constrained=["fast"])

@@ -34,21 +34,24 @@ _Answer = tuple[Mapping[str, Any], float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlayedCase:
-    """One case: its features, and each tier's answers, by the way in which it is asked again."""
+    """One case: its features, and each tier's answers, by the way in which it is asked again. `fitted`: the tiers
+    whose calibration is a fit on these cases, which no server has yet."""
 
     number: int
     features: Mapping[str, int]
     ways: Mapping[str, Mapping[str, _Answer]]
+    fitted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A chain: its tiers, each with its way to re-ask. `rules`: where `auto` starts; `least`: confidence that ends
-    it."""
+    it; `fitted`: also that of the calibrations that are fitted here."""
 
     tiers: tuple[tuple[str, str], ...]
     rules: tuple[StartRule, ...] = ()
     least: float = 0.0
+    fitted: bool = False
 
     @property
     def words(self) -> str:
@@ -58,7 +61,8 @@ class _Candidate:
             named = [f"{name.removesuffix('_min')} from {value}" for name, value in least.items()]
             parts.append(f"{' and '.join(named)} on start at {rule.tier}")
         if self.least:
-            parts.append(f"calls that are right with less than {self.least:.0%} go on")
+            by = ", by calibrations of this report" if self.fitted else ""
+            parts.append(f"calls that are right with less than {self.least:.0%} go on{by}")
         return "; ".join(parts)
 
     def list_asked(self, features: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
@@ -85,6 +89,7 @@ def _read_cases(cells: Cells, chain: Sequence[str]) -> list[_PlayedCase]:
     found = []
     alone, hasty = select_cells(cells, "layers", "call"), select_cells(cells, "constrain", "call")
     likely = {tier: estimate_calls(cells, tier, _is_fitted) for tier in chain}
+    fitted = frozenset(tier for tier in chain if likely[tier] and not estimate_calls(cells, tier, lambda _: False))
     for name in sorted(set.intersection(*(set(alone.get(tier, {})) for tier in chain)), key=int):
         ways: dict[str, dict[str, _Answer]] = {}
         for tier in chain:
@@ -93,7 +98,8 @@ def _read_cases(cells: Cells, chain: Sequence[str]) -> list[_PlayedCase]:
             if again := hasty.get(tier, {}).get(name):
                 # Of an answer that was another one nothing is known.
                 ways[tier][GRAMMAR] = again, told if again["calls"] == result["calls"] else None
-        found.append(_PlayedCase(number=int(name), features=alone[chain[0]][name]["features"], ways=ways))
+        features = alone[chain[0]][name]["features"]
+        found.append(_PlayedCase(number=int(name), features=features, ways=ways, fitted=fitted))
     return found
 
 
@@ -119,6 +125,7 @@ def _play_case(candidate: _Candidate, case: _PlayedCase, played: _Played) -> Map
         played.usd += answer["cost_usd"] or 0.0
         if answer["error"]:  # prose is none: the server delivers it, and the chain ends there
             continue
+        likely = None if name in case.fitted and not candidate.fitted else likely
         if likely is None or likely >= candidate.least or (at == len(asked) and not doubted):
             return answer
         doubted.append((likely, at, answer))
@@ -138,9 +145,10 @@ def _list_candidates(chain: Sequence[str], cases: Sequence[_PlayedCase], least: 
             for chosen in itertools.product(*(ways[tier] for tier in part)):
                 tiers = tuple(zip(part, chosen, strict=True))
                 for bound in LEASTS if tells else (least,):
-                    yield _Candidate(tiers, least=bound)
+                    fitted = tells and bound > 0 and not cases[0].fitted.isdisjoint(part)
+                    yield _Candidate(tiers, least=bound, fitted=fitted)
                     for at, tier in itertools.product(range(len(STARTS)), part[1:]):
-                        yield _Candidate(tiers, (rules[tier][at],), least=bound)
+                        yield _Candidate(tiers, (rules[tier][at],), least=bound, fitted=fitted)
 
 
 def learn_chain(
@@ -246,7 +254,7 @@ def _write_patch(chosen: _Candidate, default: _Candidate) -> dict[str, Any]:
     names, before = ([name for name, _ in one.tiers] for one in (chosen, default))
     if names != before:
         escalation["chain"] = names
-    if chosen.least != default.least:
+    if chosen.least != default.least or chosen.fitted:
         escalation["confidence"] = {"min": chosen.least}
     if chosen.rules != default.rules:
         escalation["start_at"] = [rule.model_dump(exclude_none=True) for rule in chosen.rules]

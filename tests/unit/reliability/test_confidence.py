@@ -1,12 +1,14 @@
 """How likely a call is right: what a text says, an answer's signs, and what a calibration makes of them."""
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from reliability.attempt import UNMEASURED, Confidence
 from reliability.confidence import (
@@ -67,6 +69,7 @@ def test_what_a_text_doesn_t_say_is_missing(text: str, value: object, missing: f
 
 
 @given(st.text(), st.one_of(st.text(), st.floats(), integers, st.booleans()))
+@example("", 10**307)
 def test_any_text_can_be_asked_for_any_value(text: str, value: object) -> None:
     """Law: a share, whatever is asked; and a text has all of itself."""
     assert 0.0 <= _Said(text).find_missing(value) <= 1.0
@@ -238,6 +241,15 @@ def test_a_doubt_says_what_it_is(least: float, most: float, likely: float | None
         assert "no tool was wanted" in words
     else:
         assert words == ""
+
+
+@pytest.mark.parametrize("odds", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["base", "weight", "share"])
+def test_what_is_no_number_is_no_calibration(odds: float, where: str) -> None:
+    """Law: odds that are no numbers are refused where they are read: they would make every call certain."""
+    values = {"weights": {"unsure": odds}} if where == "weight" else {where: odds}
+    with pytest.raises(ValidationError):
+        ModelCalibration.model_validate({"right": values})
 
 
 def test_the_log_odds_add_up() -> None:

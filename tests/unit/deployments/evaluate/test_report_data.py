@@ -2,8 +2,9 @@
 
 import json
 
+from deployments.config.app_config import patch
 from deployments.evaluate.report_data import FORMAT
-from tests.support.evaluation_cells import FACTS, make_report
+from tests.support.evaluation_cells import CONFIG, FACTS, hesitant_cells, make_report
 
 
 def test_a_report_is_json_and_the_same_again():
@@ -49,3 +50,14 @@ def test_weights_without_a_digest_are_not_known():
     assert find_provenance(served={"id": "served"}) == (False, "digest of the weights known for none")
     known = FACTS["models"]["fast"]
     assert find_provenance(fast=known, premium={"kind": "hosted"}) == (True, "digest of the weights known for fast")
+
+
+def test_a_calibration_that_pays_is_proposed_under_the_default_configuration():
+    """Law: the proposal of a chain whose calls are held has the calibrations that tell them, with the models' digests,
+    also where `confidence.min` was that before; the server takes it."""
+    report = make_report(hesitant_cells(144))
+    told = report["cascade"]["proposal"]["reliability"]["escalation"]["confidence"]
+
+    assert told["calibrations"] == {FACTS["models"]["fast"]["sha256"]: report["confidence"]["fast"]["calibration"]}
+    assert patch(CONFIG, report["cascade"]["proposal"]).reliability.escalation.confidence.min == told["min"] > 0
+    assert "by calibrations of this report" in report["cascade"]["chosen"]["words"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deployments.reports.report import report_of
@@ -15,9 +15,11 @@ from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
+from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.confidence import UNWANTED_ALONE_MIN, Calibration, ModelCalibration
+from reliability.steps import Steps
 from reliability.types import ChatRequest, Event, Finish, Flaw, Reason
-from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, text_of
+from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, show, text_of
 
 # Sure of a call as long as the model was sure of its tokens.
 CALIBRATION = ModelCalibration(right=Calibration(base=2.0, weights={"most_unsure": -2.0}))
@@ -42,6 +44,9 @@ def ask(
     calibration: ModelCalibration | None = CALIBRATION,
     forced: bool = False,
     large: Large = at_once,
+    content: Any = "hi",
+    checked: bool = True,
+    form: WantedForm | None = None,
 ) -> tuple[Run, list[Event]]:
     """Drive one request along a chain: of each tier its scripted answer, and whether it hesitates. Without its tools
     each tier answers in words."""
@@ -49,12 +54,17 @@ def ask(
     tiers: dict[str, ScriptedTier] = {}
     for tier, (name, hesitates) in zip(CHAIN, answers, strict=False):
         call = {"tool_call": {"name": "f", "arguments": {"a": tier}}}
-        steps = {"call": [call], "said": [{"text": f"I'm {tier}. "}, call]}.get(name) or ANSWERS[name][0]
+        wide = {"tool_call": {"name": "f", "arguments": {"a": "".join(map(str, range(500)))}}}
+        known = {"call": [call], "long": [wide], "said": [{"text": f"I'm {tier}. "}, call]}
+        steps = known.get(name) or ANSWERS[name][0]
         script = [{"when": {"has_tools": True}, "answer": steps}, {"answer": [{"text": "I can't do that."}]}]
         tiers[tier] = Hesitating(name=tier, script=script)
         tiers[tier].hesitates = hesitates
 
     def change(run: Run) -> None:
+        show([{"role": "user", "content": content}])(run)
+        run.expected = run.expected if checked else replace(run.expected, checks=None, words=())
+        run.expected = replace(run.expected, form=form)
         run.limits = replace(run.limits, confidence_min=least)
         run.request = replace(run.request, tool_choice="required" if forced else "auto")
 
@@ -119,12 +129,13 @@ def test_a_text_is_not_in_doubt_and_the_last_tier_is_believed() -> None:
     assert not run.finish.notes
 
 
-@pytest.mark.parametrize("words_do", [True, False])
-def test_a_call_that_nobody_wanted_is_asked_for_in_words(words_do: bool) -> None:
+@pytest.mark.parametrize(("forced", "form"), [(False, None), (True, None), (False, {"type": "json_object"})])
+def test_a_call_that_nobody_wanted_is_asked_for_in_words(forced: bool, form: dict[str, Any] | None) -> None:
     """Law: where each call is in doubt, probably unwanted, and words may be the answer, the last tier is asked without
-    its tools; the answer has no call. Where a call is demanded, the likeliest one is delivered."""
+    its tools; the answer has no call. Where a call or another form is demanded, the likeliest one is delivered."""
     unwanted = CALIBRATION.model_copy(update={"unwanted": Calibration(base=-1.0, weights={"most_unsure": 2.0})})
-    run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=not words_do)
+    wanted, words_do = read_wanted_form(form, Steps(1_000)), not forced and form is None
+    run, events = ask(("call", True), ("call", True), calibration=unwanted, forced=forced, form=wanted)
     assert [attempt.flaw for attempt in run.attempts] == [Flaw.DOUBT, Flaw.DOUBT] + [None] * words_do
     if words_do:
         assert (arguments_of(events), text_of(events)) == ([], "I can't do that.")
@@ -148,10 +159,30 @@ def test_a_tier_alone_is_asked_in_words_where_its_call_is_probably_unwanted(said
     assert all(attempt.flaw is not Flaw.DOUBT for attempt in run.attempts)
 
 
-@pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True)])
+@given(st.lists(st.text(max_size=9), min_size=1, max_size=4))
+@example(["Never do Anything in more than 17 steps.", "Book a fast room and a standard one."])
+def test_a_request_in_parts_is_read_as_in_one(texts: list[str]) -> None:
+    """Law: what a client puts in front of the user's words, as a part of the same message, tells no more of a call than
+    in front of them in one text. An image tells nothing."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    parts = [image, *({"type": "text", "text": text} for text in texts)]
+    (whole, _), (parted, _) = (ask(("call", False), content=content) for content in ("\n".join(texts), parts))
+    assert parted.attempts[0].confidence.signs == whole.attempts[0].confidence.signs
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_where_calls_are_not_checked_none_is_in_doubt(checked: bool) -> None:
+    """Law: with `tool_validation` off nothing is read of the conversation, so nothing is known of calls."""
+    values = ModelCalibration(right=Calibration(base=-1.0, weights={"length": 4.0, "made_up_optional": -9.0}))
+    run, _ = ask(("call", False), ("call", False), calibration=values, content="a fast one", checked=checked)
+    assert run.attempts[0].good
+    assert bool(run.attempts[0].confidence.signs) is checked
+
+
+@pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True), ("long", True)])
 def test_a_call_is_measured_where_its_size_says(answer: str, hesitates: bool | None) -> None:
-    """Law: only calls of a tier that can tell are measured, as work of the history's size: a short one goes nowhere
-    else."""
+    """Law: only calls of a tier that can tell are measured, as work of the size of the history and the answer: what is
+    short goes nowhere else, a long call leaves the event loop (of 1,390 characters here, each of which counts)."""
     measured: list[int] = []
 
     async def note(size: int, work: Callable[..., Any], *args: Any) -> Any:
@@ -159,9 +190,9 @@ def test_a_call_is_measured_where_its_size_says(answer: str, hesitates: bool | N
             measured.append(size)
         return work(*args)
 
-    run, _ = ask((answer, hesitates), ("call", False), large=note)
-    expected = [run.request.body_bytes] * (answer == "call" and hesitates is not None)
-    assert measured[:1] == expected
+    ask((answer, hesitates), ("call", False), large=note)
+    assert bool(measured) == (answer in ("call", "long") and hesitates is not None)
+    assert [size > 1_390 for size in measured[:1]] == [answer == "long"] * bool(measured)
     assert all(size <= QUIET_BYTES for size in measured)
 
 

@@ -76,6 +76,17 @@ def test_a_thought_is_told_with_its_end():
     assert (step.kind, step.wait_ms) == ("idle", 0.0)
 
 
+def test_a_doubt_is_told_with_its_figure():
+    """Law: how likely the server thought a call to be right, or unwanted, quotes nobody: it is told whether or not
+    texts are kept, once. A tier behind whose doubt it is asked again is asked for words."""
+    words = "tier fast: no tool was wanted with a probability of 70%"
+    doubted = attempt(flaw="doubt") | {"detail": words}
+    for keep_text in (False, True):
+        first, second = tell(report(attempts=[doubted, attempt()]), [], keep_text=keep_text).steps
+        assert (first.said, dict(first.texts)) == ((f"{words}.",), {})
+        assert second.how == "the same tier again, for an answer in words"
+
+
 def test_texts_are_told_where_they_were_kept():
     """The detail of a report, which may quote a call, only where texts are kept now."""
     told = report(attempts=[attempt(flaw="loop", detail=SECRET)])

@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ from deployments.evaluate.figures.cascade import (
     learn_chain,
 )
 from reliability.config import StartRule
-from tests.support.evaluation_cells import CONFIG, call_cell, make_cells
+from tests.support.evaluation_cells import CONFIG, call_cell, hesitant_cells, make_cells
 
 CHAIN = ("fast", "large")
 
@@ -165,19 +164,6 @@ def test_a_chain_stops_at_the_first_that_delivers(prose, seconds, right):
     assert (played.right, played.runs) == (right, 12)
 
 
-def hesitant_cells(count: int, *, told: bool = True) -> dict[str, Any]:
-    """`fast` is right in half of the cases, and hesitates where it isn't; `large` is always right and takes longer."""
-    cells = make_cells(count, fast_right=0)
-    for number in range(count):
-        cells.pop(f"constrain/call/fast/{number}")
-        right = number * 7 % 5 % 2 == 0
-        small = call_cell(number, layer="raw", right=right)
-        small["attempts"][-1]["signs"] = {"most_unsure": 0.1 if right else 2.0} if told else None
-        cells[f"layers/call/fast/{number}"] = small
-        cells[f"layers/call/large/{number}"] = call_cell(number, layer="raw", right=True, seconds=4.0)
-    return cells
-
-
 def test_calls_that_tell_of_themselves_are_held_where_that_makes_the_chain_right():
     """Law: the least confidence is learned with the rest; what it is worth is said by calls that fitted neither it nor
     the calibration, and the server takes what is proposed."""
@@ -189,6 +175,22 @@ def test_calls_that_tell_of_themselves_are_held_where_that_makes_the_chain_right
     assert chosen["right"]["hits"] == chosen["right"]["runs"] > default["right"]["hits"]
     assert chosen["seconds"] < 4.0
     patch(CONFIG, found["proposal"])
+
+
+def test_what_is_configured_has_no_calibration_that_is_only_fitted_here():
+    """Law: a server that has no calibration for its models delivers the first valid answer, whatever `min` it is told.
+    One that was fitted is worth proposing though `min` stays as it is."""
+    found = learn_chain(hesitant_cells(144), CHAIN, least=0.2)
+    off = learn_chain(hesitant_cells(144), CHAIN)
+    shipped = hesitant_cells(144)
+    for cell in shipped.values():
+        for attempt in cell.get("attempts") or ():
+            hesitates = (attempt.get("signs") or {}).get("most_unsure")
+            attempt["confidence"] = None if hesitates is None else 0.9 if hesitates < 1 else 0.1
+    assert found["default"]["held_out"] == off["default"]["held_out"]
+    assert found["proposal"] == {"reliability": {"escalation": {"confidence": {"min": 0.2}}}}
+    assert found["chosen"]["words"] != found["default"]["words"]
+    assert learn_chain(shipped, CHAIN, least=0.2)["proposal"] is None
 
 
 def test_of_doubted_answers_the_likeliest_is_played():
