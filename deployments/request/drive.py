@@ -34,6 +34,7 @@ from reliability.escalation.policies import decide
 from reliability.escalation.reask import request_for, resume_for
 from reliability.escalation.refusals import duration, figure, record_rejection, verdict_of
 from reliability.loops import keep_continued, may_be_unseen, repeats_already, truncate
+from reliability.loops.content import drop_elements
 from reliability.loops.session import window_repeats_already
 from reliability.types import CallDelta, ChatRequest, Event, Fault, FinishReason, Flaw, Hold, Logprobs, RefuseCode, Text
 
@@ -264,7 +265,7 @@ def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
         least=0.0 if alone else least,
         unwanted_min=UNWANTED_ALONE_MIN if alone else UNWANTED_MIN,
         texts=texts,
-        request="\n".join(list_texts(messages[-1].get("content"))) if asked else "",
+        request=drop_elements("\n".join(list_texts(messages[-1].get("content")))) if asked else "",
         words_do=free and begins,
     )
 
