@@ -149,7 +149,7 @@ class TestRefusals:
             {"type": "number", "multipleOf": 9_999.83},
             {"type": "integer", "allOf": [{"multipleOf": prime} for prime in (7, 11, 13, 17, 19, 23, 29)]},
             {"multipleOf": 991, "anyOf": [{"$ref": "#/$defs/a"}, {}], "$defs": {"a": {"multipleOf": 997}}},
-            {"type": "array", "prefixItems": [{"type": "integer", "multipleOf": 1_000 + i} for i in range(1_000)]},
+            {"type": "array", "prefixItems": [{"type": "integer", "multipleOf": 100 + i} for i in range(200)]},
         ],
     )
     def test_no_schema_takes_the_thread_that_compiles_for_all(self, constraints: Constraints, schema: Any) -> None:
@@ -169,3 +169,9 @@ class TestRefusals:
         """Law: the bound on multiples leaves those alone that schemas have."""
         properties = {"a": {"type": "number", "multipleOf": multiple}, "multipleOf": {"type": "number"}}
         assert must(constraints, json_answer({"type": "object", "properties": properties})).notes == ()
+
+    def test_all_tools_together_hold_so_many_multiples(self, constraints: Constraints) -> None:
+        """Law: what one schema may cost, a hundred tools may not cost a hundred times."""
+        fields = [{"properties": {"a": {"type": "integer", "multipleOf": 9_000 + i}}} for i in range(40)]
+        tools = tuple(tool(f"f{i}", one) for i, one in enumerate(fields))
+        assert 25 < len(must(constraints, ask(tools=tools, tool_choice="required")).notes) < 40
