@@ -28,11 +28,13 @@ from deployments.tiers.lazy_mlx import mx
 from deployments.tiers.mlx.decoding.generators import Sharing, build_generator
 from deployments.tiers.mlx.decoding.lookup import DraftPolicy
 from deployments.tiers.mlx.decoding.ragged_batch import Computer
+from deployments.tiers.mlx.grammar.masker import BrokenGrammar
 from deployments.tiers.mlx.memory_budget import STEP_TOKENS_MAX, UNBOUNDED, MemoryBudget, PrefillBudget
 from deployments.tiers.mlx.prompt_cache.prompt_cache import detach
 from deployments.tiers.mlx.prompt_cache.prompt_store import PromptStore
 from deployments.tiers.mlx.sampling import build_penalties, make_sampler
 from deployments.tiers.mlx.sequence import PREFILL_EVERY_S, EngineJob, SequenceState
+from deployments.tiers.prompt import refuse
 from reliability.thinking import ThoughtEnd
 from reliability.types import Failed, Fault, FinishReason, Prefilled
 
@@ -142,7 +144,7 @@ class Scheduler:
             self._take(response, now_s)
         self._given_back = {}
         for sequence in [one for one in self._by_uid.values() if one.error is not None]:
-            self.remove(sequence.ticket, _build_failed("choose the next token", sequence.error))
+            self.remove(sequence.ticket, _explain_error(sequence))
         return len(responses)
 
     def recover(self, failed: Failed) -> None:
@@ -345,6 +347,13 @@ class Scheduler:
             policy=self._policy if self._drafts else None,
             step=self._step,
         )
+
+
+def _explain_error(sequence: SequenceState) -> Failed:
+    if isinstance(sequence.error, BrokenGrammar) and sequence.job.constraint is not None:
+        param = "tools" if sequence.job.constraint.demand.schema is None else "response_format"
+        return refuse(param, f"this tier can't enforce {param}: {sequence.error}", Fault.UNSUPPORTED).failed
+    return _build_failed("choose the next token", sequence.error)
 
 
 def _build_failed(what: str, error: Exception | None) -> Failed:

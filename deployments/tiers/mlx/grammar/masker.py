@@ -134,8 +134,8 @@ class Closers:
     owed_tokens: int
 
 
-class _Broken(Exception):
-    """The grammar fell into an error while decoding."""
+class BrokenGrammar(Exception):
+    """The grammar fell into an error while decoding: its schema is too large at one place."""
 
 
 class Masker:
@@ -166,7 +166,7 @@ class Masker:
             self._move(tokens[-1].item())
         self._started = True
         if self._matcher.is_error():
-            raise _Broken(self._matcher.get_error())
+            raise BrokenGrammar(self._matcher.get_error().partition(";")[0][:300])
         return mx.where(mx.array(self._compute_allowed(logits.shape[-1])), logits, -mx.inf)
 
     def _move(self, token: int) -> None:

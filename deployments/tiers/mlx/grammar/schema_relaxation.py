@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from reliability.tools.schema.references import anchors_of, resolve
@@ -19,7 +20,9 @@ _OUTLINE = ("type", "required", "enum", "const", "minItems", "maxItems")
 
 _NODES_MAX = 2_000  # schemas in one schema; `_WORDS_A_NODE` members of an enum count as one
 _WORDS_A_NODE = 20
+_MULTIPLE_A_NODE = 5  # of a `multipleOf`: one of 9,973 compiles in 0.04 s, of 86,400 in 0.5 s, of 999,983 in 71 s
 _PATTERNS_MAX = 8  # that must hold for one string together
+_MULTIPLE_PATTERNS = 5  # as so many counts a `multipleOf`: two together are one of their product
 _VISITS_MAX = 20_000
 
 
@@ -74,13 +77,19 @@ def find_excess(schema: Mapping[str, Any]) -> str:
     anchors = anchors_of(schema)
     visits = [_VISITS_MAX]
     if any(_count_patterns(node, schema, anchors, visits) > _PATTERNS_MAX for node in _list_nodes(schema)):
-        return f"more than {_PATTERNS_MAX} patterns must hold together"
+        return f"more than {_PATTERNS_MAX} patterns, or one multipleOf, must hold together"
     return ""
 
 
 def nodes_of(schema: Any) -> int:
     """Count the nodes of a schema."""
-    return sum(1 + len(node.get("enum", ())) // _WORDS_A_NODE for node in _list_nodes(schema))
+    return sum(1 + len(node.get("enum", ())) // _WORDS_A_NODE + _count_multiple(node) for node in _list_nodes(schema))
+
+
+def _count_multiple(node: Mapping[str, Any]) -> int:
+    """Count what a `multipleOf` takes: a state for each remainder of its digits."""
+    of = node.get("multipleOf")
+    return Fraction(repr(of)).numerator // _MULTIPLE_A_NODE if isinstance(of, int | float) else 0
 
 
 def _list_nodes(schema: Any) -> list[Mapping[str, Any]]:
@@ -97,13 +106,13 @@ def _list_nodes(schema: Any) -> list[Mapping[str, Any]]:
 
 
 def _count_patterns(node: Any, root: Any, anchors: Mapping[str, Any], visits: list[int]) -> int:
-    """Count the most patterns that one string must meet in this node; beyond `visits`, too many."""
+    """Count the most patterns that one string or number must meet in this node; beyond `visits`, too many."""
     visits[0] -= 1
     if visits[0] < 0:
         return _PATTERNS_MAX + 1
     if not isinstance(node, Mapping):
         return 0
-    count = int("pattern" in node or "format" in node)
+    count = int("pattern" in node or "format" in node) + _MULTIPLE_PATTERNS * ("multipleOf" in node)
     parts = list(node.get("allOf") or ())
     if isinstance(node.get("$ref"), str):
         parts.append(resolve(root, node["$ref"], anchors))

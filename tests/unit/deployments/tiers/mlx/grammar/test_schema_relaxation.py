@@ -145,6 +145,11 @@ class TestRefusals:
             {"type": "string", "allOf": [{"pattern": f"a{{{i}}}.*b"} for i in range(1, 40)]},
             {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"pattern": f"{i}.*b"} for i in range(40)]}}},
             {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(9_000)}},
+            {"type": "integer", "multipleOf": 999_983},
+            {"type": "number", "multipleOf": 9_999.83},
+            {"type": "integer", "allOf": [{"multipleOf": prime} for prime in (7, 11, 13, 17, 19, 23, 29)]},
+            {"multipleOf": 991, "anyOf": [{"$ref": "#/$defs/a"}, {}], "$defs": {"a": {"multipleOf": 997}}},
+            {"type": "array", "prefixItems": [{"type": "integer", "multipleOf": 100 + i} for i in range(200)]},
         ],
     )
     def test_no_schema_takes_the_thread_that_compiles_for_all(self, constraints: Constraints, schema: Any) -> None:
@@ -158,3 +163,15 @@ class TestRefusals:
 
         assert "it is checked" in note
         assert time.process_time() - began_s < 3.0
+
+    @pytest.mark.parametrize("multiple", [7, 0.01, 1e-8, 2.5, 3_600])
+    def test_a_multiple_as_people_write_them_is_held(self, constraints: Constraints, multiple: float) -> None:
+        """Law: the bound on multiples leaves those alone that schemas have."""
+        properties = {"a": {"type": "number", "multipleOf": multiple}, "multipleOf": {"type": "number"}}
+        assert must(constraints, json_answer({"type": "object", "properties": properties})).notes == ()
+
+    def test_all_tools_together_hold_so_many_multiples(self, constraints: Constraints) -> None:
+        """Law: what one schema may cost, a hundred tools may not cost a hundred times."""
+        fields = [{"properties": {"a": {"type": "integer", "multipleOf": 9_000 + i}}} for i in range(40)]
+        tools = tuple(tool(f"f{i}", one) for i, one in enumerate(fields))
+        assert 25 < len(must(constraints, ask(tools=tools, tool_choice="required")).notes) < 40
