@@ -89,7 +89,7 @@ def nodes_of(schema: Any) -> int:
 def _count_multiple(node: Mapping[str, Any]) -> int:
     """Count what a `multipleOf` takes: a state for each remainder of its digits."""
     of = node.get("multipleOf")
-    return Fraction(repr(of)).numerator // _MULTIPLE_A_NODE if isinstance(of, int | float) else 0
+    return Fraction(repr(of)).numerator // _MULTIPLE_A_NODE if type(of) in (int, float) else 0
 
 
 def _list_nodes(schema: Any) -> list[Mapping[str, Any]]:
