@@ -19,7 +19,6 @@ from typing import Any
 from reliability.loops.comparison import tool_verbs as verbs
 from reliability.loops.comparison.call_normalization import POINTS, names_place
 from reliability.loops.comparison.findings import SeenCall, Turn, has_failed, is_number, parse, read_fields, refuses
-from reliability.loops.comparison.refused_commands import read_command
 from reliability.loops.comparison.same_result import UNDONE_FIELDS, is_ongoing
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.volatile_fields import (
@@ -344,14 +343,20 @@ def _waits(call: SeenCall) -> bool:
 
 def list_commands(call: SeenCall) -> list[str]:
     """List the commands that a shell or a terminal is given; none of another tool."""
-    texts = _read_texts(call) if is_generic_tool(call) else {}
-    return [texts[key] for key in _COMMAND_KEYS if key in texts]
+    fields = read_fields(call) if is_generic_tool(call) else {}
+    return [command for key in _COMMAND_KEYS if (command := _read_command(fields.get(key)))]
 
 
 def list_shell_commands(turn: Turn) -> list[str]:
     """List the commands of a turn that only tells a shell what to do."""
-    commands = [read_command(call) for call in turn.calls if is_generic_tool(call)]
-    return commands if all(commands) and len(commands) == len(turn.calls) else []
+    commands = [list_commands(call)[:1] for call in turn.calls]
+    return [command for (command,) in commands] if all(commands) else []
+
+
+def _read_command(told: Any) -> str:
+    if isinstance(told, list) and all(isinstance(word, str) for word in told):
+        told = told[-1] if told[1:2] in (["-c"], ["-lc"]) else " ".join(told)
+    return told.strip() if isinstance(told, str) else ""
 
 
 def _says_later(call: SeenCall, text: str) -> bool:

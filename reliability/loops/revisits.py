@@ -2,7 +2,8 @@
 
     read a   read b   read c   read b   read a   -> read c: the third look in a row that brings nothing
 
-The same file with other bounds (`offset`, `limit`) is nothing new if each of its lines was seen, whatever its number.
+The same file with other bounds (`offset`, `limit`) is nothing new if each of its lines was seen, whatever its number
+and what the reader says of the bounds. Nor is a file that a reader says is unchanged, and doesn't show.
 
 An edit that fails changes nothing, and what was done before with the same result changes nothing either: neither makes
 what was seen news, and neither counts.
@@ -39,6 +40,9 @@ _WRITES = re.compile(
 #: `cat -n`, `grep -n`, the readers of Claude Code, OpenHands and others.
 _LINE_NUMBER = re.compile(r"^[ \t]*\d+(?:\t|\u2192|: ?| ?\| ?)", re.MULTILINE)
 _LINES_MIN, _LINES_CHARS = 3, 64_000
+#: What a reader says of what it shows ("Showing lines 1-10 of 26 total lines.", "---"), or instead of it.
+_BOUNDS = re.compile(r"\W*(?:(?:\w+ ){0,3}lines? \d+(?:\W+\d+)?\b.{0,80})?", re.IGNORECASE)
+_UNCHANGED = re.compile(r"\W*(?:the )?file\b[^\n]{0,300}?(?:\bunchanged|(?:n't|\bnot) changed) since\b", re.IGNORECASE)
 
 
 def find_revisits(row: TurnSequence) -> Loop | None:
@@ -95,7 +99,7 @@ def repeats(row: TurnSequence, index: int) -> bool:
     turns, looked = row.turns, _only_looks(row, index)
     for at in range(index - 1, -1, -1):
         if looked and _only_looks(row, at) and row.asks_the_same(at, index):
-            return row.has_same_results(at, index)
+            return row.has_same_results(at, index) or _is_unchanged(row, index)
         if looked and _only_looks(row, at) and _shows_no_more(row, at, index):
             return True
         if looked and _changes_at(row, at):
@@ -113,7 +117,7 @@ def _shows_no_more(row: TurnSequence, older: int, newer: int) -> bool:
     if not aim or aim != _find_aim(row, older):
         return False
     lines = _find_lines(row, newer)
-    return len(lines) >= _LINES_MIN and lines <= _find_lines(row, older)
+    return _is_unchanged(row, newer) or (len(lines) >= _LINES_MIN and lines <= _find_lines(row, older))
 
 
 @once
@@ -130,7 +134,12 @@ def _spell_aims(turn: Turn) -> str:
 def _find_lines(row: TurnSequence, index: int) -> frozenset[str]:
     """Find the lines of a turn's results, without the numbers that a reader puts before them."""
     text = "\n".join(result for result in row.turns[index].results if result is not None)
-    return frozenset(map(str.strip, _LINE_NUMBER.sub("", text[:_LINES_CHARS]).splitlines())) - {""}
+    lines = map(str.strip, _LINE_NUMBER.sub("", text[:_LINES_CHARS]).splitlines())
+    return frozenset(line for line in lines if not _BOUNDS.fullmatch(line))
+
+
+def _is_unchanged(row: TurnSequence, index: int) -> bool:
+    return all(_UNCHANGED.match(result or "") for result in row.turns[index].results)
 
 
 @once

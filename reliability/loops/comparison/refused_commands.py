@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from reliability.loops.comparison.findings import SeenCall, has_failed, read_fields, refuses
+from reliability.loops.comparison.findings import has_failed, refuses
 
-_COMMAND_KEYS = ("command", "cmd", "input")
 #: Commands that answer in each system, where they are told no place and write to none.
 _ANSWERS = re.compile(
     r"\s*(?:echo(?: [^<>|$`]*)?|(?:pwd|date|whoami|id|uname|hostname|uptime|env|printenv|df|ls|dir|ps|free|history)"
@@ -50,12 +49,3 @@ def are_unlike(commands: Collection[str], least: int) -> bool:
 
 def _always_answers(command: str) -> bool:
     return len(command) <= _COMMAND_CHARS and all(map(_ANSWERS.fullmatch, re.split("&&|;", command)))
-
-
-def read_command(call: SeenCall) -> str:
-    """Return the command that a shell is given; empty where it is none."""
-    fields = read_fields(call)
-    told = next((fields[key] for key in _COMMAND_KEYS if key in fields), "")
-    if isinstance(told, list) and all(isinstance(word, str) for word in told):
-        told = told[-1] if told[1:2] in (["-c"], ["-lc"]) else " ".join(told)
-    return told.strip() if isinstance(told, str) else ""

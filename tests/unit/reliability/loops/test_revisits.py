@@ -82,6 +82,28 @@ def test_other_bounds_of_what_was_seen_show_nothing_new(again):
     assert set(stages([USER, *seen, *longer])) == {None}
 
 
+@pytest.mark.parametrize(
+    "says",
+    [
+        "[File part_0 unchanged since last read in this session \u2014 the full content was provided earlier.]",
+        "File unchanged since last read. The content from the earlier Read tool_result is still current.",
+        "The file hasn't changed since you last read it.",
+        "Showing lines 1-5 of 9 total lines.\n\n---\n\n"
+        + "\n".join(f"Entry {n} of part_0 is in order." for n in range(5)),
+        "Displaying lines 3 to 7 (of 9)\n"
+        + "\n".join(f"{n}: Entry {n - 1} of part_0 is in order." for n in range(3, 7)),
+    ],
+)
+def test_what_a_reader_says_instead_of_a_file_or_of_its_bounds_is_nothing_new(says):
+    """Law: a file that is said to be unchanged, and lines that were seen under a word of the reader's on which they
+    are, are revisits; other lines under the same word are news."""
+    whole, bounds = page("part_0", 0, 9), {"file_path": "/work/part_0", "limit": 5}
+    assert stages([USER, *whole, *(3 * acted("Read", bounds, says))])[-1] is Stage.WARN
+    other = [acted("Read", bounds | {"offset": n}, f"{says}\nItem {n}\nItem {n + 1}\nItem {n + 2}") for n in range(4)]
+    news = [message for lap in other for message in lap]
+    assert says.count("\n") < 2 or set(stages([USER, *whole, *news])) == {None}
+
+
 @pytest.mark.parametrize("step", [3, 50])
 def test_a_file_that_is_read_part_by_part_is_news(step):
     """Law: each further part of a file is news, also where a part is read that begins before the end of the last."""
