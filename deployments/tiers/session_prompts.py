@@ -48,7 +48,7 @@ class _Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
+class Prepared:
     """A request as it is to be rendered, with its tools in the session's order. `kept`: reminders stay in it where they
     were, or it has the system prompt and the tools of the history that it sums up. `deferred`: with the rest of its
     tools and its loads, which `plain`, its messages, don't have."""
@@ -122,7 +122,7 @@ class SessionPrompts:
         self._openings: dict[tuple[tuple[str, int], ...], int] = {}
         self.nbytes = 0
 
-    def prepare(self, request: ChatRequest, now: datetime, *, keep: bool = True) -> _Prepared:
+    def prepare(self, request: ChatRequest, now: datetime, *, keep: bool = True) -> Prepared:
         """Prepare a request to be rendered. `keep`: what only spares time may stay or come back."""
         prepared = self._continue(request, now, keep=keep)
         if not prepared.request.loader:
@@ -131,10 +131,10 @@ class SessionPrompts:
         deferred = self._deferred.lay_out(prepared.request, digest)
         return replace(prepared, request=deferred.request, plain=prepared.request.messages, deferred=deferred)
 
-    def _continue(self, request: ChatRequest, now: datetime, *, keep: bool) -> _Prepared:
+    def _continue(self, request: ChatRequest, now: datetime, *, keep: bool) -> Prepared:
         session = self._sessions.get((request.key, request.session_id))
         if session is None:
-            return _Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
+            return Prepared(request=request, at=now, tools=_read_tools(list_tools(request), ()))
         if now - session.began > timedelta(seconds=_DATE_S):
             session.began = now
         own = request
@@ -152,9 +152,9 @@ class SessionPrompts:
         if kept is not None:
             request = replace(request, messages=kept)
         changed = kept is not None or request.messages is not own.messages
-        return _Prepared(request=request, at=session.began, tools=known, kept=changed)
+        return Prepared(request=request, at=session.began, tools=known, kept=changed)
 
-    def note(self, prepared: _Prepared, tokens: Sequence[int]) -> LostPrefix | None:
+    def note(self, prepared: Prepared, tokens: Sequence[int]) -> LostPrefix | None:
         """Keep a prompt that was rendered; return what of the session's last one it can't continue."""
         request = prepared.request
         key = (request.key, request.session_id)

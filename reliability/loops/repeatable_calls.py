@@ -344,19 +344,20 @@ def _waits(call: SeenCall) -> bool:
 def list_commands(call: SeenCall) -> list[str]:
     """List the commands that a shell or a terminal is given; none of another tool."""
     fields = read_fields(call) if is_generic_tool(call) else {}
-    return [command for key in _COMMAND_KEYS if (command := _read_command(fields.get(key)))]
+    found = (_read_command(fields[key]) for key in _COMMAND_KEYS if key in fields)
+    return [command for command in found if command is not None]
 
 
 def list_shell_commands(turn: Turn) -> list[str]:
     """List the commands of a turn that only tells a shell what to do."""
-    commands = [list_commands(call)[:1] for call in turn.calls]
-    return [command for (command,) in commands] if all(commands) else []
+    commands = ["".join(list_commands(call)[:1]) for call in turn.calls]
+    return commands if all(commands) else []
 
 
-def _read_command(told: Any) -> str:
+def _read_command(told: Any) -> str | None:
     if isinstance(told, list) and all(isinstance(word, str) for word in told):
         told = told[-1] if told[1:2] in (["-c"], ["-lc"]) else " ".join(told)
-    return told.strip() if isinstance(told, str) else ""
+    return told.strip() if isinstance(told, str) else None
 
 
 def _says_later(call: SeenCall, text: str) -> bool:

@@ -29,7 +29,7 @@ from deployments.tiers.mlx.prompt_cache.prompt_cache import PromptReuse
 from deployments.tiers.mlx.sampling import Processor, read_sampling
 from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.prompt import find_checkpoints, refuse, render
-from deployments.tiers.session_prompts import SessionPrompts
+from deployments.tiers.session_prompts import Prepared, SessionPrompts
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat
 from deployments.tiers.thinking import ReasoningMarks, find_opened
 from deployments.tiers.thought_watch import ThoughtLimit
@@ -63,16 +63,10 @@ class JobBuilder:
     def build(self, request: ChatRequest, sink: Callable[[list[Event]], None]) -> tuple[EngineJob, LostPrefix | None]:
         """Build the job, and find what of the session's last prompt it can't continue. Raises `RequestRefused`."""
         loaded, tokenizer = self._loaded, self._tokenizer
-        (asked, behind), now = split_searched(request), datetime.now()
-        for keep in (True, False):
-            prepared = self._sessions.prepare(asked, now, keep=keep)
-            request = prepared.request
-            text = render(tokenizer, request, prepared.at, loaded.form)
-            prompt = tokenizer.encode(text, add_special_tokens=False)
-            answer = min(request.max_tokens, loaded.context_tokens // _ANSWER_SHARE)  # agents ask for 32,000
-            if not prepared.kept or len(prompt) + answer <= loaded.context_tokens:
-                break  # else what would only spare time takes the answer's place
-        rendered, deferred = request, prepared.deferred
+        asked, behind = split_searched(request)
+        prepared, text, prompt = self._render(asked)
+        rendered = request = prepared.request
+        deferred = prepared.deferred
         if request.summarizes:  # its tools are there to be read, if they are
             request, deferred = dataclasses.replace(request, tools=asked.tools, tool_choice=asked.tool_choice), None
         if deferred is not None or behind:
@@ -111,6 +105,18 @@ class JobBuilder:
             notes=(deferred.note,) if deferred is not None and deferred.note else (),
         )
         return job, self._sessions.note(prepared, prompt)
+
+    def _render(self, asked: ChatRequest) -> tuple[Prepared, str, list[int]]:
+        """Render a request as the session's last ones, if that leaves the place of its answer."""
+        now, context_tokens = datetime.now(), self._loaded.context_tokens
+        for keep in (True, False):
+            prepared = self._sessions.prepare(asked, now, keep=keep)
+            text = render(self._tokenizer, prepared.request, prepared.at, self._loaded.form)
+            prompt = self._tokenizer.encode(text, add_special_tokens=False)
+            answer = min(asked.max_tokens, context_tokens // _ANSWER_SHARE)  # agents ask for 32,000
+            if not prepared.kept or len(prompt) + answer <= context_tokens:
+                break
+        return prepared, text, prompt
 
     def _limit_thought(self, request: ChatRequest, think: ReasoningMarks | None, *, free: bool) -> ThoughtLimit:
         if think is None:
