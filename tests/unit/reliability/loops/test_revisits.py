@@ -67,7 +67,7 @@ def test_what_was_cleared_may_be_read_once_more():
 def page(name, first, last, **bounds):
     """Reads lines of a file that shows their numbers."""
     shown = "\n".join(f"{n + bounds.get('offset', 1)}\tEntry {n} of {name} is in order." for n in range(first, last))
-    return acted("Read", {"file_path": f"/work/{name}", **bounds}, shown)
+    return acted("Read", {"file_path": f"/repo/{name}", **bounds}, shown)
 
 
 @pytest.mark.parametrize("again", [{}, {"limit": 2000}, {"offset": 1, "limit": None}], ids=["whole", "limit", "offset"])
@@ -97,7 +97,7 @@ def test_other_bounds_of_what_was_seen_show_nothing_new(again):
 def test_what_a_reader_says_instead_of_a_file_or_of_its_bounds_is_nothing_new(says):
     """Law: a file that is said to be unchanged, and lines that were seen under a word of the reader's on which they
     are, are revisits; other lines under the same word are news."""
-    whole, bounds = page("part_0", 0, 9), {"file_path": "/work/part_0", "limit": 5}
+    whole, bounds = page("part_0", 0, 9), {"file_path": "/repo/part_0", "limit": 5}
     assert stages([USER, *whole, *(3 * acted("Read", bounds, says))])[-1] is Stage.WARN
     other = [acted("Read", bounds | {"offset": n}, f"{says}\nItem {n}\nItem {n + 1}\nItem {n + 2}") for n in range(4)]
     news = [message for lap in other for message in lap]
