@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, urges_on
@@ -182,6 +182,35 @@ def read_kept_words(summary: str) -> str:
 def is_continued(text: str) -> bool:
     """Return whether a user's message is a summary of what came before: a client's, or this server's."""
     return text.startswith(SUMMARY_HEAD) or _CONTINUES.match(text) is not None
+
+
+def place_restored(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return a conversation that begins with a summary so that a weak model reads what it is to do last: the system's
+    words, the summary, what a harness restores behind it, the user's words that end the summary, and the call that the
+    client kept with its result. Where the user has spoken since, all stays. Decision 059."""
+    first = next((at for at, message in enumerate(messages) if message.get("role") == "assistant"), len(messages))
+    said = [at for at, message in enumerate(messages[:first]) if message.get("role") == "user"]
+    summary = read_own_text(dict(messages[said[0]])) if len(said) == 1 else ""
+    if not is_continued(drop_elements(summary).strip()):
+        return messages
+    kept = first
+    if first < len(messages) and not messages[first].get("tool_calls"):  # the client's acknowledgement
+        kept = first + 1 + sum(1 for _ in takewhile(_is_restored, messages[first + 1 :]))
+        if kept < len(messages) and not (kept > first + 1 and messages[kept].get("tool_calls")):
+            return messages
+    results = kept + 1 + sum(1 for _ in takewhile(lambda one: one.get("role") == "tool", messages[kept + 1 :]))
+    end = results + sum(1 for _ in takewhile(_is_restored, messages[results:]))
+    restored = [*messages[first:kept], *(one for one in messages[results:end] if one.get("role") != "system")]
+    systems = [one for one in messages[results:end] if one.get("role") == "system"]
+    words = read_kept_words(summary)
+    asked = [{"role": "user", "content": words}] if words else []
+    head = messages[: said[0]], systems, messages[said[0] : first]
+    return tuple(chain(*head, restored, asked, messages[kept:results], messages[end:]))
+
+
+def _is_restored(message: Message) -> bool:
+    role = message.get("role")
+    return role == "system" or (role == "user" and classify_speaker(dict(message)) in (Who.NOBODY, Who.REPORTS))
 
 
 def complete_summary(summary: str, ordered: Ordered) -> str:

@@ -71,7 +71,7 @@ from reliability.answer.estimate import prompt_bytes
 from reliability.confidence import ModelCalibration
 from reliability.context_edits import apply_edits
 from reliability.memory.pressure import Level
-from reliability.summaries import order_plainly
+from reliability.summaries import order_plainly, place_restored
 from reliability.types import Event, TierState
 
 _NS_PER_S = 1_000_000_000
@@ -299,7 +299,7 @@ class Router:
 
     def _make_run(self, call: ChatCall, caller: Caller, local_only: bool) -> Run:
         """Make the record of a call's run. It waits for nothing, and may be made on another thread."""
-        request = call.request
+        request = replace(call.request, messages=tuple(place_restored(call.request.messages)))
         stays = "" if caller.allow_cloud else _KEY_STAYS
         if local_only:
             stays = _LOCAL_ONLY

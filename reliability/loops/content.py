@@ -29,6 +29,7 @@ _WRAPPED = re.compile(rf"(?:\s*+(?><({'|'.join(HARNESS_TAGS)})>.*?</\1>))++\s*+"
 _REPORTS = re.compile(
     r"\s*(?:I have \*added these files|I updated the files\b|These files have been added"
     r"|Here are summaries of some files|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo"
+    r"|Recently accessed file \(|The following files were recently accessed before|Recent visual snapshots preserved"
     r"|The above context|\[?(?:Tool|Command) (?:result|output)|<(?:tool_response|function_results?|observation|output)>"
     r"|Observation ?\d{0,3}:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,

@@ -13,6 +13,7 @@ from deployments.app import router
 from deployments.work.large_work import QUIET_BYTES
 from reliability.summaries import NEWEST_END, NEWEST_HEAD
 from tests.support import scripts
+from tests.support.dialects import ask_in_all
 from tests.support.near_server import run_near
 from tests.support.serving import Server
 
@@ -32,6 +33,7 @@ TALK: list[Any] = [
 def server(deploy):
     tier = scripts.scripted(
         {"when": {"last_user": ORDER}, "answer": "They talk of Oslo."},
+        {"when": {"last_user": "Who keeps it?"}, "answer": "Mira."},
         {"when": {"transcript": "Tell me of Oslo."}, "answer": "I read it all."},
         {"when": {"transcript": "They talk of Oslo."}, "answer": "It is cold."},
         context_tokens=4000,
@@ -140,3 +142,21 @@ def test_a_summary_that_a_client_orders_ends_with_the_user_s_words(server, strea
     folded = f"This session is continued from a previous conversation.\n{message.content[0].text}\nGo on."
     kept = [{"role": "user", "content": folded}, asked[1], {"role": "user", "content": [result]}]
     assert ask(server, kept, stream=stream, tools=[look]).content[0].text == "It is cold."
+
+
+def test_the_tier_reads_the_request_behind_what_a_client_restores(server, stream):
+    """Law: in each dialect, where a client's history is a summary, files that it restores, and the call that it kept,
+    the newest words of a user are those that the summary ends with."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    history = [
+        {
+            "role": "user",
+            "content": f"<state_snapshot>\nThey look.{NEWEST_HEAD}Who keeps it?{NEWEST_END}\n</state_snapshot>",
+        },
+        {"role": "assistant", "content": "Got it."},
+        {"role": "user", "content": "Recently accessed file (full current content embedded):\n\n## a.txt"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "It snows."},
+    ]
+    told = ask_in_all(server, history, stream=stream)
+    assert {one.text for one in told.values()} == {"Mira."}

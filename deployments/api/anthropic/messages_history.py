@@ -2,9 +2,7 @@
 
 The same history is the same messages each time, so that a prompt cache still fits: the line that Claude Code's system
 prompt changes with each request is dropped. A system message behind a user's words goes before them, so that a weak
-model reads the request last (decision 056), unless it leaves with the next user's message. So does what a harness
-restores behind a summary and the call that it kept: the system's words are read first, and the user's newest ones, if
-the summary ends with them, before the call and its result.
+model reads the request last (decision 056), unless it leaves with the next user's message.
 
 Invariant: a block that can't be read is refused by type and path where the newest turn asks by it, and in a system
 message (Claude Code declares its tools in another way then); anywhere else it is left out with a note, but for those
@@ -33,8 +31,6 @@ from deployments.api.forms.message_blocks import (
 )
 from deployments.api.forms.past import Past, find_user
 from deployments.errors import ApiError, refuse
-from reliability.loops.content import Who, classify_speaker, read_own_text
-from reliability.summaries import is_continued, read_kept_words
 
 # The line, and the line ends behind it.
 _BILLING_LINE = re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)", re.IGNORECASE)
@@ -65,7 +61,7 @@ def translate_history(
     if messages[-1]["role"] == "assistant":
         words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
         raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")
-    return _read_restored_first(out)
+    return out
 
 
 def _translate_message(message: Any, role: Any, path: str, past: Past) -> Iterator[Message]:
@@ -75,29 +71,6 @@ def _translate_message(message: Any, role: Any, path: str, past: Past) -> Iterat
     if content is None and role == "system" and message.get("output_config"):
         content = []  # settings alone
     return _READERS[role](read_content(content, f"{path}.content", past), f"{path}.content", past)
-
-
-def _read_restored_first(messages: list[Message]) -> list[Message]:
-    first = next((at for at, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
-    said = [at for at, message in enumerate(messages[:first]) if message["role"] == "user"]
-    if len(said) != 1 or not is_continued(read_own_text(messages[said[0]])):
-        return messages
-    results = first + 1
-    while results < len(messages) and messages[results]["role"] == "tool":
-        results += 1
-    end = results
-    while end < len(messages) and (messages[end]["role"] == "system" or _is_of_harness(messages[end])):
-        end += 1
-    systems = [message for message in messages[results:end] if message["role"] == "system"]
-    restored = [message for message in messages[results:end] if message["role"] != "system"]
-    head, summary = messages[: said[0]], messages[said[0] : first]
-    words = read_kept_words(read_own_text(messages[said[0]]))
-    asked = [{"role": "user", "content": words}] if words else []
-    return [*head, *systems, *summary, *restored, *asked, *messages[first:results], *messages[end:]]
-
-
-def _is_of_harness(message: Message) -> bool:
-    return message["role"] == "user" and classify_speaker(message) is Who.NOBODY
 
 
 def _drop_billing_line(text: str) -> str:

@@ -19,6 +19,7 @@ from reliability.summaries import (
     find_newest_words,
     find_ordered,
     order_plainly,
+    place_restored,
     replace_history,
 )
 from reliability.types import CallDelta, ChatRequest, Reasoning, Text
@@ -149,6 +150,7 @@ def test_the_newest_words_stay_through_many_summaries(words, summary, rounds, cl
         ({"role": "user", "content": "<local-command-stdout>ok</local-command-stdout>"}, ASKED),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}, ASKED),
         ({"role": "user", "content": ORDERS[0]}, ASKED),
+        ({"role": "user", "content": "Recently accessed file (full current content embedded):\n\n## a.txt"}, ASKED),
         ({"role": "user", "content": "In chat.py the summary of the conversation is cut."}, "whole"),
         ({"role": "user", "content": f"What is this?{FORGED}"}, "whole"),
         ({"role": "user", "content": "Fix this XML:\n<message>\nhi\n</message>\nIt has no end."}, "whole"),
@@ -260,3 +262,49 @@ def test_a_call_is_no_summary():
     assert end_summary([Text(" ")], Ordered(ASKED)) == [Text(" ")]
     said = [Reasoning("Hm."), Text("a"), Text("b")]
     assert end_summary(said, Ordered(ASKED)) == [Reasoning("Hm."), Text(complete_summary("ab", Ordered(ASKED)))]
+
+
+SUMMED = "This session is continued from a previous conversation. They read files."
+TEXTS = {
+    "sum": SUMMED,
+    "kept": complete_summary(SUMMED, Ordered("Who?")),
+    "snap": complete_summary("They read files.", Ordered("Who?", "state_snapshot")) + "\n\nResume the prior task.",
+    "remind": "<system-reminder>\nResult of an old call\n</system-reminder>",
+    "file": "Recently accessed file (full current content embedded):\n\n## a.txt",
+    "ack": "Got it.",
+}
+ROLES = {"S": "system", "ack": "assistant", "r": "tool"}
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("sum call r remind", "sum remind call r"),
+        ("sum call r remind S", "S sum remind call r"),
+        ("sum call r S", "S sum call r"),
+        ("sum call r", "sum call r"),
+        ("sum call r remind more", "sum remind call r more"),
+        ("sum call r remind call r", "sum remind call r call r"),
+        ("sum call r call r remind", "sum call r call r remind"),
+        ("kept call r", "kept Who? call r"),
+        ("kept call r remind S", "S kept remind Who? call r"),
+        ("kept call r remind call r", "kept remind Who? call r call r"),
+        ("snap ack file call r", "snap ack file Who? call r"),
+        ("snap ack file call r call r more", "snap ack file Who? call r call r more"),
+        ("snap ack", "snap ack Who?"),
+        ("snap ack file", "snap ack file Who?"),
+        ("snap ack more", "snap ack more"),
+        ("snap ack file more", "snap ack file more"),
+        ("snap ack file ack more", "snap ack file ack more"),
+        ("more snap call r", "more snap call r"),
+        ("more call r remind S", "more call r remind S"),
+    ],
+)
+def test_what_is_restored_behind_a_summary_is_read_before_the_kept_call(given, read):
+    """Law: the result of the call that a client keeps behind its summary is read last, and the user's words before the
+    call; without a summary, behind later calls, and where the user has spoken since, all stays as it is."""
+    words = {word: {"role": ROLES.get(word, "user"), "content": TEXTS.get(word, word)} for word in given.split()}
+    words["call"] = WORK[2]
+    placed = place_restored([WORK[0], *(words[word] for word in given.split())])
+    names = {text: word for word, text in TEXTS.items()} | {"": "call"}
+    assert [names.get(text, text) for text in (text_of(one["content"]) for one in placed[1:])] == read.split()

@@ -13,7 +13,6 @@ from deployments.api.anthropic.messages_history import _drop_billing_line, trans
 from deployments.tiers.prompt import tidy_messages
 from reliability.loops.comparison.findings import has_failed
 from reliability.loops.content import text_of
-from reliability.summaries import Ordered, complete_summary
 from tests.support.anthropic_values import MARKER, PIXEL, bodies
 from tests.support.refusing import refusal_of
 
@@ -276,36 +275,3 @@ def test_the_request_stands_last(messages, read):
     given = [system.get(one, {"role": "user", "content": one}) if isinstance(one, str) else one for one in messages]
     out = translate_history("head", [{"role": "user", "content": "hi"}, *given])
     assert [one["content"] for one in as_read(out)][1:] == [text or "" for text in read]
-
-
-SUMMED = "This session is continued from a previous conversation. They read files."
-KEPT = complete_summary(SUMMED, Ordered("Who?"))
-RESTORED = {"type": "text", "text": "<system-reminder>\nResult of an old call\n</system-reminder>"}
-WITH_RESTORED = {"role": "user", "content": [*RESULT["content"], RESTORED]}
-
-
-@pytest.mark.parametrize(
-    ("first", "behind", "read"),
-    [
-        (SUMMED, [WITH_RESTORED], ["sum", "old", "call", "r"]),
-        (SUMMED, [WITH_RESTORED, "S"], ["S", "sum", "old", "call", "r"]),
-        (SUMMED, [RESULT, "S"], ["S", "sum", "call", "r"]),
-        (SUMMED, [RESULT], ["sum", "call", "r"]),
-        (SUMMED, [WITH_RESTORED, "more"], ["sum", "old", "call", "r", "more"]),
-        (SUMMED, [WITH_RESTORED, CALL, RESULT], ["sum", "old", "call", "r", "call", "r"]),
-        (SUMMED, [RESULT, CALL, WITH_RESTORED], ["sum", "call", "r", "call", "r", "old"]),
-        (KEPT, [RESULT], ["kept", "Who?", "call", "r"]),
-        (KEPT, [WITH_RESTORED, "S"], ["S", "kept", "old", "Who?", "call", "r"]),
-        (KEPT, [WITH_RESTORED, CALL, RESULT], ["kept", "old", "Who?", "call", "r", "call", "r"]),
-        ("Read it.", [WITH_RESTORED, "S"], ["Read it.", "call", "r", "S", "old"]),
-    ],
-)
-def test_what_is_restored_behind_a_summary_is_read_before_the_kept_call(first, behind, read):
-    """Law: the result of the call that a client keeps behind its summary is read last, and nothing of the user's moves;
-    without a summary, and behind later calls, all stays as it is."""
-    words = {"S": {"role": "system", "content": "S"}, "more": {"role": "user", "content": "more"}}
-    given = [words[one] if isinstance(one, str) else one for one in behind]
-    out = translate_history(None, [{"role": "user", "content": first}, CALL, *given])
-    names = {SUMMED: "sum", KEPT: "kept", RESTORED["text"]: "old", "": "call"}
-    texts = ["call" if message.get("tool_calls") else text_of(message["content"]) for message in out]
-    assert [names.get(text, text) for text in texts] == read
