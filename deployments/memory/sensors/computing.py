@@ -1,8 +1,8 @@
 """What computes on this machine: one answer, for weights, conversions, memory and the models of `auto`.
 
 CUDA: Linux, NVIDIA's driver, and MLX's library for CUDA in place; that is known by its size, which its package lists,
-since several packages bring the same library. MLX isn't loaded for it: the Router and the commands ask, too. CUDA was
-not run: no such GPU could be had (2026-11-26).
+since several packages bring the same library. MLX isn't loaded for it: the Router and the commands ask, too. What
+was seen on such a GPU: docs/decisions/064-cuda.md.
 """
 
 from __future__ import annotations
