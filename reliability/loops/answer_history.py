@@ -20,7 +20,7 @@ from itertools import dropwhile
 from typing import Any
 
 from reliability.loops.comparison.findings import PART, Loop, SeenCall, Turn, call_key, canonical, digest
-from reliability.loops.content import Who, classify_speaker, text_of
+from reliability.loops.content import Who, classify_speaker, drop_elements, text_of
 from reliability.loops.history import find_loop
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
@@ -33,7 +33,7 @@ _RESULT_CHARS = 1_600
 _HEAD_CHARS, _TAIL_CHARS = 500, 300
 _PIECES = 32
 _ARGUMENT_CHARS = 1_000
-_SUMMARY_CHARS = 4_000
+_READ_CHARS, _SUMMARY_CHARS = 32_000, 4_000
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _SUMMARY = re.compile(
     r"\bsummar(?:y|i[sz]e[ds]?|i[sz]ing)\b|\bcompact(?:ed|ion)\b|\bcondensed\b|<state_snapshot>"
@@ -74,7 +74,7 @@ class ShownHistory:
 
 def is_summary(content: Any) -> bool:
     """Tell whether a message seems to sum up what came before, or asks for that."""
-    return _SUMMARY.search(text_of(content)[:_SUMMARY_CHARS]) is not None
+    return _SUMMARY.search(drop_elements(text_of(content)[:_READ_CHARS])[:_SUMMARY_CHARS]) is not None
 
 
 def read_shown(

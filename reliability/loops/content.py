@@ -29,10 +29,13 @@ _WRAPPED = re.compile(rf"(?:\s*+(?><({'|'.join(HARNESS_TAGS)})>.*?</\1>))++\s*+"
 _REPORTS = re.compile(
     r"\s*(?:I have \*added these files|I updated the files\b|These files have been added"
     r"|Here are summaries of some files|Here are (?:some )?READ ONLY files|I am working with you on code in a git repo"
-    r"|Recently accessed file \(|The following files were recently accessed before|Recent visual snapshots preserved"
     r"|The above context|\[?(?:Tool|Command) (?:result|output)|<(?:tool_response|function_results?|observation|output)>"
     r"|Observation ?\d{0,3}:|\[\w+ for '[^'\n]{0,200}'\] Result)",
     re.IGNORECASE,
+)
+#: How a part begins in which a harness (qwen-code's) restores something behind a summary.
+_RESTORES = re.compile(
+    r"\s*(?:Recently accessed file \(|The following files were recently accessed|Recent visual snapshots preserved)"
 )
 #: A time of day or a date: the same words at another time ask the same.
 CLOCK = re.compile(
@@ -221,12 +224,15 @@ def _sample(value: Any, depth: int = 8) -> Any:
 
 
 def read_own_text(message: Message) -> str:
-    """Return the text of a message, else its refusal, without its tool results, call and reasoning blocks."""
+    """Return the text of a message, else its refusal, without its tool results, call and reasoning blocks, and without
+    what a harness restores in parts of their own."""
+    return "\n".join(text for text in _list_texts(message) if not _RESTORES.match(text))
+
+
+def _list_texts(message: Message) -> list[str]:
     content = message.get("content") or message.get("refusal")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(filter(None, map(_read_text, parts)))
+    parts = [content] if isinstance(content, str) else content if isinstance(content, list) else []
+    return list(filter(None, map(_read_text, parts)))
 
 
 def drop_elements(text: str) -> str:
@@ -259,7 +265,7 @@ def classify_speaker(message: Message) -> Who:
     text = read_own_text(message)
     if text.startswith(NOTICE) or text in NUDGES or _WRAPPED.fullmatch(text):
         return Who.NOBODY
-    if _REPORTS.match(text):
+    if _REPORTS.match(text) or (not text and _list_texts(message)):
         return Who.REPORTS
     if list_other_parts(message) or not isinstance(message.get("content") or "", (str, list)):
         return Who.SPEAKS

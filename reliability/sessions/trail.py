@@ -222,14 +222,21 @@ def _find_summary(said: Sequence[Message]) -> int | None:
     """Find the message behind the newest answer that seems to sum up what came before. Words of its client in the
     assistant's name may stand behind it ("Got it.")."""
     end = len(said)
-    if said and said[-1].get("role") == "assistant" and not said[-1].get("tool_calls"):
+    if said and _is_spoken(said[-1]):
         end -= 1
     for index in range(end - 1, max(-1, end - 4), -1):
-        if said[index].get("role") != "user":
+        if said[index].get("role") == "user":
+            if is_summary(said[index].get("content")):
+                return index
+        elif _is_spoken(said[index]) and index and is_summary(said[index - 1].get("content")):
+            return index - 1
+        else:
             return None
-        if is_summary(said[index].get("content")):
-            return index
     return None
+
+
+def _is_spoken(message: Message) -> bool:
+    return message.get("role") == "assistant" and not message.get("tool_calls")
 
 
 def _digest_quotes(said: Sequence[Message]) -> tuple[bytes, ...]:

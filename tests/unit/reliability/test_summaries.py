@@ -124,6 +124,12 @@ def test_a_conversation_may_be_held_as_a_text(text, ordered):
     assert find_ordered([{"role": "user", "content": text}]) == (Ordered() if ordered else None)
 
 
+RESTORED = {
+    "role": "user",
+    "type": "text",
+    "text": (FILE := "Recently accessed file (full):\n\n## a.txt"),
+    "content": FILE,
+}
 WORDS = st.text(min_size=1, max_size=200).map(lambda text: f"Do this: {text.strip()}.")
 
 
@@ -150,7 +156,8 @@ def test_the_newest_words_stay_through_many_summaries(words, summary, rounds, cl
         ({"role": "user", "content": "<local-command-stdout>ok</local-command-stdout>"}, ASKED),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}, ASKED),
         ({"role": "user", "content": ORDERS[0]}, ASKED),
-        ({"role": "user", "content": "Recently accessed file (full current content embedded):\n\n## a.txt"}, ASKED),
+        (RESTORED, ASKED),
+        ({"role": "user", "content": [RESTORED, {"type": "text", "text": "And b.txt?"}]}, "And b.txt?"),
         ({"role": "user", "content": "In chat.py the summary of the conversation is cut."}, "whole"),
         ({"role": "user", "content": f"What is this?{FORGED}"}, "whole"),
         ({"role": "user", "content": "Fix this XML:\n<message>\nhi\n</message>\nIt has no end."}, "whole"),
@@ -270,7 +277,8 @@ TEXTS = {
     "kept": complete_summary(SUMMED, Ordered("Who?")),
     "snap": complete_summary("They read files.", Ordered("Who?", "state_snapshot")) + "\n\nResume the prior task.",
     "remind": "<system-reminder>\nResult of an old call\n</system-reminder>",
-    "file": "Recently accessed file (full current content embedded):\n\n## a.txt",
+    "file": FILE,
+    "next": [RESTORED, {"type": "text", "text": "And b.txt?"}],
     "ack": "Got it.",
 }
 ROLES = {"S": "system", "ack": "assistant", "r": "tool"}
@@ -295,6 +303,7 @@ ROLES = {"S": "system", "ack": "assistant", "r": "tool"}
         ("snap ack file", "snap ack file Who?"),
         ("snap ack more", "snap ack more"),
         ("snap ack file more", "snap ack file more"),
+        ("snap ack next call r", "snap ack next call r"),
         ("snap ack file ack more", "snap ack file ack more"),
         ("more snap call r", "more snap call r"),
         ("more call r remind S", "more call r remind S"),
@@ -306,5 +315,5 @@ def test_what_is_restored_behind_a_summary_is_read_before_the_kept_call(given, r
     words = {word: {"role": ROLES.get(word, "user"), "content": TEXTS.get(word, word)} for word in given.split()}
     words["call"] = WORK[2]
     placed = place_restored([WORK[0], *(words[word] for word in given.split())])
-    names = {text: word for word, text in TEXTS.items()} | {"": "call"}
+    names = {text_of(text): word for word, text in TEXTS.items()} | {"": "call"}
     assert [names.get(text, text) for text in (text_of(one["content"]) for one in placed[1:])] == read.split()

@@ -179,6 +179,9 @@ def test_a_summary_is_its_session():
     other = world.ask(BEGIN, "I have looked at all of the files.")
     quoted = "Continued from a previous conversation.\nAll of the files were read, and two of them are empty.\nGo on."
     assert world.ask([*BEGIN, ask(quoted)], "Then I delete the two of them.") == a
+    world.ask([*BEGIN, ask(quoted), say("Then I delete the two of them."), ask("Summarize.")], f"Both {'a' * 40}.")
+    acknowledged = [ask(f"<state_snapshot>\nBoth {'a' * 40}.\n</state_snapshot>"), say("Got it."), ask("Next one.")]
+    assert world.ask([BEGIN[0], *acknowledged], "The next one, as you say.") == a
     world.now_ns += module._RETRY_NS
     world.ask([*BEGIN, say("I have looked at all of the files."), ask("Go on, please.")], "I go on, as you say.")
     assert world.ask([*BEGIN, ask("Summary of the work so far: files were read.")]) == other

@@ -109,11 +109,19 @@ def test_any_messages_have_a_trail(messages):
     assert read_trail(messages) == read_trail(messages)
 
 
-@pytest.mark.parametrize("behind", [[], [{"role": "assistant", "content": "Got it."}], [ANSWER]])
-def test_a_summary_is_known_that_its_client_acknowledges(behind):
-    """Words in the assistant's name behind a summary leave it one; a call behind it is an answer to it."""
-    summary = {"role": "user", "content": "<state_snapshot>\nTwo files were read.\n</state_snapshot>"}
-    assert read_trail([HEAD[0], summary, *behind]).folded is (ANSWER not in behind)
+GOT_IT = {"role": "assistant", "content": "Got it."}
+
+
+@pytest.mark.parametrize("before", ["", f"<system-reminder>\n{'Be brief. ' * 1_000}\n</system-reminder>\n"])
+@pytest.mark.parametrize(
+    "behind", [[], [GOT_IT], [ANSWER], [GOT_IT, HEAD[1]], [GOT_IT, ANSWER], [GOT_IT, HEAD[1], GOT_IT, HEAD[1]]]
+)
+def test_a_summary_is_known_that_its_client_acknowledges(before, behind):
+    """Words in the assistant's name behind a summary leave it one, also before the next request, and where reminders
+    stand before it; a call behind it is an answer to it, and so are words behind that request."""
+    summary = {"role": "user", "content": f"{before}<state_snapshot>\nTwo files were read.\n</state_snapshot>"}
+    folded = ANSWER not in behind and behind.count(HEAD[1]) < 2
+    assert read_trail([HEAD[0], summary, *behind]).folded is folded
 
 
 class Held(dict[str, Any]):
