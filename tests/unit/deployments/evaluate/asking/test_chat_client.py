@@ -216,8 +216,8 @@ def test_an_answer_without_end_is_cut_and_garbage_is_no_stream(monkeypatch):
 
 
 def test_a_compressed_answer_is_never_unpacked():
-    """Law: the bound of a body holds in memory. No compressor is asked for, and an answer that is compressed all the same
-    is an error: 273 bytes of it, compressed twice, are 64 MiB, and one read would unpack them."""
+    """Law: the bound of a body holds in memory. No compressor is asked for, and an answer that is compressed all the
+    same is an error: 273 bytes of it, compressed twice, are 64 MiB, and one read would unpack them."""
     bomb = zlib.compressobj(9, wbits=31)
     once = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(64)) + bomb.flush()
     twice = gzip.compress(once)
