@@ -3,7 +3,8 @@
 Any OpenAI-compatible URL will do; what this server adds (`/ready`, reports, `X-MLX-Stack-*`) is read where it exists.
 Nothing is retried: a retry would hide what is measured. A malformed answer is an error of that answer, in words. No
 answer within the deadline, no server, or a 429 is `late`: it says nothing of the model.
-Invariants: the API key is never shown or written; each request ends, by its deadline and `BODY_BYTES_MAX`.
+Invariants: the API key is never shown or written; each request ends, by its deadline and `BODY_BYTES_MAX`, and holds
+no more than that.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class ChatClient:
     def __init__(self, url: str, *, key: str = "", local_only: bool = True, named: Sequence[str] = ()) -> None:
         self.url, self._named = url.rstrip("/").removesuffix("/v1"), tuple(dict.fromkeys(named))
         self._key = key
-        headers = {"authorization": f"Bearer {key}"} if key else {}
+        headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {key}"} if key else {})
         if local_only:
             headers["x-mlx-stack-local-only"] = "true"
         # A proxy of the environment must not see what goes to this machine.
@@ -226,7 +227,7 @@ class ChatClient:
 
 
 class _NoBody(Exception):
-    """The body is too large."""
+    """The body is too large, or compressed."""
 
 
 class _Late(_NoBody):
@@ -242,9 +243,12 @@ def _explain(error: Exception) -> tuple[str, bool]:
 
 
 def _read_pieces(response: httpx.Response, until_s: float) -> Iterator[bytes]:
-    """Read what comes, until its end, the deadline or the bound of its size."""
+    """Read what comes, until its end, the deadline or the bound of its size. Nothing is decompressed: a piece that is
+    counted when it has been would have no bound."""
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise _NoBody("it compresses its answer unasked")
     size_bytes = 0
-    for piece in response.iter_bytes():
+    for piece in response.iter_raw():
         size_bytes += len(piece)
         if time.monotonic() > until_s:
             raise _Late("no end in time")

@@ -53,7 +53,7 @@ def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     start = fill_in(AGENTS["qwen"], url=URL, model="auto", context_tokens=16_384)
-    (variable,) = start.settings
+    variable = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
     path = Path(place_settings(start, {}).environment[variable])
 
     assert json.loads(path.read_text())["model"]["generationConfig"]["contextWindowSize"] == 16_384
@@ -63,6 +63,21 @@ def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
     path.parent.chmod(0o777)
     with pytest.raises(PermissionError):
         place_settings(start, {})
+
+
+@pytest.mark.parametrize("context_tokens", [None, 16_384])
+def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
+    """Law: the server is told where no settings file, the repository's among them, goes over it. Each of these sent the
+    conversation and the key to another address: variables of `.claude/settings.json`, a model of an agent's own in
+    `opencode.json`, `modelProviders` in `.qwen/settings.json`. Also where the context isn't known."""
+    told = {n: fill_in(AGENTS[n], url=URL, model="fast", context_tokens=context_tokens) for n in AGENTS}
+    config = json.loads(told["opencode"].environment["OPENCODE_CONFIG_CONTENT"])
+    providers = json.loads(told["qwen"].settings["QWEN_CODE_SYSTEM_SETTINGS_PATH"])
+
+    assert told["claude"].environment["CLAUDE_CODE_PROVIDER_MANAGED_BY_HOST"] == "1"
+    assert config["agent"].keys() >= {"build", "plan", "general", "explore", "title", "summary", "compaction"}
+    assert {agent["model"] for agent in config["agent"].values()} == {config["model"]} == {"mlx-stack/fast"}
+    assert providers == {"modelProviders": {"openai": []}}
 
 
 def test_each_agent_is_told_in_its_own_form():

@@ -1,9 +1,12 @@
 """The client: what it reads of an answer, of this server's report, of a stream, and of servers that send anything."""
 
+import gzip
 import json
 import socket
 import threading
 import time
+import tracemalloc
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -210,6 +213,30 @@ def test_an_answer_without_end_is_cut_and_garbage_is_no_stream(monkeypatch):
     assert all("more than 300000 bytes" in one.error for one in found)
     assert timing.first_s is None
     assert "nothing came" in timing.error
+
+
+def test_a_compressed_answer_is_never_unpacked():
+    """Law: the bound of a body holds in memory. No compressor is asked for, and an answer that is compressed all the
+    same is an error: 273 bytes of it, compressed twice, are 64 MiB, and one read would unpack them."""
+    bomb = zlib.compressobj(9, wbits=31)
+    once = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(64)) + bomb.flush()
+    twice = gzip.compress(once)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip, GZIP\r\ncontent-length: %d\r\n\r\n" % len(twice)
+    tracemalloc.start()
+    try:
+        with serve_bytes(head + twice) as url:
+            found = ask_both(url)
+            obstacle = ChatClient(url).find_obstacle()
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    with PlayedServer({"m": lambda body: call("f", a=1)}) as server:
+        ask_both(server.url)
+        asked = [{name.lower(): value for name, value in headers.items()} for _, headers in server.asked]
+
+    assert all("compresses its answer unasked" in words for words in (*(one.error for one in found), obstacle))
+    assert most_bytes < 32 << 20
+    assert {headers["accept-encoding"] for headers in asked} == {"identity"}
 
 
 @pytest.mark.parametrize(
