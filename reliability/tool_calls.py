@@ -18,6 +18,7 @@ from reliability.surrogates import join_surrogates
 from reliability.types import ToolCall
 
 UNDECLARED, HIDDEN = "is no declared tool", "a call of a declared tool stands under keys that no call has"
+SHOWN, LOOSE = "it stands behind words that show it as an example", "a declared tool and its arguments, but no call"
 
 
 class RepairKind(StrEnum):
@@ -114,9 +115,11 @@ class Malformed:
     format: str
 
     @property
-    def may_be_words(self) -> bool:
-        """Return whether it is JSON in the open that is no call of a declared tool, and may be the answer itself."""
-        return self.reason.endswith((UNDECLARED, HIDDEN))
+    def doubt(self) -> Uncertainty | None:
+        """How sure it is that this isn't the answer itself: what is shown, or stands in the open in no call's form."""
+        if self.reason in (SHOWN, LOOSE):
+            return Uncertainty.SUSPECTED
+        return Uncertainty.PLAIN if self.reason.endswith((UNDECLARED, HIDDEN)) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from reliability.steps import Steps
 from reliability.surrogates import join_all, join_surrogates, may_hold_halves
-from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Uncertainty, Violation, join
+from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.complaints import NAME_CHARS_MAX, describe, report_unknown_tool
 from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.check.placeholders import find_implausible
@@ -243,9 +243,8 @@ def _build_empty() -> _Given:
 def _describe_malformed(one: Malformed, i: int, *, must: bool) -> Violation:
     raw = re.sub(r"\s+", " ", one.raw[:_RAW_CHARS_MAX])
     message = f"{one.reason}, in: {raw}" if raw else one.reason
-    if must or not one.may_be_words:
-        return Violation(Flaws.MALFORMED, join(i), message)
-    return Violation(Flaws.MALFORMED, join(i), message + _IF_WORDS, doubt=Uncertainty.PLAIN)
+    doubt = None if must else one.doubt
+    return Violation(Flaws.MALFORMED, join(i), message + (_IF_WORDS if doubt else ""), doubt=doubt)
 
 
 def _limit(violations: list[Violation]) -> tuple[Violation, ...]:

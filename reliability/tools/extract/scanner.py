@@ -158,6 +158,7 @@ class _Walk(Findings):
                 spot = SPOT.search(text, at)
                 if spot is None:
                     self.look_for_wrecks(len(text) if self.messages_at is None else self.messages_at)
+                    self.look_for_loose_call()
                     break
                 self.at = spot.end()
                 if text[spot.start()] != "\n":

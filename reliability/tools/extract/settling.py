@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 
-from reliability.tool_calls import Malformed, RawCall, RepairKind
+from reliability.tool_calls import LOOSE, SHOWN, Malformed, RawCall, RepairKind
 from reliability.tools import formats
 from reliability.tools.extract import envelope
 from reliability.tools.extract.delimiter_search import Delimiter
@@ -17,7 +17,7 @@ from reliability.tools.extract.prose import Prose
 from reliability.tools.extract.quoting import find_form, find_telling, is_block_quoted, is_in_sample
 from reliability.tools.extract.shapes import CALLS_MAX, CallRun
 from reliability.tools.extract.text import holds_argument, read_arguments
-from reliability.tools.extract.wrecks import is_wreck
+from reliability.tools.extract.wrecks import find_names, is_loose_call, is_wreck
 from reliability.tools.format_reasoning import Thought, compile_ends, ends_reasoning, find_row, is_used, opens_reasoning
 from reliability.tools.schema.toolbox import ToolBox
 from reliability.tools.turns import GIVEN_RESULT, HARNESS_TAGS, is_in_code_block
@@ -35,8 +35,13 @@ _WARNED_BEFORE = re.compile(
     rf"{_LED}",
     re.IGNORECASE,
 )
+_OTHERS = r"(?:(?!\b(?:I|[Ww]e|[Ll]et me|[Ll]et['’]?s)\b)[^\n.!?;])*"  # words of a sentence that doesn't say who acts
+_EXAMPLE_BEFORE = re.compile(
+    rf"(?:\A|[\n.!?;]){_OTHERS}\b(?i:(?:for|an) (?:example|instance)\b|e\.g\.|(?:would|could|might) look like\b"
+    rf"|looks like this\b){_OTHERS}{_LED}"
+)
 _SHOWN_BEFORE = re.compile(
-    rf"\b(?i:instead of|for example|e\.g\.)(?:(?!\b(?:I|let me|let['’]?s)\b)[^\n.!?])*{_LED}"
+    rf"\b(?i:instead of){_OTHERS}{_LED}"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:[ \t]*\n\s*[ \t]\Z"
 )
 _OWN_RESULT = "a tool's result that no tool has given: call the tool, and wait for what it gives"
@@ -77,6 +82,7 @@ class Findings:
         self.named: list[tuple[int, str]] = []  # where declared names stand that haven't been looked at, the last first
         self.read: list[tuple[int, int]] = []  # what was read and is no call
         self.apart: list[int] = []  # where paragraphs of Python stand that other text follows
+        self.shown = CallRun()  # calls that stand behind words for an example
         self.messages_at: int | None = None  # where messages begin behind other text
         self.rest_is_prose = False  # True where no declared name is left
 
@@ -134,12 +140,20 @@ class Findings:
 
     def is_in_sample(self, start: int) -> bool:
         """Return whether a call that begins here, or the row that it ends, stands in a sample behind other code."""
-        begin = self.row.waiting[0].start if self.row.reaches(self.text, start) else start
-        return is_in_sample(self.text, self.begins, self.taken, begin)
+        return is_in_sample(self.text, self.begins, self.taken, self._find_row(start))
+
+    def _find_row(self, start: int) -> int:
+        """Find where the row begins that a call at this place ends."""
+        return self.row.waiting[0].start if self.row.reaches(self.text, start) else start
 
     def take(self, start: int, end: int, found: Found, begin: int | None = None) -> None:
         """Take what a reader has found, unless it is only told of. `begin`: where its words do, which stay prose."""
+        row = self._find_row(start if begin is None else begin)
         if self.is_told(start if begin is None else begin, end):
+            return
+        if self.shown.reaches(self.text, row) or self._is_behind(_EXAMPLE_BEFORE, row):
+            self.shown.add(self.text, row, end, found.calls)
+            self.report_malformed(row, end, SHOWN, found.calls[0].format)
             return
         self.take_calls(start, end, found.calls)
         if found.said.strip() and self.ends is None:
@@ -180,6 +194,14 @@ class Findings:
             if is_wreck(self.text, line, at, name, self.box):
                 end = min(envelope.find_region_end(self.text, at), until)
                 self.report_malformed(skip_space(self.text, line), end, _WRECK, "wreck")
+
+    def look_for_loose_call(self) -> None:
+        """Report a whole answer that is the name of a tool and its arguments, in the words of no call."""
+        if self.calls or self.malformed or not self.whole or self.box.wants_json or self.box.asked_json:
+            return
+        names = find_names(self.text[: self.begins + _LOOK_CHARS], self.box, self.begins)
+        if names and is_loose_call(self.text[self.begins :], names[-1][0] - self.begins, names[-1][1], self.box):
+            self.report_malformed(skip_space(self.text, self.begins), len(self.text), LOOSE, "loose")
 
     def _is_read(self, at: int) -> bool:
         place = bisect_right(self.read, (at, len(self.text)))
@@ -309,8 +331,7 @@ class Findings:
 
     def follows_paragraph(self, start: int) -> bool:
         """Return whether Python that other text follows stands before this place and the row that it ends."""
-        row = self.row.waiting[0].start if self.row.reaches(self.text, start) else start
-        place = bisect_left(self.apart, row)
+        place = bisect_left(self.apart, self._find_row(start))
         return place > 0 and self.apart[place - 1] >= self.kept
 
     def begins_line(self, start: int) -> bool:

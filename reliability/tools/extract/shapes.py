@@ -36,6 +36,7 @@ ARGUMENT_KEYS = (
     "arguments", "parameters", "args", "params", "action_input", "tool_input", "input", "kwargs", "tool_args",
 )  # fmt: skip
 WRAPPERS = ("tool_calls", "tool_call", "function_call", "function_calls", "function", "tool_uses", "calls", "actions")
+_HOLDERS = ("action", "tool", "command")  # of a name, or of the call itself
 _IDS = ("id", "call_id", "tool_call_id")
 # What a message holds beside its calls: nothing, where it is to be a call.
 _BESIDE = frozenset({"content", "refusal", "function_call", "annotations", "audio", "reasoning_content"})
@@ -104,7 +105,7 @@ def _are_meant(value: Any, calls: Sequence[RawCall], setting: Setting) -> bool:
     answer and in the form of a call, or named nearly like a tool."""
     if not (setting.alone or setting.last) or not all(map(gives_values, calls)):
         return False
-    if all(any(_fits(call.arguments, tool) for tool in setting.box.tools) for call in calls):
+    if all(any(fits(call.arguments, tool) for tool in setting.box.tools) for call in calls):
         return True
     if not setting.alone or setting.box.asked_json:
         return False
@@ -122,8 +123,8 @@ def _hides_call(value: Any, box: ToolBox) -> bool:
             tools = [box.by_name.get(item[key]) for key in NAME_KEYS if isinstance(item.get(key), str)]
             given = [item[key] for key in ARGUMENT_KEYS if item.get(key)]
             tool = tools[0] if len(tools) == len(given) == 1 else None
-            fits = tool is not None and _fits(given[0], tool) and not _is_definition(item, given[0], tool)
-            hidden = hidden or fits
+            fitting = tool is not None and fits(given[0], tool) and not _is_definition(item, given[0], tool)
+            hidden = hidden or fitting
         level += list(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())[:_LOOKED_MAX]
     return hidden and speaks
 
@@ -171,7 +172,7 @@ def _has_only_known_keys(value: Mapping[str, Any], keys: Iterable[str]) -> bool:
 
 
 def _unwrap(value: Mapping[str, Any]) -> list[Any] | None:
-    keys = [key for key in WRAPPERS if isinstance(value.get(key), (dict, list))]
+    keys = [key for key in (*WRAPPERS, *_HOLDERS) if isinstance(value.get(key), (dict, list))]
     if len(keys) != 1 or not _has_only_known_keys(value, keys):
         return None
     inner = value[keys[0]]
@@ -215,12 +216,13 @@ def _read_named_by_key(value: Mapping[str, Any], setting: Setting) -> RawCall | 
     tool = setting.box.find(name)
     if len(value) != 1 or not isinstance(given, dict) or tool is None:
         return None
-    if not setting.opened and (setting.box.wants_json or not (setting.last and _fits(given, tool))):
+    if not setting.opened and (setting.box.wants_json or not (setting.last and fits(given, tool))):
         return None
     return RawCall(name=name, arguments=given, format=setting.format)
 
 
-def _fits(given: Any, tool: Tool) -> bool:
+def fits(given: Any, tool: Tool) -> bool:
+    """Return whether these may be all arguments of a call of this tool: no strange ones, and those that it requires."""
     if not isinstance(given, dict):
         return False
     known = tool.parameters.get("properties", {}).keys()
@@ -252,7 +254,7 @@ def _has_misspelled_keys(value: Mapping[str, Any], box: ToolBox) -> bool:
     loose = [key for key in value if key not in _SILENT]
     for key, other in (loose, loose[::-1]) if len(loose) == 2 else ():
         tool = box.find(value[key]) if isinstance(value[key], str) else None
-        if tool is not None and isinstance(value[other], dict) and _fits(value[other], tool):
+        if tool is not None and isinstance(value[other], dict) and fits(value[other], tool):
             return _is_nearly(key, NAME_KEYS) and _is_nearly(other, ARGUMENT_KEYS)
     return False
 
@@ -377,13 +379,14 @@ def goes_on(text: str, at: int, box: ToolBox) -> bool:
         if text[start : start + 1] not in ("{", "[", "("):
             cut = _CUT_NAME.match(text, start)
             return cut is not None and any(name.startswith(cut[0]) for name in ("print", *(t.name for t in box.tools)))
-        end = _find_end(text, at + len("print") if shown else start)
+        end = find_end(text, at + len("print") if shown else start)
         if end is None:
             return True
         at = end
 
 
-def _find_end(text: str, at: int) -> int | None:
+def find_end(text: str, at: int) -> int | None:
+    """Find the place behind the bracket that closes the next one."""
     depth = 0
     for sign in _SIGN.finditer(text, at):
         depth += 1 if sign[0] in "([{" else -1 if sign[0] in ")]}" else 0

@@ -3,7 +3,8 @@ before it, one of the tool's parameters with a value.
 
     {"name"": "f", "arguments": {"a": 1}}      <functionf>{"a": 1}</function>      Action f\nAction Input: {"a": 1}
 
-Only notations that people don't write themselves are looked at: damaged Python or YAML is text.
+Only notations that people don't write themselves are looked at: damaged Python or YAML is text, but in Gemma's fence.
+A whole answer (`Calling f with {"a": 1}`, `r = f(a=1)`) may be more than text, and is asked about.
 """
 
 from __future__ import annotations
@@ -13,20 +14,27 @@ from bisect import insort
 from functools import lru_cache
 from itertools import islice
 
-from reliability.tools.extract.shapes import ARGUMENT_KEYS, NAME_KEYS, WRAPPERS
+from reliability.tools.extract.shapes import ARGUMENT_KEYS, NAME_KEYS, WRAPPERS, find_end, fits
+from reliability.tools.extract.text import read_literal
 from reliability.tools.schema.toolbox import ToolBox
 
 NAMES_MAX = 256  # of the places in one text
 KEYS_MAX = 64  # of a tool's parameters, the first ones
-_HEAD_CHARS, _TAIL_CHARS = 300, 200
+_HEAD_CHARS, _TAIL_CHARS, _CODE_CHARS = 300, 200, 2_000
 _NAMES, _ARGUMENTS = "|".join(NAME_KEYS), "|".join(ARGUMENT_KEYS)
 _KEYS = (*ARGUMENT_KEYS, *NAME_KEYS, *WRAPPERS, "type", "id", "parameter", "key", "python")
 _WORDS = "|".join(sorted({word for key in _KEYS for word in key.split("_")}, key=len, reverse=True))
-_FRAME = re.compile(rf"(?:[\W\d_]|x\b|{_WORDS}|json\b|code\b|message\b|constrain\b)*+", re.IGNORECASE)
+_FRAMING = rf"[\W\d_]|x\b|{_WORDS}|json\b|code\b|message\b|constrain\b"
+_FRAME = re.compile(rf"(?:{_FRAMING})*+", re.IGNORECASE)
+_LABEL = re.compile(rf"(?!\s*>)(?:(?:calling|invoking|using|with|await|tools|functions)\b|{_FRAMING})*+", re.IGNORECASE)
 _JSON = re.compile(rf"(?=[^\n]*[{{\[\"'])(?:[\W\d_]|x\b|{_WORDS})*?\b(?:{_NAMES})\W{{1,8}}", re.IGNORECASE)
 _ARGUMENTS_FIRST = re.compile(rf"\W{{1,8}}(?:{_ARGUMENTS})\b.*\b(?:{_NAMES})\W{{1,8}}", re.DOTALL)
 _ARGUMENT_KEY = re.compile(rf"\b(?:{_ARGUMENTS})\b", re.IGNORECASE)
-_ACTION = re.compile(r"\s*Action\W{1,8}")
+_STATEMENT = re.compile(
+    r"\s*(?:`{3,8}[\w+-]{0,32}\s+)?[\w :.]{0,80}(?:=|\bawait\b|\breturn\b|\bprint\()[\w .(]{0,40}(?<=[ .(=])"
+)
+_PRINTS = re.compile(r"(?:print\([^()\n]{1,200}\)|[\s;`)])*+")
+_ACTION = re.compile(r"\W*Action\W{1,8}")
 _INPUT = re.compile(r"\W*Action Input\W")
 _TAG = re.compile(
     r"[\W\d_]*[<|](?:function|invoke|tool_call|tool_use|python_tag|(?:tool_)?name)\W{0,4}(?:(?:name|tool)\W{1,4})?",
@@ -56,6 +64,8 @@ def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
     head, tail = text[line:at], text[at + len(name) : at + len(name) + _TAIL_CHARS]
     if tool is None or at - line > _HEAD_CHARS or head.endswith("`") or tail[:1].isalnum():
         return False
+    if tail.startswith("(") and text.startswith("```tool_code", text.rfind("```", max(0, at - _CODE_CHARS), at)):
+        return True
     near = (head + tail).lower()  # a key that isn't there needs no pattern, however long it is
     keys = tuple(key for key in islice(tool.parameters.get("properties", {}), KEYS_MAX) if key.lower() in near)
     if not keys:
@@ -70,7 +80,22 @@ def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
     if _JSON.fullmatch(head):
         return _ARGUMENT_KEY.search(between) is not None
     marked = _TAG.fullmatch(head) or _CHANNEL.fullmatch(head)
-    return marked is not None or (_ACTION.fullmatch(head) is not None and _INPUT.match(between) is not None)
+    acts = _ACTION.fullmatch(head) is not None and (between[:1] == "(" or _INPUT.match(between) is not None)
+    return marked is not None or acts
+
+
+def is_loose_call(text: str, at: int, name: str, box: ToolBox) -> bool:
+    """Return whether a text is nothing but the name of a tool `at` this place, its arguments, and a label or a
+    statement around them."""
+    tool, tail = box.find(name), text[at + len(name) :]
+    end = find_end(tail, 0) if tail.startswith("(") else None
+    if end is not None and _STATEMENT.fullmatch(text, 0, at) and _PRINTS.fullmatch(tail, end):
+        return True
+    begin, end = tail.find("{", 0, _TAIL_CHARS), tail.rfind("}") + 1
+    if tool is None or begin < 0 or not (_LABEL.fullmatch(text, 0, at) and _LABEL.fullmatch(tail, 0, begin)):
+        return False
+    given = read_literal(tail[begin:end])
+    return given is not None and given[0] != {} and fits(given[0], tool) and not re.search(r"\w", tail[end:])
 
 
 @lru_cache(maxsize=256)

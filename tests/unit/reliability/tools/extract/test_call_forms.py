@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from reliability.tool_calls import Uncertainty
 from reliability.tools import Extraction, ToolBox, build_toolbox, extract_calls
 from tests.support.streaming import play, whole
 
@@ -41,7 +42,7 @@ def check(text: str, *, meant: bool) -> None:
     found = extract_calls(text, BOX)
     assert (found == Extraction(text=text)) is not meant, text
     assert (len(found.malformed), found.calls) == (int(meant), ())
-    assert [one.may_be_words for one in found.malformed] == [True] * meant
+    assert [one.doubt for one in found.malformed] == [Uncertainty.PLAIN] * meant
     assert play([*text], BOX) == whole(text, BOX)
 
 

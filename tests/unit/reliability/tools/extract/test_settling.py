@@ -2,9 +2,11 @@
 
 import pytest
 
+from reliability.tool_calls import Uncertainty
 from reliability.tools import extract_calls
+from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls
-from tests.support.streaming import cut_at, inked, play
+from tests.support.streaming import cut_at, inked, play, whole
 
 
 @pytest.mark.parametrize(
@@ -12,7 +14,7 @@ from tests.support.streaming import cut_at, inked, play
     ["Don't do this:", "Never write:", "Avoid this:", "For example:", "def main():", "    if found:", "async def f():"],
 )
 def test_a_call_that_is_shown_is_prose(before):
-    """Where the line before says that it is an example, or heads a block of code, the last line is no call."""
+    """Where the line before says that it is an example, or heads a block of code, the last line is not run."""
     assert calls(f"{before}\n    search(query='x')") == []
     assert calls("I look it up:\nsearch(query='x')") == [("search", {"query": "x"})]
 
@@ -32,6 +34,40 @@ def test_a_call_that_the_model_warns_of_is_not_run(before, form):
         found = play(cut_at(before + form, [size]), BOX)
         assert (found.calls, found.refused, found.text) == ([], False, inked(before + form))
     assert calls(f"{before}{form}\n\nInstead:\n<tool_call>{CALL}</tool_call>") == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "For example:\n", "Sure. **For instance:**\n\n", "A call, e.g.:\n", "The call would look like this:\n",
+        "Such a call looks like this:\n", "Here is an example of a tool call:\n",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("joint", ["", "\n", "\n\n"])
+def test_a_call_that_is_shown_as_an_example_is_asked_about(before, form, joint):
+    """Law: words right before a call, or a row of them, that say that it is an example make it one that is asked about,
+    and delivered as words where the model stays with it: in each form, whole and streamed."""
+    text = before + form + (joint + form.replace("x", "y") if joint else "")
+    found = extract_calls(text, BOX)
+    assert found.calls == ()
+    assert {one.doubt for one in found.malformed} == {Uncertainty.SUSPECTED}
+    assert extract_calls(text, made([])).text == text
+    for size in (1, 4, 999):
+        assert play(cut_at(text, [size]), BOX) == whole(text, BOX)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "I'll search, for example:", "Let me try e.g.:", "Cats, for example a lynx. I look it up:", "Here is the call:",
+        "For example, I look for cats:", "It looks like this is missing. Looking it up:", "We can search, for example:",
+    ],
+)  # fmt: skip
+def test_a_call_behind_an_example_of_another_thing_is_made(before, form):
+    """Law: where the sentence says that the model acts, or another one stands between, the call is made."""
+    assert calls(f"{before}\n{form}") == [("search", {"query": "x"})]
 
 
 @pytest.mark.parametrize("form", FORMS)

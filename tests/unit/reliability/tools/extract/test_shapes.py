@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reliability.tool_calls import RepairKind
+from reliability.tool_calls import RepairKind, Uncertainty
 from reliability.tools import Extraction, extract_calls
 from reliability.tools.extract.shapes import goes_on, looks_like_a_call
 from tests.support.call_values import made
@@ -313,6 +313,18 @@ def test_a_tool_of_the_name_print_is_a_tool():
     assert not goes_on("print(other(query='a'))\npri", 0, BOX)
 
 
+@pytest.mark.parametrize("key", ["action", "tool", "command", "function", "tool_call"])
+def test_a_call_may_stand_under_the_key_of_its_name(key):
+    """Law: next to a thought the object or the list under such a key is the call; a word there is only its name."""
+    for form in (
+        f'{{"thought": "I look.", "{key}": {CALL}}}',
+        f'{{"{key}": {{"tool": "search", "args": {{"query": "x"}}}}}}',
+    ):
+        assert calls(form) == [("search", {"query": "x"})]
+        assert play(cut_at(form, [3]), BOX) == whole(form, BOX)
+    assert calls(f'{{"{key}": {CALL}, "other": 1}}') == []
+
+
 HIDING = [
     '{{"toolUse": {}}}', '{{"method": "tools/call", "params": {}}}',
     '{{"role": "assistant", "content": [{{"type": "tool_use", "name": "search", "input": {{"query": "x"}}}}]}}',
@@ -329,7 +341,7 @@ def test_a_call_under_keys_that_no_call_has_is_asked_again(form, before):
     no key around it speaks of calls."""
     text = before + form.format(CALL)
     (one,) = extract_calls(text, BOX).malformed
-    assert one.may_be_words
+    assert one.doubt is Uncertainty.PLAIN
     for size in (1, 5):
         assert play(cut_at(text, [size]), BOX) == whole(text, BOX)
     others = (text.replace('"search"', '"other"'), text.replace('"query"', '"title"'), text + "\nThat is the form.")

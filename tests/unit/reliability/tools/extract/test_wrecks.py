@@ -1,11 +1,13 @@
 """The law of what was meant as a call: it is asked for again, never delivered as text; a sentence about a tool is."""
 
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reliability.tool_calls import Uncertainty
 from reliability.tools import extract_calls
 from reliability.tools.extract.wrecks import KEYS_MAX, NAMES_MAX, find_names, is_wreck
 from tests.support.call_values import made
@@ -31,6 +33,9 @@ WRECKS = [
     "&lt;function=write_file&gt;\n&lt;parameter=path&gt;\na\n&lt;/parameter&gt;\n&lt;/function&gt;",
     '<write_file>{"path": "a"}',
     'assistantcommentary to"functions.write_file json{"path": "a"}',
+    '**Action:** write_file\n**Action Input:** {"path": "a"}', "Action: write_file(path='a')",
+    "```tool_code\nr = write_file(path='a')\nprint(r)\n```",
+    "```tool_code\nfor p in 'ab':\n    write_file(path=p, n=1)\n```",
 ]  # fmt: skip
 
 
@@ -80,6 +85,32 @@ def test_a_whole_call_is_never_taken_for_one_in_pieces(kind, data):
     assert all(one.format != "wreck" for one in extract_calls(text, BOX).malformed)
 
 
+LOOSE = [
+    'Calling write_file with {"path": "a"}', 'write_file: {"path": "a"}', '["write_file", {"n": 1}]',
+    '**write_file**\n```json\n{"path": "a"}\n```', 'Tool: write_file\nInput: {"path": "a"}',
+    'Function call: write_file\nArguments: {"n": 1}', '[Calling tool: write_file({"path": "a"})]',
+    'await tools.write_file({"path": "a"})', "result = write_file(path='a')", "print(write_file(path='a'))",
+    "```python\nresult: dict = await write_file(path='a')\nprint(result)\n```", "return write_file(path='a')",
+    'const r = await write_file({path: "a"});', "r = write_file('a')\nprint(r['n'])",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LOOSE)
+@pytest.mark.parametrize("thought", ["", "<think>Hm.</think>\n"])
+def test_a_whole_answer_of_a_tool_and_its_arguments_is_asked_about(text, thought):
+    """Law: it is no silent text, and may be the answer itself: whole and streamed. Beside other words, of a name that
+    no tool has, with other arguments, or where JSON was asked for, it is."""
+    (one,) = extract_calls(thought + text, BOX).malformed
+    assert one.doubt is Uncertainty.SUSPECTED
+    for size in (1, 7, 1000):
+        assert play(cut_at(thought + text, [size]), BOX) == whole(thought + text, BOX)
+    others = (f"So:\n{text}\nis how it goes.", text.replace("write_file", "write_book"))
+    others += (text.replace('"path"', '"title"').replace('"n"', '"m"'),) if '{"' in text and "await" not in text else ()
+    for data, box in (*((other, BOX) for other in others), (text, replace(BOX, wants_json=True))):
+        found = extract_calls(data, box)
+        assert (found.calls, found.malformed, found.text) == ((), (), data)
+
+
 def test_names_are_found_from_behind_and_bounded():
     """The next to look at is the last; a text that holds nothing but names is bounded."""
     assert find_names("Bash write_file Bash", BOX, 1) == [(16, "Bash"), (5, "write_file")]
@@ -91,7 +122,7 @@ def test_a_tool_with_many_parameters_is_looked_at_by_the_first():
     """A client's schema may have any number of them."""
     keys = {f"key_{number}": {} for number in range(2 * KEYS_MAX)}
     box = made([tool("search", {"type": "object", "properties": keys})])
-    found = [extract_calls(f'{{"name"": "search", "args": {{"{key}": 1}}}}', box).malformed for key in keys]
+    found = [extract_calls(f'It is:\n{{"name"": "search", "args": {{"{key}": 1}}}}', box).malformed for key in keys]
     assert [bool(one) for one in found] == [True] * KEYS_MAX + [False] * KEYS_MAX
 
 
