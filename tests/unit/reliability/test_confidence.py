@@ -28,41 +28,22 @@ from tests.support.renderings import tool
 from tests.support.value_paths import judge_events
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("flights to New York", "new york"),
-        ("flights to New York on the 5th", "New York, on 5th"),
-        ("all orders of today", "order"),
-        ("raise it by ten percent", 10),
-        ("raise it by 10%", 0.1),
-        ("about 5,000 people", 5000),
-        ("5 thousand people", 5),
-        ("4 kilometers", 4000),
-        ("minus 3 degrees", -3),
-        ("the function getUserId", "user id"),
-        ("plant 一つ", "一つ"),
-        ("anything", True),
-        ("anything", None),
-        ("anything", ""),
-        ("anything", "?!"),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), [
+    ("flights to New York", "new york"), ("flights to New York on the 5th", "New York, on 5th"),
+    ("all orders of today", "order"), ("raise it by ten percent", 10), ("raise it by 10%", 0.1),
+    ("about 5,000 people", 5000), ("5 thousand people", 5), ("4 kilometers", 4000), ("minus 3 degrees", -3),
+    ("the function getUserId", "user id"), ("plant 一つ", "一つ"), ("anything", True), ("anything", None),
+    ("anything", ""), ("anything", "?!"),
+])  # fmt: skip
 def test_what_a_text_says_is_found(text: str, value: object) -> None:
     """Law: a value that a text has in another spelling is in it."""
     assert _Said(text).find_missing(value) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "missing"),
-    [
-        ("flights to Oslo", "Paris", 1.0),
-        ("flights to New York", "New Orleans", 0.5),
-        ("five people", 6, 1.0),
-        ("version 1.2.3", "1.2.4", 1.0),
-        ("", "Paris", 1.0),
-    ],
-)
+@pytest.mark.parametrize(("text", "value", "missing"), [
+    ("flights to Oslo", "Paris", 1.0), ("flights to New York", "New Orleans", 0.5), ("five people", 6, 1.0),
+    ("version 1.2.3", "1.2.4", 1.0), ("", "Paris", 1.0),
+])  # fmt: skip
 def test_what_a_text_doesn_t_say_is_missing(text: str, value: object, missing: float) -> None:
     """Law: what a text has no word of is missing, in the share of the words."""
     assert _Said(text).find_missing(value) == missing
@@ -188,16 +169,10 @@ def test_a_tool_that_is_named_is_wanted(said: str, named: bool) -> None:
     assert (gauge.measure(judged, BOX, ()).unwanted is None) is named
 
 
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        ({"door": "garage"}, True),
-        ({"door": "garage", "action": "open"}, True),
-        ({"door": "cellar"}, False),
-        ({"door": "garage", "speed": 5}, False),
-        ({}, False),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "wanted"), [
+    ({"door": "garage"}, True), ({"door": "garage", "action": "open"}, True), ({"door": "cellar"}, False),
+    ({"door": "garage", "speed": 5}, False), ({}, False),
+])  # fmt: skip
 def test_a_call_whose_values_were_all_said_is_wanted(arguments: dict[str, object], wanted: bool) -> None:
     """Law: however short a request is, a call whose values it has named doesn't count as unwanted."""
     called = (ToolCall(id="1", name="book", arguments=json.dumps(arguments)),)

@@ -16,12 +16,9 @@ from reliability.types import Fault, Flaw, Reason, RefuseCode, Verdict
 
 # What no tier can do anything about: the request itself, and who may spend or send what.
 CLIENTS_OWN = {
-    RefuseCode.BAD_REQUEST,
-    RefuseCode.UNSUPPORTED,
-    RefuseCode.CONTEXT_LENGTH,
-    RefuseCode.BUDGET,
+    RefuseCode.BAD_REQUEST, RefuseCode.UNSUPPORTED, RefuseCode.CONTEXT_LENGTH, RefuseCode.BUDGET,
     RefuseCode.CLOUD_BARRED,
-}
+}  # fmt: skip
 # What an attempt may say of when to come back.
 waits = st.none() | st.floats(0, 86_400)
 

@@ -9,12 +9,9 @@ from reliability.prefix import PrefixChange, PromptShape, explain
 
 ROLES = ("system", "user", "assistant", "tool", "assistant", "user")
 SHAPE = PromptShape(
-    tools=(("read", 1), ("write", 2), ("list", 3)),
-    options={"enable_thinking": 1},
-    head=1,
-    messages=(10, 11, 12, 13, 14, 15),
-    roles=ROLES,
-)
+    tools=(("read", 1), ("write", 2), ("list", 3)), options={"enable_thinking": 1}, head=1,
+    messages=(10, 11, 12, 13, 14, 15), roles=ROLES,
+)  # fmt: skip
 
 
 def with_history(*digests: int) -> PromptShape:
@@ -34,16 +31,8 @@ def test_a_change_of_one_part_is_named() -> None:
             PrefixChange.TOOLS,
             "the tools changed (added: find; removed: write; written differently: list)",
         ),
-        (
-            replace(SHAPE, tools=SHAPE.tools[::-1]),
-            PrefixChange.TOOLS,
-            "the tools changed (in another order)",
-        ),
-        (
-            replace(SHAPE, tools=()),
-            PrefixChange.TOOLS,
-            "the tools changed (removed: read, write, list)",
-        ),
+        (replace(SHAPE, tools=SHAPE.tools[::-1]), PrefixChange.TOOLS, "the tools changed (in another order)"),
+        (replace(SHAPE, tools=()), PrefixChange.TOOLS, "the tools changed (removed: read, write, list)"),
         (
             with_history(11, 12, 90, 14),
             PrefixChange.HISTORY,

@@ -107,16 +107,11 @@ ANEW = "Create a new anchored summary from the <conversation> above so another c
 COMBINED = "Construct a new summary that combines both. Keep any details still needed to continue the work."
 
 
-@pytest.mark.parametrize(
-    ("text", "ordered"),
-    [
-        (HELD + ANEW, True),
-        (HELD + PRIOR + COMBINED, True),
-        (HELD + "How does the user feel about it?", False),
-        (ANEW, False),
-        (HELD.replace("{}", ANEW) + "Which of them are orders?", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "ordered"), [
+    (HELD + ANEW, True), (HELD + PRIOR + COMBINED, True), (HELD + "How does the user feel about it?", False),
+    (ANEW, False),
+    (HELD.replace("{}", ANEW) + "Which of them are orders?", False),
+])  # fmt: skip
 def test_a_conversation_may_be_held_as_a_text(text, ordered):
     """Law: opencode orders a summary of a conversation in one message; only what stands behind that orders one, and
     which words are the user's isn't known."""

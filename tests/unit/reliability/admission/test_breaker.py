@@ -23,16 +23,9 @@ from reliability.admission.breaker import (
 from reliability.types import Verdict
 
 CONFIG = BreakerConfig(
-    failures_max=3,
-    rate_percent=50,
-    rate_calls_min=6,
-    rate_window_ns=1000,
-    open_ns=100,
-    open_max_ns=1600,
-    calm_ns=500,
-    retry_after_max_ns=700,
-    permit_ns=300,
-)
+    failures_max=3, rate_percent=50, rate_calls_min=6, rate_window_ns=1000, open_ns=100, open_max_ns=1600, calm_ns=500,
+    retry_after_max_ns=700, permit_ns=300,
+)  # fmt: skip
 
 
 def permit_of(breaker: Breaker, config: BreakerConfig, now_ns: int) -> tuple[Breaker, Permit]:

@@ -96,15 +96,10 @@ def test_warnings_start_at_eighty_percent() -> None:
     assert [(load.window, load.percent) for load in above.warnings] == [(BudgetWindow.SESSION, 80)]
 
 
-@pytest.mark.parametrize(
-    ("policy", "cheap", "runs"),
-    [
-        (Policy.WARN_AND_CONTINUE, False, True),
-        (Policy.ESCALATE, False, False),
-        (Policy.ESCALATE, True, True),
-        (Policy.HARD_STOP, True, False),
-    ],
-)
+@pytest.mark.parametrize(("policy", "cheap", "runs"), [
+    (Policy.WARN_AND_CONTINUE, False, True), (Policy.ESCALATE, False, False), (Policy.ESCALATE, True, True),
+    (Policy.HARD_STOP, True, False),
+])  # fmt: skip
 def test_policies(policy: Policy, cheap: bool, runs: bool) -> None:
     """Beyond the limit warnings go on, escalation leaves only the cheap tier, a hard stop leaves nothing."""
     config = replace(FREE, session=Limit(tokens_max=100, policy=policy))

@@ -69,14 +69,10 @@ def test_one_that_promises_to_go_on_at_once_is_believed(text, share, sizes):
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Sure! Here is the rest of my answer: opens slowly.",
-        "I'm sorry, it seems that my message was cut off.",
-        "Valves are devices that regulate the flow of a fluid.",
-    ],
-)
+@pytest.mark.parametrize("said", [
+    "Sure! Here is the rest of my answer: opens slowly.", "I'm sorry, it seems that my message was cut off.",
+    "Valves are devices that regulate the flow of a fluid.",
+])  # fmt: skip
 @given(sizes=pieces)
 def test_an_answer_about_the_answer_is_not_joined_where_the_end_was_asked_for(said, sizes, trusted):
     """Law: without the words that were asked for nothing leaves; where going on at once is promised, nothing that
@@ -212,14 +208,11 @@ def test_equal_rows_are_continued_to_the_letter():
     assert joined("| a | b |\n" + row * 3, "\n" + row * 3, [5], trusted=True) == row * 3
 
 
-@pytest.mark.parametrize(
-    ("said", "out"),
-    [
-        ('"{anchor}"sor shows', "sor shows"), ("...{anchor}...sor shows", "sor shows"),
-        ("{anchor}\n\nsor shows", None), ("{anchor}{anchor}sor shows", None),
-        ("```\n{anchor}sor shows\n```", "sor shows"), ('"{anchor}sor shows"', "sor shows"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "out"), [
+    ('"{anchor}"sor shows', "sor shows"), ("...{anchor}...sor shows", "sor shows"), ("{anchor}\n\nsor shows", None),
+    ("{anchor}{anchor}sor shows", None), ("```\n{anchor}sor shows\n```", "sor shows"),
+    ('"{anchor}sor shows"', "sor shows"),
+])  # fmt: skip
 def test_what_stands_around_the_words_that_were_asked_for_is_taken_off(said, out):
     """Law: within a word only its letters follow; the closing mark of what was opened goes; else nothing is joined."""
     begun = "The pressure in line two is read by the sen"

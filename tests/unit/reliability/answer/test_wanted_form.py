@@ -55,13 +55,10 @@ def test_what_loses_nothing_is_repaired_and_recorded(said, kinds):
     assert [repair.kind for repair in judged.repairs] == kinds
 
 
-@pytest.mark.parametrize(
-    ("said", "path"),
-    [
-        ("The name is Ada.", ""), ('{"title": "Ada"}', "/title"), ('{"name": 7}', "/name"),
-        ('{"name": "Ada"} {"name": "Bob"}', ""), ('{"name": "A', ""), ("[]", ""), ("", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "path"), [
+    ("The name is Ada.", ""), ('{"title": "Ada"}', "/title"), ('{"name": 7}', "/name"),
+    ('{"name": "Ada"} {"name": "Bob"}', ""), ('{"name": "A', ""), ("[]", ""), ("", ""),
+])  # fmt: skip
 def test_what_is_not_of_the_form_is_refused_with_its_place(said, path):
     """Law: nothing is guessed: two documents, a cut one and wrong members are refused."""
     _, judged = wants().judge(said)

@@ -98,10 +98,7 @@ def test_calls_that_nobody_wanted_end_in_words():
         assert isinstance(decide(replace(here, attempts=tuple(chances))), Call) is words
     for again in (unwanted[1], Attempt(tier="standard", ran=True, fault=Fault.BAD_REQUEST, detail="x")):
         assert decide(replace(here, attempts=(*unwanted, again))) == Accept(attempt=0)
-    for other in (
-        *({"confidence": Confidence({}, 0.1, unwanted)} for unwanted in (0.3, None)),
-        {"text_out": True},
-    ):
+    for other in (*({"confidence": Confidence({}, 0.1, unwanted)} for unwanted in (0.3, None)), {"text_out": True}):
         assert decide(replace(here, attempts=(unwanted[0], replace(unwanted[1], **other)))) == Accept(attempt=0)
 
 

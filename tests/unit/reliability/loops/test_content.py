@@ -121,21 +121,13 @@ def test_work_that_is_ordered_is_done_before_it_is_broken(request_text: str, lim
     assert found[limit - 2] is Stage.WARN
 
 
-@pytest.mark.parametrize(
-    ("request_text", "number"),
-    [
-        ("press Down 12 times", 12),
-        ("add six apples to the cart", 6),
-        ("create 8 tickets", 8),
-        ("Insert twenty-five rows", 25),
-        ("drücke zwölfmal nach unten", 12),
-        ("añade ocho manzanas", 8),
-        ("ajoute quinze lignes", 15),
-        ("two dozen? no: a dozen", 12),
-        ("look at issue #41 on port 8080, version 3.12, at 12:30", 0),
-        ("Fix the build.", 0),
-    ],
-)
+@pytest.mark.parametrize(("request_text", "number"), [
+    ("press Down 12 times", 12), ("add six apples to the cart", 6), ("create 8 tickets", 8),
+    ("Insert twenty-five rows", 25), ("drücke zwölfmal nach unten", 12), ("añade ocho manzanas", 8),
+    ("ajoute quinze lignes", 15), ("two dozen? no: a dozen", 12),
+    ("look at issue #41 on port 8080, version 3.12, at 12:30", 0),
+    ("Fix the build.", 0),
+])  # fmt: skip
 def test_the_number_of_a_request_is_read(request_text: str, number: int) -> None:
     """Digits and words count, in four languages; what only names something doesn't."""
     assert read_order(request_text).number == number

@@ -17,20 +17,10 @@ from tests.support.written_calls import CALLS, prose, read
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 PIECES = [
-    "I will look at the file. ",
-    "\n",
-    "   ",
-    "```\n",
-    "- item\n",
-    '<tool_call>{"name": "a"}</tool_call>',
-    "<tool_call>",
-    '[TOOL_REQUEST]{"name": "b"}[END_TOOL_REQUEST]',
-    '<|channel|>commentary to=f <|message|>{"x": 1}<|call|>',
-    "⏺ Search: cats\n",
-    " " * 100,
-    "na",
-    "é…",
-]
+    "I will look at the file. ", "\n", "   ", "```\n", "- item\n", '<tool_call>{"name": "a"}</tool_call>',
+    "<tool_call>", '[TOOL_REQUEST]{"name": "b"}[END_TOOL_REQUEST]',
+    '<|channel|>commentary to=f <|message|>{"x": 1}<|call|>', "⏺ Search: cats\n", " " * 100, "na", "é…",
+]  # fmt: skip
 texts = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 12)), max_size=8).map(
     lambda parts: "".join(piece * times for piece, times in parts)
 )
@@ -145,24 +135,12 @@ def test_words_that_return_within_the_unit_do_not_hide_the_cycle() -> None:
     assert read(unit * 12) is not None
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "print('hello world, hello sea')\n",
-        "- the same bullet point\n",
-        "| a cell | a cell |\n",
-        "00, ",
-        "-=",
-        "> quote\n",
-        "apple,1\n",
-        "    nop\n",
-        "leds.set(0,0,0)\ntime.sleep(0.1)\n",
-        "# The same heading again\n",
-        *(f"{mark} the same old item of a list\n" for mark in ("*", "+", "1.")),
-        '{"a": 0, "b": 0, "c": null},\n',
-        *("-" * 30, "─" * 30, "=====\n"),
-    ],
-)
+@pytest.mark.parametrize("row", [
+    "print('hello world, hello sea')\n", "- the same bullet point\n", "| a cell | a cell |\n", "00, ", "-=",
+    "> quote\n", "apple,1\n", "    nop\n", "leds.set(0,0,0)\ntime.sleep(0.1)\n", "# The same heading again\n",
+    *(f"{mark} the same old item of a list\n" for mark in ("*", "+", "1.")),
+    '{"a": 0, "b": 0, "c": null},\n', *("-" * 30, "─" * 30, "=====\n"),
+])  # fmt: skip
 def test_structure_has_a_bar_of_its_own(row: str) -> None:
     """Twenty rows pass and five hundred don't: a runaway in a table is a runaway."""
     opening = "```python\n" if row.startswith("print") else ""

@@ -98,23 +98,16 @@ def test_the_judge_is_shown_the_evidence_and_never_judged() -> None:
     assert "(not known)" in failing.messages[-1]["content"]
 
 
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        ("Try grep.", "Try grep."),
-        ({"choices": [{"message": {"content": "Try grep."}}]}, "Try grep."),
-        ({"content": [{"type": "text", "text": "Try grep."}]}, "Try grep."),
-        ({"content": "", "reasoning_content": "Try grep."}, "Try grep."),
-        ({"content": None, "reasoning": "Try grep."}, "Try grep."),
-        ({"content": "<think>hm</think> Try grep."}, "Try grep."),
-        ({"content": "<think>never ends", "reasoning_content": "Try grep."}, "Try grep."),
-        ({"content": "<think>never ends"}, ""),
-        ({"choices": []}, ""),
-        ({"choices": [None]}, ""),
-        ({}, ""),
-        (None, ""),
-    ],
-)
+@pytest.mark.parametrize(("response", "expected"), [
+    ("Try grep.", "Try grep."),
+    ({"choices": [{"message": {"content": "Try grep."}}]}, "Try grep."),
+    ({"content": [{"type": "text", "text": "Try grep."}]}, "Try grep."),
+    ({"content": "", "reasoning_content": "Try grep."}, "Try grep."),
+    ({"content": None, "reasoning": "Try grep."}, "Try grep."),
+    ({"content": "<think>hm</think> Try grep."}, "Try grep."),
+    ({"content": "<think>never ends", "reasoning_content": "Try grep."}, "Try grep."),
+    ({"content": "<think>never ends"}, ""), ({"choices": []}, ""), ({"choices": [None]}, ""), ({}, ""), (None, ""),
+])  # fmt: skip
 def test_the_answer_is_read_from_where_it_stands(response: Any, expected: str) -> None:
     """`content` first, then the reasoning fields; thinking tags and empty answers are nothing."""
     assert read_suggestion(response) == expected

@@ -15,14 +15,10 @@ def test_19_a_mutating_call_that_spoils_what_it_edits_is_broken() -> None:
     assert stages([USER, *edits]) == [None, None, None, Stage.WARN, Stage.BREAK, Stage.BREAK]
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        '{"b": {"y": 2, "x": 1}, "a": "caf\\u00e9"}',
-        '{"a":"cafe\\u0301","b":{"x":1.0,"y":2}}',
-        ' {"a": "café",\n "b": {"y": 2, "x": 1}, "task_progress": "almost"} ',
-    ],
-)
+@pytest.mark.parametrize("spelling", [
+    '{"b": {"y": 2, "x": 1}, "a": "caf\\u00e9"}', '{"a":"cafe\\u0301","b":{"x":1.0,"y":2}}',
+    ' {"a": "café",\n "b": {"y": 2, "x": 1}, "task_progress": "almost"} ',
+])  # fmt: skip
 def test_20_spelling_does_not_hide_a_loop(spelling: str) -> None:
     """Key order, white space, unicode forms and metadata arguments make no other call."""
     plain = {"a": "café", "b": {"x": 1, "y": 2}}

@@ -166,18 +166,13 @@ def test_the_cuts_say_nothing(text, size):
     assert place(text, size) is place(text, max(1, len(text)))
 
 
-@pytest.mark.parametrize(
-    ("text", "inside"),
-    [
-        ('<tool_call>{"name": "f", "arguments": {"a": "', True),
-        ('<tool_call>{"name": "f"}</tool_call> Done. ', False),
-        ("<function=write>\n<parameter=content>\n0 0 0\n", True),
-        ("<function=write>\n<parameter=content>\n0\n</parameter>\n</function>\n", False),
-        ("<|channel|>commentary to=functions.f<|message|>{", True),
-        ("<|channel|>analysis<|message|>I think. ", False),
-        ("Is a < b, and c[0] > d? ", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "inside"), [
+    ('<tool_call>{"name": "f", "arguments": {"a": "', True), ('<tool_call>{"name": "f"}</tool_call> Done. ', False),
+    ("<function=write>\n<parameter=content>\n0 0 0\n", True),
+    ("<function=write>\n<parameter=content>\n0\n</parameter>\n</function>\n", False),
+    ("<|channel|>commentary to=functions.f<|message|>{", True), ("<|channel|>analysis<|message|>I think. ", False),
+    ("Is a < b, and c[0] > d? ", False),
+])  # fmt: skip
 def test_a_call_begins_and_ends(text, inside):
     """It begins behind an opener and ends behind a closer."""
     assert place(text, 16) is inside

@@ -116,17 +116,11 @@ SEEN = [message for name in "abcd" for message in look(name)]
 AGAIN = [message for name in "cadb" for message in look(name)]
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        acted("edit_file", {"path": "a", "new": "x"}, "ok"),
-        acted("bash", {"command": "make"}, "built"),
-        acted("wait", {"seconds": 5}, "5 s have gone by"),
-        acted("ask_user", {"question": "Which?"}, "the second"),
-        [said("I look again."), {"role": "user", "content": "Look at all four again."}],
-    ],
-    ids=["edit", "command", "wait", "question", "user"],
-)
+@pytest.mark.parametrize("between", [
+    acted("edit_file", {"path": "a", "new": "x"}, "ok"), acted("bash", {"command": "make"}, "built"),
+    acted("wait", {"seconds": 5}, "5 s have gone by"), acted("ask_user", {"question": "Which?"}, "the second"),
+    [said("I look again."), {"role": "user", "content": "Look at all four again."}],
+], ids=["edit", "command", "wait", "question", "user"])  # fmt: skip
 def test_what_may_have_changed_is_looked_at_again(between):
     """Law: behind anything but a look, a look is news once more."""
     assert quiet([USER, *SEEN, *between, *AGAIN])
@@ -269,14 +263,10 @@ def test_the_nudge_says_what_is_wrong():
     assert "Now answer the request in words" in nudge(loop)
 
 
-@pytest.mark.parametrize(
-    ("tool", "result", "has_seen"),
-    [
-        ("read_file", "the owner is Mira", True),
-        ("read_file", "Error: no such file", False),
-        ("set_owner", "the owner is Mira", False),
-    ],
-)
+@pytest.mark.parametrize(("tool", "result", "has_seen"), [
+    ("read_file", "the owner is Mira", True), ("read_file", "Error: no such file", False),
+    ("set_owner", "the owner is Mira", False),
+])  # fmt: skip
 @pytest.mark.parametrize("period", [1, 2])
 def test_who_looks_again_behind_a_nudge_answers_in_words(tool, result, has_seen, period):
     """Law: the first nudge leaves the way open. Behind it the same look brings the same result, so that the next nudge

@@ -60,17 +60,10 @@ def test_no_text_is_too_odd(text: str) -> None:
     assert len(read_text_calls(text)) <= CALLS_MAX
 
 
-@pytest.mark.parametrize(
-    ("head", "piece"),
-    [
-        *(
-            ("", one)
-            for one in ("<a_b>", "```\n", "Action: x\n", "[[", "<tool_call>", "Calling tools: [", json.dumps("{"))
-        ),
-        *(("```", one) for one in ("a", " ", "`", "a```")),
-        *(("I wait.", one) for one in ("\n", " \n", " ")),
-    ],
-)
+@pytest.mark.parametrize(("head", "piece"), [
+    *(("", one) for one in ("<a_b>", "```\n", "Action: x\n", "[[", "<tool_call>", "Calling tools: [", json.dumps("{"))),
+    *(("```", one) for one in ("a", " ", "`", "a```")), *(("I wait.", one) for one in ("\n", " \n", " ")),
+])  # fmt: skip
 def test_reading_is_bounded(head: str, piece: str) -> None:
     """A text of openers, an opener whose line doesn't end, and white space cost no more than its bound allows: a
     history holds hundreds of them."""

@@ -89,32 +89,21 @@ def test_a_result_that_only_sounds_so_is_known(text: str) -> None:
     assert results(ask("a"), told("a", text)) == [text]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "Thanks, and now the other one.",
-        [{"type": "text", "text": "Thanks."}],
-        [{"type": "image_url", "image_url": {"url": "data:x"}}, {"type": "text", "text": "What is this?"}],
-        "<task>look</task>",
-        "<system-reminder>x</system-reminder> and me",
-        "continue with the second file",
-        5,
-    ],
-)
+@pytest.mark.parametrize("content", [
+    "Thanks, and now the other one.", [{"type": "text", "text": "Thanks."}],
+    [{"type": "image_url", "image_url": {"url": "data:x"}}, {"type": "text", "text": "What is this?"}],
+    "<task>look</task>", "<system-reminder>x</system-reminder> and me", "continue with the second file", 5,
+])  # fmt: skip
 def test_the_user_speaks(content: Any) -> None:
     """A message that a person can have said starts a new reading."""
     assert read_turns([USER, ask("a"), told("a", "x"), {"role": "user", "content": content}]) == ()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "<system-reminder>one</system-reminder>\n<environment_details>two</environment_details>",
-        [{"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"}],
-        f"{NOTICE} 123] You repeat yourself.",
-        [{"type": "image_url", "image_url": {"url": "data:x"}}],
-    ],
-)
+@pytest.mark.parametrize("content", [
+    "<system-reminder>one</system-reminder>\n<environment_details>two</environment_details>",
+    [{"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"}],
+    f"{NOTICE} 123] You repeat yourself.", [{"type": "image_url", "image_url": {"url": "data:x"}}],
+])  # fmt: skip
 def test_the_user_does_not_speak(content: Any) -> None:
     """Results and what stands beside them, screens behind them, reminders of a harness and our own nudges are not the
     user's words."""
@@ -153,19 +142,12 @@ def test_reading_is_bounded() -> None:
     assert len(read_turns([ask("a"), *[told("a", "x")] * 2_000])) == 0
 
 
-@pytest.mark.parametrize(
-    ("response", "calls", "text"),
-    [
-        ("plain", 0, "plain"),
-        ({"choices": [{"message": ask("a", "b")}]}, 2, ""),
-        (ask("a"), 1, ""),
-        ({"content": [{"type": "text", "text": "x"}]}, 0, "x"),
-        ({"tool_calls": [{"custom": {"name": "f", "input": "x"}}, 3, {}]}, 1, ""),
-        ({"choices": []}, 0, ""),
-        (None, 0, ""),
-        (7, 0, ""),
-    ],
-)
+@pytest.mark.parametrize(("response", "calls", "text"), [
+    ("plain", 0, "plain"), ({"choices": [{"message": ask("a", "b")}]}, 2, ""), (ask("a"), 1, ""),
+    ({"content": [{"type": "text", "text": "x"}]}, 0, "x"),
+    ({"tool_calls": [{"custom": {"name": "f", "input": "x"}}, 3, {}]}, 1, ""),
+    ({"choices": []}, 0, ""), (None, 0, ""), (7, 0, ""),
+])  # fmt: skip
 def test_any_answer_becomes_a_turn(response: Any, calls: int, text: str) -> None:
     """A completion, a message and a text are one kind of turn."""
     turn = answer_turn(response)

@@ -85,11 +85,9 @@ DOES = (
 
 #: Where any loop is nudged and broken, and where a poll is.
 LAPS = (
-    CONFIG.duplicate_threshold,
-    CONFIG.break_threshold,
-    CONFIG.poller_duplicate_threshold,
+    CONFIG.duplicate_threshold, CONFIG.break_threshold, CONFIG.poller_duplicate_threshold,
     CONFIG.poller_break_threshold,
-)
+)  # fmt: skip
 POLLED = (None, None, Stage.WARN, Stage.BREAK)
 
 

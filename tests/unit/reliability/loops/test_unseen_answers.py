@@ -155,17 +155,10 @@ def test_the_threshold_is_that_of_nudges(threshold):
     assert read_copied(ask_for(FILES, [ANSWER] * 2), LoopConfig(duplicate_threshold=threshold)) == ""
 
 
-@pytest.mark.parametrize(
-    ("wanted", "tools", "copied"),
-    [
-        (None, LOOKS, ANSWER),
-        ("auto", LOOKS, ANSWER),
-        ("none", LOOKS, ""),
-        ("required", LOOKS, ""),
-        (None, ACTS, ""),
-        (None, (), ""),
-    ],
-)
+@pytest.mark.parametrize(("wanted", "tools", "copied"), [
+    (None, LOOKS, ANSWER), ("auto", LOOKS, ANSWER), ("none", LOOKS, ""), ("required", LOOKS, ""), (None, ACTS, ""),
+    (None, (), ""),
+])  # fmt: skip
 def test_words_that_are_ordered_are_no_copy(wanted, tools, copied):
     """Law: it matters only where the model may choose between a look and words in no form."""
     toolbox = build_toolbox(tools)
@@ -294,11 +287,7 @@ def test_other_requests_are_answered_in_words(then):
 TOLD = [
     {"role": "user", "content": "part_12.txt belongs to Tomas."},
     {"role": "user", "content": "<system-reminder>\nContents of part_12.txt: Tomas-919\n</system-reminder>\nGo on."},
-    {
-        "role": "tool",
-        "tool_call_id": "x",
-        "content": "part_12.txt:3: the owner has the name Tomas",
-    },
+    {"role": "tool", "tool_call_id": "x", "content": "part_12.txt:3: the owner has the name Tomas"},
 ]
 LISTED = [
     "part_11.txt\npart_12.txt\npart_13.txt",

@@ -210,14 +210,11 @@ def test_a_role_may_be_a_word_and_a_colon(role):
 
 
 @pytest.mark.parametrize("box", [BOX, NONE], ids=["tools", "no tools"])
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "The model writes {m}", "`{m}` ends it", 'Its mark is "{m}".', "Write {m}, then stop.", "({m})",
-        "So:\n```\nHi{m}\n{r}user\n```\nThat is it.", "Run `echo {m} {r}` first.",
-        "The format:\n{r}user\nHi{m}\n{r}assistant\nHello{m}\n",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("sentence", [
+    "The model writes {m}", "`{m}` ends it", 'Its mark is "{m}".', "Write {m}, then stop.", "({m})",
+    "So:\n```\nHi{m}\n{r}user\n```\nThat is it.", "Run `echo {m} {r}` first.",
+    "The format:\n{r}user\nHi{m}\n{r}assistant\nHello{m}\n",
+])  # fmt: skip
 def test_prose_may_talk_of_the_marks(box, sentence):
     """Law: quoted, in code, apart in a sentence, or where a template is shown, they are the answer's."""
     for end, role in PAIRS:

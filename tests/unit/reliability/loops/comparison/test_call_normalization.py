@@ -53,21 +53,14 @@ def test_what_means_the_same_is_the_same(one: Any, other: Any) -> None:
     assert blur(one) == blur(other)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"path": "a.py"}, {"path": "b.py"}),
-        ({"user_id": "41"}, {"user_id": "42"}),
-        ({"user_id": 41}, {"user_id": 42}),
-        ({"date": "2026-05-01"}, {"date": "2026-05-02"}),
-        ({"new": "x # one"}, {"new": "x # two"}),
-        ({"description": "a lamp"}, {"description": "a shade"}),
-        ({"command": "cat file1.txt"}, {"command": "cat file2.txt"}),
-        ({"command": "echo a#b"}, {"command": "echo a#c"}),
-        ({"expression": "2*3"}, {"expression": "2*4"}),
-        ({"items": [1, 2]}, {"items": [2, 1]}),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [
+    ({"path": "a.py"}, {"path": "b.py"}), ({"user_id": "41"}, {"user_id": "42"}), ({"user_id": 41}, {"user_id": 42}),
+    ({"date": "2026-05-01"}, {"date": "2026-05-02"}), ({"new": "x # one"}, {"new": "x # two"}),
+    ({"description": "a lamp"}, {"description": "a shade"}),
+    ({"command": "cat file1.txt"}, {"command": "cat file2.txt"}),
+    ({"command": "echo a#b"}, {"command": "echo a#c"}), ({"expression": "2*3"}, {"expression": "2*4"}),
+    ({"items": [1, 2]}, {"items": [2, 1]}),
+])  # fmt: skip
 def test_what_means_something_else_is_another_call(one: Any, other: Any) -> None:
     """An id, a day, an edit's text, a name with a figure, and a remark that is all there is: another call."""
     assert blur(one) != blur(other)
@@ -111,14 +104,10 @@ def mask(arguments: Any, text: str) -> str:
     return mask_echoes(SeenCall("read", json.dumps(arguments)), text)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"path": "a%a.py"}, "no file a%a.py here"),
-        ({"offset": 0}, "offset %a is behind the end"),
-        ({"range": [0, 9]}, "nothing from %a to 9"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({"path": "a%a.py"}, "no file a%a.py here"), ({"offset": 0}, "offset %a is behind the end"),
+    ({"range": [0, 9]}, "nothing from %a to 9"),
+])  # fmt: skip
 def test_other_arguments_with_the_same_answer_are_the_same(arguments: Any, text: str) -> None:
     """Law: results that differ in what was asked alone are equal once that is masked."""
 
@@ -180,16 +169,11 @@ def test_a_reference_is_one_only_in_a_browser():
         assert len(spelled) == 5
 
 
-@pytest.mark.parametrize(
-    ("bounds", "same"),
-    [
-        *[({key: 3}, True) for key in ("offset", "limit", "start_line", "endLine", "page", "max_lines", "view_limit")],
-        *[({key: 3}, False) for key in ("row", "id", "user", "number", "depth", "issue")],
-        ({"offset": "3"}, False),
-        ({"limit": None}, True),
-        ({"page": 3, "query": "x"}, False),
-    ],
-)
+@pytest.mark.parametrize(("bounds", "same"), [
+    *[({key: 3}, True) for key in ("offset", "limit", "start_line", "endLine", "page", "max_lines", "view_limit")],
+    *[({key: 3}, False) for key in ("row", "id", "user", "number", "depth", "issue")],
+    ({"offset": "3"}, False), ({"limit": None}, True), ({"page": 3, "query": "x"}, False),
+])  # fmt: skip
 def test_bounds_say_how_much_of_it(bounds, same):
     """Law: numbers of bounds say how much is looked at; any other argument says what."""
     whole, part = SeenCall("Read", '{"path": "a"}'), SeenCall("Read", json.dumps({"path": "a", **bounds}))

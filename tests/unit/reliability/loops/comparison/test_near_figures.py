@@ -7,13 +7,10 @@ from hypothesis import strategies as st
 from reliability.loops.comparison.near import LAPS_MAX, Movement, find_movement
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{}% of the model is downloaded", "batch {} of 900 is done", "copied {} bytes to the volume",
-        "rows found so far: {}", "training, epoch {}/20", '{{"job": "import", "progress": {}}}', "sent: {} kB",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("template", [
+    "{}% of the model is downloaded", "batch {} of 900 is done", "copied {} bytes to the volume",
+    "rows found so far: {}", "training, epoch {}/20", '{{"job": "import", "progress": {}}}', "sent: {} kB",
+])  # fmt: skip
 @pytest.mark.parametrize("values", [[1, 2, 3, 4], [10, 11, 40, 90]])
 def test_a_way_to_an_end_is_progress(template: str, values: list[int]) -> None:
     """A figure that is named as a way to an end and moves one way is progress, whatever its steps."""

@@ -113,14 +113,11 @@ def test_what_nobody_named_is_guessed() -> None:
         assert Stage.BREAK in stages([user(order), *chain(*edits[:7])])
 
 
-@pytest.mark.parametrize(
-    ("text", "each"),
-    [
-        ("Check these 20 admin routes.", 20), ("Check twenty-one pages", 21), ("The 20 tests failed yesterday.", 0),
-        ("Wait every 5 minutes", 0), ("Fix the bug.", 0), ("Do it each time.", 0), ("Fix all lint errors", 1),
-        ("Is that all?", 0), ("Check for 20 seconds.", 0), ("Check page 20.", 0), ("That's all this is.", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "each"), [
+    ("Check these 20 admin routes.", 20), ("Check twenty-one pages", 21), ("The 20 tests failed yesterday.", 0),
+    ("Wait every 5 minutes", 0), ("Fix the bug.", 0), ("Do it each time.", 0), ("Fix all lint errors", 1),
+    ("Is that all?", 0), ("Check for 20 seconds.", 0), ("Check page 20.", 0), ("That's all this is.", 0),
+])  # fmt: skip
 def test_orders_of_each_are_read(text: str, each: int) -> None:
     """A number of things counts behind a verb of checking; times and names don't."""
     assert read_order(text).each == each

@@ -51,23 +51,20 @@ def test_a_nudge_comes_before_the_break():
     assert stages_at(laps, 10, 11, 12, 13) == [None, None, Stage.WARN, Stage.BREAK]
 
 
-@pytest.mark.parametrize(
-    ("commands", "answer"),
-    [
-        (COMMANDS, ""), (COMMANDS, "(no output)"), (COMMANDS, "ok"), (COMMANDS, '{"exit_code": 1, "output": ""}'),
-        (COMMANDS, "Command failed with exit code 1"), (COMMANDS, "Process exited with code 1"),
-        (COMMANDS, "Command ran without output"), (COMMANDS, "Error: exit code 2"),
-        ([f"grep -rn word{n} ." for n in range(14)], "No matches found"),
-        ([f"pip install mod{n}" for n in range(14)], "ERROR: Could not find a version that satisfies it"),
-        ([f"make {name}" for name in COMMANDS], "error: missing separator"),
-        ([f"git {name}" for name in COMMANDS], "fatal: not a git repository (or any of the parent directories): .git"),
-        ([f"ls /srv/{n}" for n in range(7)] + [f"cat /srv/{n}" for n in range(7)], "Error: no such file"),
-        (["docker ps", "docker images", "docker-compose up", "make up", "docker info", "docker version", "podman ps",
-          "docker run x", "make down", "make logs"], "Error: Cannot connect to the Docker daemon"),
-        (["cd app && npm run build", "npm run lint", "yarn build", "make", "npx tsc", "cargo check", "echo x > /etc/a",
-          "echo y > /etc/a", "cp a /etc/a", "tee /etc/a"], "error: permission denied: /etc/a"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("commands", "answer"), [
+    (COMMANDS, ""), (COMMANDS, "(no output)"), (COMMANDS, "ok"), (COMMANDS, '{"exit_code": 1, "output": ""}'),
+    (COMMANDS, "Command failed with exit code 1"), (COMMANDS, "Process exited with code 1"),
+    (COMMANDS, "Command ran without output"), (COMMANDS, "Error: exit code 2"),
+    ([f"grep -rn word{n} ." for n in range(14)], "No matches found"),
+    ([f"pip install mod{n}" for n in range(14)], "ERROR: Could not find a version that satisfies it"),
+    ([f"make {name}" for name in COMMANDS], "error: missing separator"),
+    ([f"git {name}" for name in COMMANDS], "fatal: not a git repository (or any of the parent directories): .git"),
+    ([f"ls /srv/{n}" for n in range(7)] + [f"cat /srv/{n}" for n in range(7)], "Error: no such file"),
+    (["docker ps", "docker images", "docker-compose up", "make up", "docker info", "docker version", "podman ps",
+      "docker run x", "make down", "make logs"], "Error: Cannot connect to the Docker daemon"),
+    (["cd app && npm run build", "npm run lint", "yarn build", "make", "npx tsc", "cargo check", "echo x > /etc/a",
+      "echo y > /etc/a", "cp a /etc/a", "tee /etc/a"], "error: permission denied: /etc/a"),
+])  # fmt: skip
 def test_commands_that_fail_each_for_itself_are_work(commands, answer):
     """Law: over what a shell answers: an exit code alone, nothing, success, and failures that no command tells but
     such as may fail together are no loop."""

@@ -16,24 +16,13 @@ from reliability.loops.comparison.shell_commands import (
 )
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("rm 'a b'", "rm a b"),
-        ("echo $A", "echo '$A'"),
-        ("echo a", "echo b"),
-        ("sleep 5", "sleep 9"),
-        ("echo a > f; make", "echo b > f; make"),
-        ("echo a | sha1sum", "echo b | sha1sum"),
-        ("a && b", "a || b"),
-        ("a | b", "a; b"),
-        ("make > a.log", "make > b.log"),
-        ("cat > /tmp/a <<E\n1\nE\ncat /tmp/a", "cat > /tmp/b <<E\n1\nE\ncat /tmp/b"),
-        ("cd", "cd ."),
-        ("cat a | head -5 b", "cat a"),
-        ("print(f(3))", "print(f)(3)"),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [
+    ("rm 'a b'", "rm a b"), ("echo $A", "echo '$A'"), ("echo a", "echo b"), ("sleep 5", "sleep 9"),
+    ("echo a > f; make", "echo b > f; make"), ("echo a | sha1sum", "echo b | sha1sum"), ("a && b", "a || b"),
+    ("a | b", "a; b"), ("make > a.log", "make > b.log"),
+    ("cat > /tmp/a <<E\n1\nE\ncat /tmp/a", "cat > /tmp/b <<E\n1\nE\ncat /tmp/b"),
+    ("cd", "cd ."), ("cat a | head -5 b", "cat a"), ("print(f(3))", "print(f)(3)"),
+])  # fmt: skip
 def test_commands_that_differ_in_more_are_spelled_apart(one: str, other: str) -> None:
     """Law: words, what is expanded, what is written, what a pipe carries and how commands hang together stay."""
     assert spell_command(one) != spell_command(other)

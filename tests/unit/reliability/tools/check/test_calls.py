@@ -171,15 +171,11 @@ FREE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ('{"input": "*** Begin"}', "*** Begin"), ('{"patch": "*** Begin"}', "*** Begin"),
-        ('*** Begin\n+{"a": "b"}', '*** Begin\n+{"a": "b"}'), ('"*** Begin\\n"', "*** Begin\n"),
-        ('{"input": "a', None), ('{"input": "a", "more": "b"}', None), ('{"a": "b", "c": "d"}', None),
-        ('{"a": 1}', None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "read"), [
+    ('{"input": "*** Begin"}', "*** Begin"), ('{"patch": "*** Begin"}', "*** Begin"),
+    ('*** Begin\n+{"a": "b"}', '*** Begin\n+{"a": "b"}'), ('"*** Begin\\n"', "*** Begin\n"), ('{"input": "a', None),
+    ('{"input": "a", "more": "b"}', None), ('{"a": "b", "c": "d"}', None), ('{"a": 1}', None),
+])  # fmt: skip
 def test_a_tool_of_free_text_takes_the_text(given, read):
     """One text under any key, or the bare text, is its input; what may be cut, or is more than one, is refused."""
     box = made([tool("apply_patch", FREE)])
@@ -239,16 +235,13 @@ def kinds(calls, choice=None, parallel=None, **more):
     return [violation.kind for violation in check_calls(calls, TOOLS, choice, parallel, new_id=IDS, **more).violations]
 
 
-@pytest.mark.parametrize(
-    ("choice", "calls", "good"),
-    [
-        (None, [], True), ("auto", [], True), ("auto", [SEARCH, CLOCK], True), ("none", [], True),
-        ("none", [CLOCK], False), ("required", [CLOCK], True), ("required", [], False), ("any", [], False),
-        (NAMED, [SEARCH], True), (NAMED, [], False), (NAMED, [CLOCK], False), (NAMED, [SEARCH, CLOCK], False),
-        ({"type": "function", "name": "search"}, [SEARCH], True), (ALLOWED, [CLOCK], True),
-        (ALLOWED, [SEARCH], False), (ALLOWED, [], False), ("nonsense", [CLOCK], True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("choice", "calls", "good"), [
+    (None, [], True), ("auto", [], True), ("auto", [SEARCH, CLOCK], True), ("none", [], True), ("none", [CLOCK], False),
+    ("required", [CLOCK], True), ("required", [], False), ("any", [], False), (NAMED, [SEARCH], True),
+    (NAMED, [], False), (NAMED, [CLOCK], False), (NAMED, [SEARCH, CLOCK], False),
+    ({"type": "function", "name": "search"}, [SEARCH], True), (ALLOWED, [CLOCK], True), (ALLOWED, [SEARCH], False),
+    (ALLOWED, [], False), ("nonsense", [CLOCK], True),
+])  # fmt: skip
 def test_tool_choice_is_obeyed(choice, calls, good):
     """Every form of the client's choice is kept to; a call against it is refused, not dropped."""
     assert (kinds(calls, choice) == []) is good
@@ -266,14 +259,11 @@ def test_parallel_calls_are_refused_where_one_was_wanted():
     assert kinds([SEARCH], None, False, malformed=bad) == [Flaws.MALFORMED, Flaws.PARALLEL]
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        "sometimes", 3, {"type": "function", "function": {"name": "nope"}}, {}, {"type": "allowed_tools"},
-        {"type": "allowed_tools", "tools": [1]}, {"type": "allowed_tools", "allowed_tools": 3},
-        {"type": "function", "function": {"name": ["x"]}},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("choice", [
+    "sometimes", 3, {"type": "function", "function": {"name": "nope"}}, {}, {"type": "allowed_tools"},
+    {"type": "allowed_tools", "tools": [1]}, {"type": "allowed_tools", "allowed_tools": 3},
+    {"type": "function", "function": {"name": ["x"]}},
+])  # fmt: skip
 def test_a_choice_that_cant_be_meant_is_the_clients_mistake(choice):
     """Unknown words, forms and tools are a 400 with a place."""
     bad = parse_choice(choice, TOOLS)
@@ -309,23 +299,9 @@ BEHIND = {
     "named": "<tool_call>get_weather\n{}\n</tool_call>",
 }
 ARGUMENTS_BEHIND = [
-    "\ndays: 5",
-    " days 5",
-    "\ndays=5",
-    "\n- days: 5",
-    " and live true",
-    "\nunit: Celsius",
-    " days : 5",
-    "} days: 5",
-]
-WORDS_BEHIND = [
-    " I hope this helps!",
-    "\nThe days are long.",
-    "\ncity: Lima",
-    " for 5 days",
-    "\nNote: done",
-    "} ok",
-]
+    "\ndays: 5", " days 5", "\ndays=5", "\n- days: 5", " and live true", "\nunit: Celsius", " days : 5", "} days: 5",
+]  # fmt: skip
+WORDS_BEHIND = [" I hope this helps!", "\nThe days are long.", "\ncity: Lima", " for 5 days", "\nNote: done", "} ok"]
 
 
 @pytest.mark.parametrize("form", ["native", *BEHIND])

@@ -126,30 +126,23 @@ def judged(name, key, value, said=None, **schema):
     return verdict({key: value}, name, made([tool(name, parameters)]), conversation=conversation).violations
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "value", "schema"),
-    [
-        ("bash_input", "input", "\n", {"minLength": 1}), ("write_stdin", "chars", "\r\n", {}),
-        ("split", "delimiter", "\t", {}), ("press_key", "key", " ", {}), ("keyboard", "text", " ", {}),
-        ("join", "separator", " ", {}), ("pad", "character", "  ", {}),
-        ("set_mode", "mode", " ", {"enum": [" ", "x"]}), ("set_mode", "mode", " ", {"default": " "}),
-        ("set_mode", "mode", "", {"const": ""}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "key", "value", "schema"), [
+    ("bash_input", "input", "\n", {"minLength": 1}), ("write_stdin", "chars", "\r\n", {}),
+    ("split", "delimiter", "\t", {}), ("press_key", "key", " ", {}), ("keyboard", "text", " ", {}),
+    ("join", "separator", " ", {}), ("pad", "character", "  ", {}), ("set_mode", "mode", " ", {"enum": [" ", "x"]}),
+    ("set_mode", "mode", " ", {"default": " "}), ("set_mode", "mode", "", {"const": ""}),
+])  # fmt: skip
 def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
     """Law: a tab and a line break say something; a space does where characters or keys are asked for, or the schema
     names it."""
     assert not judged(name, key, value, **schema)
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [
-        ("search", "query", "  "), ("get_weather", "city", " "), ("press_key", "key", ""),
-        ("join", "separator", ""), ("fetch", "api_key", " "), ("ask", "input", " "),
-        ("send_message", "text", " "), ("run_in_terminal", "command", " "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "key", "value"), [
+    ("search", "query", "  "), ("get_weather", "city", " "), ("press_key", "key", ""), ("join", "separator", ""),
+    ("fetch", "api_key", " "), ("ask", "input", " "), ("send_message", "text", " "),
+    ("run_in_terminal", "command", " "),
+])  # fmt: skip
 def test_spaces_are_no_value_of_a_text(name, key, value):
     """Law: elsewhere a space says no more than nothing does."""
     assert [one.kind for one in judged(name, key, value)] == [Flaws.EMPTY]
@@ -186,19 +179,12 @@ def test_a_name_is_said_however_it_is_spelled(title, key):
         assert [one.doubt for one in judged("make_thing", key, value, "Write your page.")] == [doubt]
 
 
-@pytest.mark.parametrize(
-    ("about", "asked"),
-    [
-        ('List a folder. Specify the root folder as an empty string rather than as "/".', False),
-        ("Sets the status; leave it empty to clear it.", False),
-        ("Leave text blank to remove it.", False),
-        ("An empty query lists all.", False),
-        ("The text must be a non-empty string.", True),
-        ("It must not be an empty string.", True),
-        ("Empties the bin.", True),
-        ("", True),
-    ],
-)
+@pytest.mark.parametrize(("about", "asked"), [
+    ('List a folder. Specify the root folder as an empty string rather than as "/".', False),
+    ("Sets the status; leave it empty to clear it.", False), ("Leave text blank to remove it.", False),
+    ("An empty query lists all.", False), ("The text must be a non-empty string.", True),
+    ("It must not be an empty string.", True), ("Empties the bin.", True), ("", True),
+])  # fmt: skip
 def test_a_tool_that_takes_an_empty_text_says_so(about, asked):
     """Law: where the tool's own description takes an empty text, none is asked about; else it is suspected."""
     parameters = {"properties": {"text": {"type": "string"}}, "required": ["text"]}

@@ -12,19 +12,13 @@ from tests.support.extracting import BOX, CALL, calls
 from tests.support.streaming import cut_at, inked, play, whole
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"<tool_call>{CALL}\n{CALL}</tool_call>",
-        f"<tool_call>{CALL}, {CALL}",
-        f"<tool_call>[{CALL}, {CALL}]</tool_call>",
-        '[TOOL_CALLS]search[ARGS]{"query": "x"}search[ARGS]{"query": "x"}',
-        '<minimax:tool_call><invoke name="search"><parameter name="query">x</parameter></invoke>\n'
-        '<invoke name="search"><parameter name="query">x</parameter></invoke></minimax:tool_call>',
-        "[search(query='x'), search(query='x')]",
-        f"{CALL}\n{CALL}",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    f"<tool_call>{CALL}\n{CALL}</tool_call>", f"<tool_call>{CALL}, {CALL}", f"<tool_call>[{CALL}, {CALL}]</tool_call>",
+    '[TOOL_CALLS]search[ARGS]{"query": "x"}search[ARGS]{"query": "x"}',
+    '<minimax:tool_call><invoke name="search"><parameter name="query">x</parameter></invoke>\n'
+    '<invoke name="search"><parameter name="query">x</parameter></invoke></minimax:tool_call>',
+    "[search(query='x'), search(query='x')]", f"{CALL}\n{CALL}",
+])  # fmt: skip
 def test_one_envelope_may_hold_several_calls(text):
     """All calls of one envelope are found, however they are set apart; prose behind an open one stays."""
     assert calls(text) == [("search", {"query": "x"})] * 2

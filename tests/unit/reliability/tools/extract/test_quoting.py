@@ -13,32 +13,24 @@ from tests.support.streaming import cut_at, inked, live, play, whole
 
 BASH = made([tool(name, {"type": "object"}) for name in ("Bash", "read_file")])
 SENTENCES = {
-    "code": "The README contains `{}`, which I did not run.",
-    "code, words behind": "`{}` is what the README says.",
-    "code, words before": "The README says: `{}`",
-    "code of two ticks": "Never write ``{}`` into a file.",
+    "code": "The README contains `{}`, which I did not run.", "code, words behind": "`{}` is what the README says.",
+    "code, words before": "The README says: `{}`", "code of two ticks": "Never write ``{}`` into a file.",
     "code with words in it": "The page says `please run {} now` to agents.",
     "quotation marks": 'The README contains "{}", which I did not run.',
     "quotation marks and a point": 'The README says "{}."',
     "a quoted sentence": 'The page says "please run {} now" to agents.',
-    "a quoted line": '"Please run {} now"',
-    "curly marks": "The page says “{}” to agents.",
-    "German marks": "Die Seite sagt „{}“ zu Agenten.",
-    "Chinese marks": "该页面写着「{}」给代理。",
-    "German marks, turned": "Die Seite sagt »{}« zu Agenten.",
-    "Swedish marks": "Sidan säger ”{}” till agenter.",
+    "a quoted line": '"Please run {} now"', "curly marks": "The page says “{}” to agents.",
+    "German marks": "Die Seite sagt „{}“ zu Agenten.", "Chinese marks": "该页面写着「{}」给代理。",
+    "German marks, turned": "Die Seite sagt »{}« zu Agenten.", "Swedish marks": "Sidan säger ”{}” till agenter.",
     "Swedish marks, single": "Sidan säger ’{}’ till agenter.",
-    "German marks, single": "Die Seite sagt ‚{}‘ zu Agenten.",
-    "a Chinese title": "该页面写着《{}》给代理。",
+    "German marks, single": "Die Seite sagt ‚{}‘ zu Agenten.", "a Chinese title": "该页面写着《{}》给代理。",
     "wide marks": "该页面写着＂{}＂给代理。",
     "a tag for code": "The page says <code>{}</code> to agents.",
-    "a comment": "The page says <!-- {} --> to agents.",
-    "marks of HTML": "The page says &quot;{}&quot; to agents.",
-    "LaTeX": "The page says ``{}'' to agents.",
-    "apostrophes": "The page says '{}' to agents.",
+    "a comment": "The page says <!-- {} --> to agents.", "marks of HTML": "The page says &quot;{}&quot; to agents.",
+    "LaTeX": "The page says ``{}'' to agents.", "apostrophes": "The page says '{}' to agents.",
     "block quote": "> {}\n\nThat is what the README says; I left it alone.",
     "block quote with words": "> The page says {} so\n> and so.\n\nThat is it.",
-}
+}  # fmt: skip
 # These two lose their own marks, and are still no call.
 LOSES_MARKS = {"muse", "tool name in brackets"}
 # A quoted closing tag without its opener is asked for again, as it was: nothing of it is executed.
@@ -174,16 +166,13 @@ def test_the_end_of_a_sample_is_no_call(text):
     assert whole(text, BOX) == play(list(text), BOX)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```python\n# look it up\nsearch(query='x')\n```", "```python\nsearch(query='x')\nget_time()\n```",
-        "```tool_code\nimport tools\nsearch(query='x')\n```", f"```json\n{CALL}\n```\nI will now wait.",
-        f"```\n{CALL}\n```\nI will now wait.", f"```python\n{CALL}\n```\nI will now wait.",
-        f"```python\nx = 1\n```\n{CALL}", f'He said "hi" and `x`: {CALL}', f"It's so: {CALL} and 'so'",
-        f'An inch is 1" and {CALL}', f"Use `search`: {CALL} and `so`", f"1 < 2 > {CALL}", f"`{CALL}` `{CALL}`",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "```python\n# look it up\nsearch(query='x')\n```", "```python\nsearch(query='x')\nget_time()\n```",
+    "```tool_code\nimport tools\nsearch(query='x')\n```", f"```json\n{CALL}\n```\nI will now wait.",
+    f"```\n{CALL}\n```\nI will now wait.", f"```python\n{CALL}\n```\nI will now wait.",
+    f"```python\nx = 1\n```\n{CALL}", f'He said "hi" and `x`: {CALL}', f"It's so: {CALL} and 'so'",
+    f'An inch is 1" and {CALL}', f"Use `search`: {CALL} and `so`", f"1 < 2 > {CALL}", f"`{CALL}` `{CALL}`",
+])  # fmt: skip
 def test_what_is_meant_stays_a_call(text):
     """Fences of calls, and quotes that stand elsewhere in the line."""
     assert calls(text)[:1] == [("search", {"query": "x"})]

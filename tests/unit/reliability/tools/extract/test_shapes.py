@@ -142,13 +142,10 @@ def test_python_as_the_whole_answer():
         assert (found.calls, len(found.malformed)) == ((), 1), text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"name": "Ada Lovelace"}', '[{"name": "Ada"}, {"name": "Bo"}]', '{"action": "wait"}',
-        '{"tool": "hammer"}', '{"function": "sine"}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    '{"name": "Ada Lovelace"}', '[{"name": "Ada"}, {"name": "Bo"}]', '{"action": "wait"}', '{"tool": "hammer"}',
+    '{"function": "sine"}',
+])  # fmt: skip
 def test_a_name_that_is_no_tools_is_data(text):
     """An answer in JSON is the answer, though tools are declared; a name that is nearly a tool's is asked about."""
     assert extract_calls(text, BOX) == Extraction(text=text)
@@ -263,21 +260,18 @@ def test_a_tools_definition_is_data(text, frame):
     assert extract_calls(f"<tool_call>{text}</tool_call>", BOX).malformed
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"name": "search", "arguments": [{"query": "x"}]}',
-        '{"name": "search", "arguments": [{"name": "query", "value": "x"}]}',
-        '{"name": "search", "arguments": [{"name": "x"}]}', '{"name": "search", "arguments": ["query"]}',
-        '{"name": "search", "arguments": {"query": {"value": "x"}}}',
-        '{"name": "search", "parameters": {"query": {"type": "string"}}}',
-        '{"name": "search", "arguments": {"title": {"type": "string"}}}',
-        '{"name": "search", "arguments": {"type": "object", "properties": {"query": "x"}}}',
-        '{"name": "search", "description": "Finds.", "arguments": {"query": "x"}}',
-        '{"name": "save", "arguments": {"data": {"type": "string"}}}',
-        '{"name": "save", "description": "Saves.", "parameters": {"data": {"type": "object", "title": "x"}}}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    '{"name": "search", "arguments": [{"query": "x"}]}',
+    '{"name": "search", "arguments": [{"name": "query", "value": "x"}]}',
+    '{"name": "search", "arguments": [{"name": "x"}]}', '{"name": "search", "arguments": ["query"]}',
+    '{"name": "search", "arguments": {"query": {"value": "x"}}}',
+    '{"name": "search", "parameters": {"query": {"type": "string"}}}',
+    '{"name": "search", "arguments": {"title": {"type": "string"}}}',
+    '{"name": "search", "arguments": {"type": "object", "properties": {"query": "x"}}}',
+    '{"name": "search", "description": "Finds.", "arguments": {"query": "x"}}',
+    '{"name": "save", "arguments": {"data": {"type": "string"}}}',
+    '{"name": "save", "description": "Saves.", "parameters": {"data": {"type": "object", "title": "x"}}}',
+])  # fmt: skip
 def test_arguments_that_define_nothing_are_a_call(text):
     """Law: a value, an unknown parameter, one that takes an object, or schemas as arguments without a description are
     no definition: it is called, or asked for again."""
