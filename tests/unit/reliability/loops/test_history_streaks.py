@@ -9,7 +9,7 @@ from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.history import TEXT_PERIOD_MAX, TEXTS_MAX, _find_same_errors, _find_same_text
 from reliability.loops.turn_sequence import TurnSequence
 from tests.evals.step_cases import StepCase
-from tests.support.conversation import USER, Message, acted, ask, loop_at, quiet, said, stages
+from tests.support.conversation import CONFIG, USER, Message, acted, ask, loop_at, quiet, said, stages, user
 
 
 def failed(error: str, number: int, tool: str = "edit") -> Turn:
@@ -67,7 +67,6 @@ def test_the_count_is_bounded(turns: list[Turn], period: int) -> None:
     assert 0 <= count_texts(turns, period) <= TEXTS_MAX
 
 
-CONFIG = LoopConfig()
 POLL_NUDGE, POLL_BREAK = CONFIG.poller_duplicate_threshold, CONFIG.poller_break_threshold
 THOUGHT = "I should look at the part %n of it before I go on."
 
@@ -117,10 +116,6 @@ URGES = (
     "Please always provide EXACTLY ONE action in triple backticks, found 0 actions.",
     "You have sent the same message again. You have to do something else!",
 )  # fmt: skip
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
 
 
 def tell(text: str, lap: int, spelled: str = "%h:%m") -> str:

@@ -303,10 +303,8 @@ def test_how_far_something_is_makes_a_poll(name: str) -> None:
     assert [said for said in PARTWAY if not is_poll(call, said)] == []
     assert [said for said in DONE_OR_DATA if is_poll(call, said)] == []
     found = stages(StepCase(name, '{"id": 7}', '{"progress": "50%"}').build(24, "Tell me when the job is finished."))
-    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (
-        CONFIG.poller_duplicate_threshold - 1,
-        CONFIG.poller_break_threshold - 1,
-    )
+    warn, limit = CONFIG.poll_limits
+    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (warn - 1, limit - 1)
 
 
 @pytest.mark.parametrize("name", ["get_battery", "read_file", "check_coverage", "fetch_page"])

@@ -9,7 +9,7 @@ from reliability.loops import Stage
 from reliability.loops.comparison.call_normalization import ECHO, mask_echoes
 from reliability.loops.comparison.error_reading import read_failure
 from reliability.loops.comparison.findings import SeenCall, Turn, dumps, has_failed
-from tests.support.conversation import USER, Message, acted, loop_at, quiet
+from tests.support.conversation import USER, Message, acted, judge_laps, quiet
 
 WORDS = [
     "total", "count", "name", "path", "size", "user", "node", "edge", "line", "word", "page", "form", "item", "list",
@@ -66,8 +66,7 @@ def test_edits_that_fail_end_whatever_they_quote(editor: str, lines: int) -> Non
         if EDITORS[editor][2] != "{old}" and re.search(r"\S {old}|`", answer):
             continue  # what quotes one text within a sentence was told no more than that text
         laps = [fail(editor, answer, word, lines) for word in WORDS]
-        found = [loop_at([USER, *chain(*laps[:lap])], laps[lap][0]) for lap in (2, 3, 10)]
-        assert [loop and loop.stage for loop in found] == [None, Stage.WARN, Stage.BREAK], answer
+        assert judge_laps([USER], laps, 3, 4, 11) == [None, Stage.WARN, Stage.BREAK], answer
 
 
 DONE = (
@@ -86,7 +85,7 @@ def test_edits_that_succeed_are_work(editor: str) -> None:
     they warn."""
     for answer in DONE:
         laps = [fail(editor, answer, word, 3) for word in WORDS]
-        assert all(loop_at([USER, *chain(*laps[:lap])], laps[lap][0]) is None for lap in (3, 10, 13)), answer
+        assert judge_laps([USER], laps, 4, 11, 14) == [None] * 3, answer
 
 
 @pytest.mark.parametrize(("tool", "arguments", "answer"), [
@@ -120,9 +119,7 @@ def test_a_line_that_the_call_said_is_an_echo(mark: str) -> None:
 def test_a_tool_that_is_no_editor_has_its_figures() -> None:
     """An error of a tool that may have done something is told apart by its figures."""
     failed = Turn((SeenCall("run_tests", "{}"),), ("Error: 3 tests have failed",))
-    found = read_failure(failed)
-    assert found is not None
-    assert "3" in found.masked
+    assert "3" in read_failure(failed).masked
 
 
 @pytest.mark.parametrize("text", [

@@ -71,7 +71,7 @@ def test_a_text_is_read_as_without_a_memo(numbers: list[int]) -> None:
         assert memo.parse(text) == parse(text)
 
 
-@pytest.mark.parametrize("text", [
+FAILURES = [
     '{"error": "no such file"}', '{"error": {"code": 7}}', '{"exit_code": 2, "output": ""}', '{"exit_code": "127"}',
     '{"returncode": -9}', '{"is_error": true}', '{"success": false}', '{"status": "error", "message": "no"}',
     '{"output": "no", "metadata": {"exit_code": 1}}', "Error: no", "  ValueError: no",
@@ -82,22 +82,21 @@ def test_a_text_is_read_as_without_a_memo(numbers: list[int]) -> None:
     '"Error: no"', "Unknown tool: foo", "write_stdin failed: Unknown process id 1",
     "apply_patch verification failed: no match",
     "The tool execution failed with the following error:\n<error>\nno match\n</error>",
-])  # fmt: skip
-def test_failures(text: str) -> None:
-    """An error that says something, an exit code other than 0, and error markers at the edges of a text."""
-    assert has_failed(text)
-
-
-@pytest.mark.parametrize("text", [
+]  # fmt: skip
+OTHERS = [
     '{"error": null, "output": "Error: none"}', '{"error": ""}', '{"error": false}',
     '{"exit_code": 0, "stderr": "warning: error-prone"}', '{"exit_code": "0"}', '{"exit_code": null}',
     '{"output": "", "metadata": {"exit_code": 0}}', '{"status": "failed", "job": 7}',
     '{"output": "Traceback (most recent call last):"}', '["Error: no"]', None, "", "ok", "0 errors",
     "fine\nERROR in the middle of a log\nfine", "exit code: 0", "errors: none", "Tests failed: 0",
-])  # fmt: skip
-def test_no_failures(text: str | None) -> None:
-    """`error: null` is no failure, nor is an unknown result; "error" inside JSON or inside a text is content."""
-    assert not has_failed(text)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "failed"), [(text, text in FAILURES) for text in FAILURES + OTHERS])
+def test_failures(text: str | None, failed: bool) -> None:
+    """An error that says something, an exit code other than 0, and error markers at the edges of a text. `error: null`
+    is no failure, nor is an unknown result; "error" inside JSON or inside a text is content."""
+    assert has_failed(text) is failed
 
 
 @pytest.mark.parametrize(("text", "expected"), [
