@@ -112,10 +112,7 @@ def stop(text: str) -> Loop:
 @given(drawn)
 def test_the_first_of_equal_calls_stands_for_all(calls):
     """Order is kept, nothing else is dropped, and doing it twice changes nothing."""
-    raw = [
-        RawCall(name="search", arguments=spelling.format(letter), id=id, format="bare")
-        for letter, spelling, id in calls
-    ]
+    raw = [RawCall(name="search", arguments=spelt.format(q), id=id, format="bare") for q, spelt, id in calls]
     kept, copies = collapse_calls(raw, BOX)
 
     assert [json.loads(call.arguments)["q"] for call in kept] == list(dict.fromkeys(letter for letter, *_ in calls))

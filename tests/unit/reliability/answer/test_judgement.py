@@ -117,9 +117,8 @@ def test_who_takes_one_call_at_a_time_gets_the_first(allowed, words, as_text):
     arguments = [json.dumps({"q": word}) for word in words]
     held = [native(text, index=i) for i, text in enumerate(arguments)]
     if as_text:
-        held = [
-            Text("".join(f'<tool_call>{{"name": "search", "arguments": {text}}}</tool_call>' for text in arguments))
-        ]
+        form = '<tool_call>{{"name": "search", "arguments": {}}}</tool_call>'
+        held = [Text("".join(map(form.format, arguments)))]
     judged = ruled(held, parallel_tool_calls=allowed)
     left = 1 if allowed is False else len(words)
     assert [call.arguments for call in judged.calls] == arguments[:left]
