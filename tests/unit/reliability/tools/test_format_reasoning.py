@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliability.tools import build_toolbox
-from reliability.tools.format_reasoning import (
-    MESSAGES,
-    REASONING,
-    compile_ends,
-    ends_reasoning,
-    find_row,
-    is_used,
-    opens_reasoning,
-)
+from reliability.tools import build_toolbox, format_reasoning
+from reliability.tools.format_reasoning import MESSAGES, REASONING, compile_ends, ends_reasoning, find_row, is_used
 from tests.evals.tool_cases import written_calls
 from tests.support.streaming import cut_at, inked, play, whole
 from tests.support.thought_marks import MARKS as FAMILIES
@@ -109,7 +101,7 @@ def judged(rule, text, mark):
 ])  # fmt: skip
 def test_an_opener_opens_where_a_line_or_a_sentence_begins(text, opens):
     """Law: in a line only glued to what follows; in quotes, code and data never."""
-    assert judged(opens_reasoning, text, "<think>") is opens
+    assert judged(format_reasoning.opens_reasoning, text, "<think>") is opens
 
 
 @pytest.mark.parametrize(("text", "ends", "used"), [

@@ -4,21 +4,9 @@ import json
 
 import pytest
 
+from reliability import tools
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import (
-    BadTools,
-    CheckConfig,
-    Flaws,
-    Malformed,
-    RawCall,
-    Repair,
-    RepairKind,
-    build_toolbox,
-    check_calls,
-    extract_calls,
-    id_source,
-    parse_choice,
-)
+from reliability.tools import CheckConfig, Flaws, RawCall, Repair, RepairKind, check_calls, id_source, parse_choice
 from reliability.tools.check.calls import VIOLATIONS_MAX, ids_in
 from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
@@ -29,14 +17,10 @@ from tests.unit.reliability.tools.check.test_complaints import BOX as TOOLS
 
 def test_all_violations_are_listed_with_their_places():
     """Every mistake of every call is named at once, each by its own path."""
-    calls = [
-        RawCall(name="get_weather", arguments=json.dumps({"days": "x", "colour": 1, "where": {"tags": [1]}})),
-        RawCall(name="get_wether", arguments="{}"),
-        RawCall(name="get_weather", arguments="[1]"),
-        RawCall(name="get_weather", arguments="{broken"),
-    ]
-
-    found = check_calls(calls, BOX, new_id=IDS, malformed=[Malformed(raw="<tool_call>", reason="cut", format="x")])
+    wrong = json.dumps({"days": "x", "colour": 1, "where": {"tags": [1]}})
+    given = (("get_weather", wrong), ("get_wether", "{}"), ("get_weather", "[1]"), ("get_weather", "{broken"))
+    malformed = [tools.Malformed(raw="<tool_call>", reason="cut", format="x")]
+    found = check_calls([RawCall(*one) for one in given], BOX, new_id=IDS, malformed=malformed)
 
     assert found.calls == ()
     assert {(v.kind, v.path) for v in found.violations} == {
@@ -156,9 +140,7 @@ def test_half_a_character_is_replaced_and_noted(given, read):
 
 def test_keys_that_half_characters_alone_tell_apart_are_refused():
     """Two keys that would be one are no reason to lose a value: the call is refused."""
-    found = check_calls(
-        [RawCall(name="f", arguments='{"\\ud83d": 1, "\\udc00": 2}')], made([tool("f", {})]), new_id=IDS
-    )
+    found = verdict('{"\\ud83d": 1, "\\udc00": 2}', "f", made([tool("f", {})]))
     assert found.calls == ()
     assert [violation.kind for violation in found.violations] == [Flaws.NOT_JSON]
 
@@ -254,7 +236,7 @@ def test_parallel_calls_are_refused_where_one_was_wanted():
     assert kinds([SEARCH, CLOCK], parallel=False) == [Flaws.PARALLEL]
     assert kinds([SEARCH], parallel=False) == []
     assert kinds([SEARCH, CLOCK], parallel=True) == []
-    bad = [Malformed(raw="x", reason="y", format="z")]
+    bad = [tools.Malformed(raw="x", reason="y", format="z")]
     assert kinds([], "required", malformed=bad) == [Flaws.MALFORMED]
     assert kinds([SEARCH], None, False, malformed=bad) == [Flaws.MALFORMED, Flaws.PARALLEL]
 
@@ -267,22 +249,23 @@ def test_parallel_calls_are_refused_where_one_was_wanted():
 def test_a_choice_that_cant_be_meant_is_the_clients_mistake(choice):
     """Unknown words, forms and tools are a 400 with a place."""
     bad = parse_choice(choice, TOOLS)
-    assert isinstance(bad, BadTools)
+    assert isinstance(bad, tools.BadTools)
     assert bad.path.startswith("/tool_choice")
 
 
 def test_without_tools_there_is_nothing_to_choose():
     """No tools: no call is allowed, and requiring one is a mistake."""
     assert parse_choice(None, made([])) == parse_choice("none", TOOLS)
-    assert isinstance(parse_choice("required", made([])), BadTools)
+    assert isinstance(parse_choice("required", made([])), tools.BadTools)
 
 
 @pytest.mark.parametrize("calls", [(), ("other",)])
 @pytest.mark.parametrize("names", [["f" * 100] * 20_000, [f"f{number}".ljust(100, "x") for number in range(500)]])
 def test_what_is_said_of_a_choice_is_bounded(names, calls):
     """Law: a list of allowed tools may name one many times, and many; what was done against it is told in few words."""
-    box = build_toolbox([{"type": "function", "function": {"name": name}} for name in dict.fromkeys([*names, "other"])])
     allowed = [{"type": "function", "function": {"name": name}} for name in names]
+    declared = dict.fromkeys([*names, "other"])
+    box = tools.build_toolbox([{"type": "function", "function": {"name": name}} for name in declared])
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": allowed}}
     raw = [RawCall(name=name, arguments={}) for name in calls]
     checked = check_calls(raw, box, choice, new_id=id_source("s"))
@@ -313,7 +296,7 @@ def test_an_argument_behind_the_others_is_never_left_out(form, behind):
     if form == "native":
         found = verdict(text)
     else:
-        read = extract_calls(BEHIND[form].format(text), BOX)
+        read = tools.extract_calls(BEHIND[form].format(text), BOX)
         found = check_calls(read.calls, BOX, new_id=IDS, malformed=read.malformed)
     if behind in ARGUMENTS_BEHIND:
         assert found.violations

@@ -85,10 +85,8 @@ NULLABLE = [
 def test_the_word_null_is_null_where_nothing_else_is_allowed(schema, text):
     """Law: null that was written as a text (in tags a model can't write another) is null where the schema takes that,
     and not the text; where the text is allowed, it stays."""
-    tools = made(
-        [tool("f", {"type": "object", "properties": {"detail": schema, "free": {"type": ["string", "null"]}}})]
-    )
-    found = verdict({"detail": text, "free": text}, name="f", box=tools)
+    properties = {"detail": schema, "free": {"type": ["string", "null"]}}
+    found = verdict({"detail": text, "free": text}, "f", made([tool("f", {"properties": properties})]))
 
     assert [json.loads(call.arguments) for call in found.calls] == [{"detail": None, "free": text}]
     assert found.repairs == (Repair(RepairKind.NULL, "/0/arguments/detail"),)

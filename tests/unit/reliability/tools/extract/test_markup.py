@@ -82,10 +82,8 @@ def test_a_closing_tag_too_many_or_too_few_is_mended():
     for text in (whole.replace("</parameter>", "</parameter>\n</parameter>"), whole.replace("</parameter>\n", "")):
         assert calls(text) == [("save", {"path": "a"})]
         assert kinds(text) == {RepairKind.ENVELOPE}
-        assert calls(text + "\n" + whole.replace("\na\n", "\nb\n")) == [
-            ("save", {"path": "a"}),
-            ("save", {"path": "b"}),
-        ]
+        both = text + "\n" + whole.replace("\na\n", "\nb\n")
+        assert calls(both) == [("save", {"path": path}) for path in "ab"]
     assert calls(whole.replace("\na\n", "\na</function>b\n")) == []
     assert calls(whole.replace("\na\n", "\na</parameter>b\n")) == []
 
