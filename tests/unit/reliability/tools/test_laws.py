@@ -221,15 +221,15 @@ def test_any_schema_is_compiled_or_refused(schema, value):
     used=st.sets(st.sampled_from(["a", "n0", "n1"])),
 )
 def test_ids_are_unique_in_the_conversation(given_ids, used):
-    """No id is given twice, none was used before, a free one of the model's own is kept, and the rest are
-    repaired on record."""
+    """Each of equal calls stays. No id is given twice, none was used before, a free one of the model's own is kept, and
+    the rest are repaired on record."""
     box = made([tool("q7", {})])
     raw = [RawCall(name="q7", arguments="{}", id=id) for id in given_ids]
 
     verdict = judged(raw, box, new_id=lambda n: f"n{n}", used_ids=used)
 
     ids = [call.id for call in verdict.calls]
-    assert len(set(ids)) == len(ids)
+    assert len(set(ids)) == len(ids) == len(given_ids)
     assert not used & set(ids)
     for i, id in enumerate(given_ids):
         if id in ("a", "b", "call_0") and id not in used and id not in given_ids[:i]:
