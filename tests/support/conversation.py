@@ -1,6 +1,8 @@
 """Conversations as agents have them, and what the loop detector says of them."""
 
 import json
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from reliability.loops import Loop, LoopConfig, Stage, answer_turn, find_loop, read_turns
@@ -8,6 +10,7 @@ from reliability.loops import Loop, LoopConfig, Stage, answer_turn, find_loop, r
 Message = dict[str, Any]
 CONFIG = LoopConfig()
 USER: Message = {"role": "user", "content": "Please do the task."}
+Laps = Sequence[list[Message]]
 
 
 def ask(name: str, arguments: Any = None, call_id: str = "c1", text: str | None = None) -> Message:
@@ -29,8 +32,18 @@ def said(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
+def user(content: Any) -> Message:
+    return {"role": "user", "content": content}
+
+
 def loop_at(messages: list[Message], answer: Message, config: LoopConfig = CONFIG) -> Loop | None:
     return find_loop(read_turns(messages), config, answer_turn(answer))
+
+
+def judge_laps(before: list[Message], laps: Laps, *at: int) -> list[Stage | None]:
+    """The stages at the first answers of some laps behind these messages, the first lap being 1."""
+    found = (loop_at([*before, *chain(*laps[: lap - 1])], laps[lap - 1][0]) for lap in at)
+    return [loop and loop.stage for loop in found]
 
 
 def stages(messages: list[Message], config: LoopConfig = CONFIG) -> list[Stage | None]:

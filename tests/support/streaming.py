@@ -73,6 +73,13 @@ def whole(text: str, box: ToolBox) -> Outcome:
     return play([text], box, Hold.ALL)
 
 
+def settled(text: str, box: ToolBox, sizes: Sequence[int] = (1, 5, 1000)) -> Outcome:
+    """The outcome of an answer, which is the same whole and in pieces of each of these sizes."""
+    outcome = whole(text, box)
+    assert [size for size in sizes if play(cut_at(text, [size]), box) != outcome] == [], text
+    return outcome
+
+
 def live(pieces: Sequence[str], box: ToolBox) -> list[str]:
     """What has left after each piece, reasoning too."""
     state, thoughts, left = gate.open_gate(box.names, partial(settle_text, toolbox=box)), Thoughts(), []

@@ -10,17 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from reliability import confidence
+from reliability.answer.judgement import Judged
 from reliability.attempt import UNMEASURED, Confidence
-from reliability.confidence import (
-    LEAVES_MAX,
-    Calibration,
-    Gauge,
-    ModelCalibration,
-    _list_leaves,
-    _Said,
-    _split_words,
-    read_signs,
-)
+from reliability.confidence import LEAVES_MAX, Calibration, Gauge, ModelCalibration, _list_leaves, _Said, _split_words
 from reliability.tools import ToolBox, build_toolbox
 from reliability.types import Flaw, Text, ToolCall
 from tests.support.call_values import integers, made
@@ -28,43 +21,18 @@ from tests.support.renderings import tool
 from tests.support.value_paths import judge_events
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("flights to New York", "new york"),
-        ("flights to New York on the 5th", "New York, on 5th"),
-        ("all orders of today", "order"),
-        ("raise it by ten percent", 10),
-        ("raise it by 10%", 0.1),
-        ("about 5,000 people", 5000),
-        ("5 thousand people", 5),
-        ("4 kilometers", 4000),
-        ("minus 3 degrees", -3),
-        ("the function getUserId", "user id"),
-        ("plant 一つ", "一つ"),
-        ("anything", True),
-        ("anything", None),
-        ("anything", ""),
-        ("anything", "?!"),
-    ],
-)
-def test_what_a_text_says_is_found(text: str, value: object) -> None:
-    """Law: a value that a text has in another spelling is in it."""
-    assert _Said(text).find_missing(value) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "missing"),
-    [
-        ("flights to Oslo", "Paris", 1.0),
-        ("flights to New York", "New Orleans", 0.5),
-        ("five people", 6, 1.0),
-        ("version 1.2.3", "1.2.4", 1.0),
-        ("", "Paris", 1.0),
-    ],
-)
-def test_what_a_text_doesn_t_say_is_missing(text: str, value: object, missing: float) -> None:
-    """Law: what a text has no word of is missing, in the share of the words."""
+@pytest.mark.parametrize(("text", "value", "missing"), [
+    ("flights to New York", "new york", 0.0), ("flights to New York on the 5th", "New York, on 5th", 0.0),
+    ("all orders of today", "order", 0.0), ("raise it by ten percent", 10, 0.0), ("raise it by 10%", 0.1, 0.0),
+    ("about 5,000 people", 5000, 0.0), ("5 thousand people", 5, 0.0), ("4 kilometers", 4000, 0.0),
+    ("minus 3 degrees", -3, 0.0), ("the function getUserId", "user id", 0.0), ("plant 一つ", "一つ", 0.0),
+    *(("anything", value, 0.0) for value in (True, None, "", "?!")),
+    ("flights to Oslo", "Paris", 1.0), ("flights to New York", "New Orleans", 0.5), ("five people", 6, 1.0),
+    ("version 1.2.3", "1.2.4", 1.0), ("", "Paris", 1.0),
+])  # fmt: skip
+def test_what_a_text_says_is_found(text: str, value: object, missing: float) -> None:
+    """Law: a value that a text has in another spelling is in it; what a text has no word of is missing, in the share of
+    the words."""
     assert _Said(text).find_missing(value) == missing
 
 
@@ -104,7 +72,7 @@ BOX = declare("city", city={"type": "string"}, nights={"type": "integer", "defau
 
 def read(request: str, *calls: dict[str, Any], unsure: Any = (), box: ToolBox = BOX) -> dict[str, float]:
     called = [ToolCall(id=str(i), name="book", arguments=json.dumps(call)) for i, call in enumerate(calls)]
-    return read_signs(called, box, [request], request, unsure)
+    return confidence.read_signs(called, box, [request], request, unsure)
 
 
 def test_a_value_out_of_nowhere_is_made_up() -> None:
@@ -164,47 +132,35 @@ def test_any_answer_has_signs_within_bounds(request: str, calls: Any, unsure: An
     assert all(0.0 <= value <= 15.0 for value in signs.values())
 
 
+def gauge_of(known: ModelCalibration | None, *texts: str, **more: float) -> Gauge:
+    return Gauge(calibration=known, texts=texts, request="", words_do=True, **{"least": 0.25} | more)
+
+
+def call_unchecked(*arguments: str) -> Judged:
+    called = tuple(ToolCall(id=str(i), name="book", arguments=text) for i, text in enumerate(arguments))
+    return replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
+
+
 @given(st.lists(st.text() | st.sampled_from(["", "[1]", '"x"', "null", "{", '{"a": 1}', "[" * 9_999]), min_size=1))
 def test_calls_that_nobody_checked_are_not_measured(arguments: list[str]) -> None:
     """Law: with `tool_validation` off arguments may be any text; where one is no object nothing is known."""
-    called = tuple(ToolCall(id=str(i), name="book", arguments=text) for i, text in enumerate(arguments))
-    unchecked = replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
     known = ModelCalibration(right=Calibration(base=2.0), unwanted=Calibration(base=1.0))
-    gauge = Gauge(calibration=known, least=0.25, texts=(), request="", words_do=True)
-    measured = gauge.measure(unchecked, BOX, ())
+    measured = gauge_of(known).measure(call_unchecked(*arguments), BOX, ())
     assert (measured == UNMEASURED) == any(text != '{"a": 1}' and not _is_object(text) for text in arguments)
 
 
-@pytest.mark.parametrize(
-    ("said", "named"),
-    [("First use book, then sum up.", True), ("call `book`.", True), ("Read the booking.", False), ("a_book", False)],
-)
-def test_a_tool_that_is_named_is_wanted(said: str, named: bool) -> None:
-    """Law: where the conversation names one of the tools, no call counts as unwanted; part of a word is no name."""
-    called = (ToolCall(id="1", name="book", arguments="{}"),)
-    judged = replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
+@pytest.mark.parametrize(("said", "arguments", "wanted"), [
+    ("First use book, then sum up.", {}, True), ("call `book`.", {}, True), ("Read the booking.", {}, False),
+    ("a_book", {}, False), ("Open the garage.", {"door": "garage"}, True), ("Open the garage.", {}, False),
+    ("Open the garage.", {"door": "garage", "action": "open"}, True), ("Open the garage.", {"door": "cellar"}, False),
+    ("Open the garage.", {"door": "garage", "speed": 5}, False),
+])  # fmt: skip
+def test_a_tool_that_is_named_is_wanted(said: str, arguments: dict[str, object], wanted: bool) -> None:
+    """Law: where the conversation names one of the tools, or all values of the call, however short the request is, no
+    call counts as unwanted; part of a word is no name."""
     known = ModelCalibration(unwanted=Calibration(base=1.0))
-    gauge = Gauge(calibration=known, least=0.25, texts=("Go on.", said), request="", words_do=True)
-    assert (gauge.measure(judged, BOX, ()).unwanted is None) is named
-
-
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        ({"door": "garage"}, True),
-        ({"door": "garage", "action": "open"}, True),
-        ({"door": "cellar"}, False),
-        ({"door": "garage", "speed": 5}, False),
-        ({}, False),
-    ],
-)
-def test_a_call_whose_values_were_all_said_is_wanted(arguments: dict[str, object], wanted: bool) -> None:
-    """Law: however short a request is, a call whose values it has named doesn't count as unwanted."""
-    called = (ToolCall(id="1", name="book", arguments=json.dumps(arguments)),)
-    judged = replace(judge_events([[Text("Well.")]], BOX)[1], calls=called)
-    known = ModelCalibration(unwanted=Calibration(base=1.0))
-    gauge = Gauge(calibration=known, least=0.25, texts=("Open the garage.",), request="", words_do=True)
-    assert (gauge.measure(judged, BOX, ()).unwanted is None) is wanted
+    measured = gauge_of(known, "Go on.", said).measure(call_unchecked(json.dumps(arguments)), BOX, ())
+    assert (measured.unwanted is None) is wanted
 
 
 def _is_object(text: str) -> bool:
@@ -233,8 +189,7 @@ def test_it_is_a_probability_that_falls_with_each_bad_sign(found: dict[str, floa
 def test_a_doubt_says_what_it_is(least: float, most: float, likely: float | None, unwanted: float | None) -> None:
     """Law: a call is in doubt if it is less likely right than it has to be, or if probably no tool was wanted; never
     where nobody knows."""
-    gauge = Gauge(calibration=None, least=least, unwanted_min=most, texts=(), request="", words_do=True)
-    words = gauge.explain_doubt(Confidence({}, likely, unwanted))
+    words = gauge_of(None, least=least, unwanted_min=most).explain_doubt(Confidence({}, likely, unwanted))
     if likely is not None and likely < least:
         assert "is right with" in words
     elif unwanted is not None and unwanted >= most:
@@ -262,7 +217,7 @@ def test_the_log_odds_add_up() -> None:
 def test_an_invalid_call_is_as_likely_right_as_the_model_s_others() -> None:
     """Law: of a call that can't be measured what is known is its model; of other flaws, and other models, nothing."""
     known = ModelCalibration(right=Calibration(base=2.0, share=0.13))
-    gauge = Gauge(calibration=known, least=0.25, texts=(), request="", words_do=True)
+    gauge = gauge_of(known)
     box = made([tool("search", {"properties": {"query": {}}, "required": ["query"]})])
     invalid = judge_events([[Text('{"name": "search", "arguments": {"nothing": 1}}')]], box)[1]
     assert invalid.flaw is Flaw.TOOL_CALL_INVALID

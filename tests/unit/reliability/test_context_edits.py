@@ -7,17 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reliability import context_edits
 from reliability.answer.estimate import prompt_bytes
-from reliability.context_edits import (
-    NO_ARGUMENTS,
-    STUB,
-    ClearResults,
-    ClearThoughts,
-    _clear_thoughts,
-    apply_edits,
-    clear_results,
-)
+from reliability.context_edits import NO_ARGUMENTS, STUB, ClearResults, ClearThoughts, apply_edits, clear_results
 from reliability.types import ChatRequest
+from tests.support.conversation import told, user
 
 TURNS = st.lists(st.tuples(st.lists(st.integers(0, 600), max_size=3), st.booleans()), min_size=1, max_size=12)
 RULES = st.builds(
@@ -41,11 +35,8 @@ def grow(turns: list[tuple[list[int], bool]]) -> list[dict[str, Any]]:
         calls = [{"id": name, "function": {"name": "ab"[n % 2], "arguments": "x" * 40}} for n, name in enumerate(names)]
         said = {"role": "assistant", "content": f"step {at}", "reasoning_content": f"thought {at}"}
         messages.append(said | {"tool_calls": calls} if calls else said)
-        messages += [
-            {"role": "tool", "tool_call_id": name, "content": "y" * size}
-            for name, size in zip(names, sizes, strict=True)
-        ]
-        messages += [{"role": "user", "content": f"and {at}"}] if speaks else []
+        messages += [told("y" * size, name) for name, size in zip(names, sizes, strict=True)]
+        messages += [user(f"and {at}")] if speaks else []
     return messages
 
 
@@ -127,12 +118,8 @@ SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 def show(count: int, words: str, *shots: Any) -> list[dict[str, Any]]:
     """So many turns, each with a screenshot behind its result, and what the user says beside it."""
     messages = grow([([2], False)] * count)
-    said = [{"type": "text", "text": words}] if words else []
-    return [
-        told
-        for message in messages
-        for told in (message, *([{"role": "user", "content": [*shots, *said]}] if message["role"] == "tool" else []))
-    ]
+    shown = [user([*shots, *([{"type": "text", "text": words}] if words else [])])]
+    return [one for message in messages for one in (message, *(shown if message["role"] == "tool" else []))]
 
 
 @given(
@@ -176,7 +163,7 @@ def test_old_thoughts_are_cleared_by_turns(turns, keep):
     """Thoughts of the newest turns stay; a turn ends where the user speaks, and not behind a result; nothing else is
     changed."""
     messages = grow(turns)
-    cleared = _clear_thoughts(messages, ClearThoughts(keep=keep))
+    cleared = context_edits._clear_thoughts(messages, ClearThoughts(keep=keep))
     groups: list[list[int]] = [[]]
     for at, message in enumerate(messages):
         if message["role"] == "user" and at and messages[at - 1]["role"] != "tool":

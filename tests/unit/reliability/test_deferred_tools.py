@@ -36,20 +36,12 @@ NAMED = {"type": "function", "function": {"name": "tool_3"}}
 FORM = {"type": "json_object"}
 
 
-@pytest.mark.parametrize(
-    ("change", "loader"),
-    [
-        ({}, "load_tools"),
-        ({"tool_choice": "required"}, "load_tools"),
-        ({"tool_choice": NAMED}, "load_tools"),
-        ({"tool_choice": "none"}, ""),
-        ({"response_format": FORM}, ""),
-        ({"tools": TOOLS[: TOOLS_MIN - 1]}, ""),
-        ({"tools": tuple({"type": "function", "function": {"name": name}} for name in NAMES)}, ""),
-        ({"tools": (*TOOLS, make_tool(LOADERS[0]))}, LOADERS[1]),
-        ({"tools": (*TOOLS, *map(make_tool, LOADERS))}, ""),
-    ],
-)
+@pytest.mark.parametrize(("change", "loader"), [
+    ({}, "load_tools"), ({"tool_choice": "required"}, "load_tools"), ({"tool_choice": NAMED}, "load_tools"),
+    ({"tool_choice": "none"}, ""), ({"response_format": FORM}, ""), ({"tools": TOOLS[: TOOLS_MIN - 1]}, ""),
+    ({"tools": tuple({"type": "function", "function": {"name": name}} for name in NAMES)}, ""),
+    ({"tools": (*TOOLS, make_tool(LOADERS[0]))}, LOADERS[1]), ({"tools": (*TOOLS, *map(make_tool, LOADERS))}, ""),
+])  # fmt: skip
 def test_tools_are_deferred_where_it_pays(change: dict[str, Any], loader: str) -> None:
     """Law: few or short tools, a form and forbidden calls are left alone; the client's own tool keeps its name."""
     assert choose_loader(replace(REQUEST, **change)) == loader
@@ -110,17 +102,10 @@ def test_the_list_names_each_tool_and_is_bounded(words: list[str], times: int) -
     assert sum(len(line) - len("- : ") for line in lines) <= max(LIST_CHARS_MAX, sum(map(len, names)))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        '{"names": ["tool_1", "tool_2"]}',
-        {"names": ["tool_1", "tool_2", "tool_1"]},
-        '{"names": "tool_1, tool_2"}',
-        '["tool_1", "tool_2"]',
-        {"names": '["tool_1", "tool_2"]'},
-        '{"name": "tool_1", "other": "tool_2"}',
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    '{"names": ["tool_1", "tool_2"]}', {"names": ["tool_1", "tool_2", "tool_1"]}, '{"names": "tool_1, tool_2"}',
+    '["tool_1", "tool_2"]', {"names": '["tool_1", "tool_2"]'}, '{"name": "tool_1", "other": "tool_2"}',
+])  # fmt: skip
 def test_a_load_is_read_in_whatever_form(arguments: Any) -> None:
     """Law: the names that are asked for, each once, in their order."""
     load = RawCall(name="functions.load_tools", arguments=arguments)

@@ -1,38 +1,29 @@
 """The table of faults and flaws: that it is whole, and what its columns must never say together."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.admission.request import RejectedBy
-from reliability.attempt import Attempt
 from reliability.escalation.policies import reason_of
 from reliability.escalation.refusals import PASSING, code_of, verdict_of
 from reliability.faults import TRAITS, Again, OtherTier, Ran, traits_of
 from reliability.types import Fault, Flaw, Reason, RefuseCode, Verdict
+from tests.unit.reliability.escalation.test_policies import met as met_with
 
 # What no tier can do anything about: the request itself, and who may spend or send what.
 CLIENTS_OWN = {
-    RefuseCode.BAD_REQUEST,
-    RefuseCode.UNSUPPORTED,
-    RefuseCode.CONTEXT_LENGTH,
-    RefuseCode.BUDGET,
+    RefuseCode.BAD_REQUEST, RefuseCode.UNSUPPORTED, RefuseCode.CONTEXT_LENGTH, RefuseCode.BUDGET,
     RefuseCode.CLOUD_BARRED,
-}
+}  # fmt: skip
 # What an attempt may say of when to come back.
 waits = st.none() | st.floats(0, 86_400)
 
 
 def rows(kind: type[Fault] | type[Flaw]) -> dict:
     return {met: TRAITS[met] for met in kind}
-
-
-def attempt_of(met: Fault | Flaw) -> Attempt:
-    fault, flaw = (met, None) if isinstance(met, Fault) else (None, met)
-    return Attempt(tier="fast", ran=True, fault=fault, flaw=flaw)
 
 
 def test_every_fault_and_every_flaw_has_a_row():
@@ -45,13 +36,9 @@ def test_every_fault_and_every_flaw_has_a_row():
 @pytest.mark.parametrize("met", [*Fault, *Flaw])
 def test_an_attempt_has_the_row_of_what_it_met(met):
     """What is known of an attempt is what the table says of its fault or its flaw."""
-    attempt = attempt_of(met)
-    assert traits_of(attempt) is TRAITS[met]
-    assert (reason_of(attempt), code_of(attempt), verdict_of(attempt)) == (
-        TRAITS[met].reason,
-        TRAITS[met].code,
-        TRAITS[met].verdict,
-    )
+    attempt, traits = met_with(met), TRAITS[met]
+    assert traits_of(attempt) is traits
+    assert (reason_of(attempt), code_of(attempt), verdict_of(attempt)) == (traits.reason, traits.code, traits.verdict)
 
 
 @pytest.mark.parametrize("rejected_by", RejectedBy)
@@ -86,7 +73,7 @@ def test_a_fault_says_nothing_good_of_its_tier(fault):
 def test_what_is_the_client_s_own_never_opens_a_breaker(met, retry_after_s, cancelled):
     """Whatever a time is told, and whether the client has left: another client's requests must not be refused for it.
     Nor is it retried, since it would be as wrong again."""
-    attempt = replace(attempt_of(met), retry_after_s=retry_after_s, cancelled=cancelled)
+    attempt = met_with(met, retry_after_s=retry_after_s, cancelled=cancelled)
     if TRAITS[met].code in CLIENTS_OWN:
         assert verdict_of(attempt) is Verdict.IGNORED
         assert TRAITS[met].again is Again.NO
@@ -154,6 +141,6 @@ def test_a_timeout_is_a_timeout_everywhere(fault, retry_after_s):
     """The reason in the header and the code of the error name the same thing, of what both have a name for."""
     both = {Reason.TIMEOUT: RefuseCode.TIMEOUT, Reason.MEMORY_PRESSURE: RefuseCode.MEMORY_PRESSURE}
     both |= {Reason.CONTEXT_LENGTH: RefuseCode.CONTEXT_LENGTH}
-    attempt = replace(attempt_of(fault), retry_after_s=retry_after_s)
+    attempt = met_with(fault, retry_after_s=retry_after_s)
     for reason, code in both.items():
         assert (reason_of(attempt) is reason) == (code_of(attempt) is code)

@@ -2,19 +2,18 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.prefix import PrefixChange, PromptShape, explain
 
+CHANGED_AT = "the history changed at message"
 ROLES = ("system", "user", "assistant", "tool", "assistant", "user")
 SHAPE = PromptShape(
-    tools=(("read", 1), ("write", 2), ("list", 3)),
-    options={"enable_thinking": 1},
-    head=1,
-    messages=(10, 11, 12, 13, 14, 15),
-    roles=ROLES,
-)
+    tools=(("read", 1), ("write", 2), ("list", 3)), options={"enable_thinking": 1}, head=1,
+    messages=(10, 11, 12, 13, 14, 15), roles=ROLES,
+)  # fmt: skip
 
 
 def with_history(*digests: int) -> PromptShape:
@@ -23,46 +22,22 @@ def with_history(*digests: int) -> PromptShape:
     return replace(SHAPE, messages=(10, *digests), roles=roles)
 
 
-def test_a_change_of_one_part_is_named() -> None:
+@pytest.mark.parametrize(("new", "change", "words"), [
+    (replace(SHAPE, messages=(99, *SHAPE.messages[1:])), PrefixChange.SYSTEM_PROMPT, "the system prompt changed"),
+    (replace(SHAPE, date="25 Nov 2026"), PrefixChange.DATE, "the date that the chat template writes changed"),
+    (replace(SHAPE, options={}), PrefixChange.OPTIONS, "the template's options changed (enable_thinking)"),
+    (replace(SHAPE, tools=(("read", 1), ("list", 9), ("find", 4))), PrefixChange.TOOLS,
+     "the tools changed (added: find; removed: write; written differently: list)"),
+    (replace(SHAPE, tools=SHAPE.tools[::-1]), PrefixChange.TOOLS, "the tools changed (in another order)"),
+    (replace(SHAPE, tools=()), PrefixChange.TOOLS, "the tools changed (removed: read, write, list)"),
+    (with_history(11, 12, 90, 14), PrefixChange.HISTORY, f"{CHANGED_AT} 3 (user): it was rewritten"),
+    (with_history(11, 12, 15, 16), PrefixChange.HISTORY, f"{CHANGED_AT} 3 (user): 2 messages before it left out"),
+    (with_history(11, 90, 12, 13, 14, 15), PrefixChange.HISTORY, f"{CHANGED_AT} 2 (assistant): one message put in"),
+    (with_history(11, 12), PrefixChange.HISTORY, f"{CHANGED_AT} 3: it ends there"),
+])  # fmt: skip
+def test_a_change_of_one_part_is_named(new: PromptShape, change: PrefixChange, words: str) -> None:
     """Law: each part is named by itself, with what of it is another."""
-    cases: list[tuple[PromptShape, PrefixChange, str]] = [
-        (replace(SHAPE, messages=(99, *SHAPE.messages[1:])), PrefixChange.SYSTEM_PROMPT, "the system prompt changed"),
-        (replace(SHAPE, date="25 Nov 2026"), PrefixChange.DATE, "the date that the chat template writes changed"),
-        (replace(SHAPE, options={}), PrefixChange.OPTIONS, "the template's options changed (enable_thinking)"),
-        (
-            replace(SHAPE, tools=(("read", 1), ("list", 9), ("find", 4))),
-            PrefixChange.TOOLS,
-            "the tools changed (added: find; removed: write; written differently: list)",
-        ),
-        (
-            replace(SHAPE, tools=SHAPE.tools[::-1]),
-            PrefixChange.TOOLS,
-            "the tools changed (in another order)",
-        ),
-        (
-            replace(SHAPE, tools=()),
-            PrefixChange.TOOLS,
-            "the tools changed (removed: read, write, list)",
-        ),
-        (
-            with_history(11, 12, 90, 14),
-            PrefixChange.HISTORY,
-            "the history changed at message 3 (user): it was rewritten",
-        ),
-        (
-            with_history(11, 12, 15, 16),
-            PrefixChange.HISTORY,
-            "the history changed at message 3 (user): 2 messages before it left out",
-        ),
-        (
-            with_history(11, 90, 12, 13, 14, 15),
-            PrefixChange.HISTORY,
-            "the history changed at message 2 (assistant): one message put in",
-        ),
-        (with_history(11, 12), PrefixChange.HISTORY, "the history changed at message 3: it ends there"),
-    ]
-    for new, change, words in cases:
-        assert explain(SHAPE, new) == ((change,), words)
+    assert explain(SHAPE, new) == ((change,), words)
 
 
 def test_several_changes_are_all_named() -> None:

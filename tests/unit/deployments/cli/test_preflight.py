@@ -135,15 +135,13 @@ def test_a_wrong_configuration_is_one_line(place, capsys, case):
 
 
 TEXTS: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "applications: a list is needed"),
-    "no YAML": (b"a: [", "is not YAML"),
-    "tabs": (b"a:\n\t- b", "is not YAML"),
-    "no text": (b"\xff\xfe\x00", "is not UTF-8"),
+    "empty": (b"", "applications: a list is needed"), "no YAML": (b"a: [", "is not YAML"),
+    "tabs": (b"a:\n\t- b", "is not YAML"), "no text": (b"\xff\xfe\x00", "is not UTF-8"),
     "no such date": (b"a: 2026-02-31", "is not YAML"),
     "another program's": (b"services: {web: {image: nginx}}", "applications: a list is needed"),
     "only a word": (b"hello", "applications: a list is needed"),
     "no end": (b"[" * 5000, "is not YAML"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", TEXTS)

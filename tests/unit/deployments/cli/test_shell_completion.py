@@ -22,20 +22,12 @@ ANSWERS: dict[str, Any] = {
 }
 TIERS = {"mine": {"kind": "scripted", "script": [{"answer": "x"}]}}
 CASES = {
-    "": set(cli.commands),
-    "st": {"status"},
-    "status --": {"--json", "--url", "--config", "--help"},
-    "service status --": {"--yes", "--help"},
-    "launch cod": {"codex"},
-    "launch --config ser": {"serve.yaml"},
-    "check ser": {"serve.yaml"},
-    "completion f": {"fish"},
-    "incidents --kind gr": {"grant_expired"},
-    "pull --config serve.yaml m": {"mine"},
-    "why --url {url} r": {"r-1"},
-    "incidents --url={url} --tier ": {"fast", "premium"},
-    "logs --url {url} --session ": {"agent-7"},
-}
+    "": set(cli.commands), "st": {"status"}, "status --": {"--json", "--url", "--config", "--help"},
+    "service status --": {"--yes", "--help"}, "launch cod": {"codex"}, "launch --config ser": {"serve.yaml"},
+    "check ser": {"serve.yaml"}, "completion f": {"fish"}, "incidents --kind gr": {"grant_expired"},
+    "pull --config serve.yaml m": {"mine"}, "why --url {url} r": {"r-1"},
+    "incidents --url={url} --tier ": {"fast", "premium"}, "logs --url {url} --session ": {"agent-7"},
+}  # fmt: skip
 
 
 # A second line of a kind; each starts a shell and two programs.

@@ -12,15 +12,7 @@ import yaml
 from deployments.config.app_config import load
 from deployments.evaluate import evaluation_target
 from deployments.evaluate.evaluation_plan import Settings
-from deployments.evaluate.evaluation_target import (
-    NO_CLOUD,
-    NoServer,
-    OwnTarget,
-    _patch_variant,
-    _write_config,
-    read_config,
-    run_server,
-)
+from deployments.evaluate.evaluation_target import NO_CLOUD, NoServer, OwnTarget, _patch_variant, _write_config
 from deployments.graph.serve_file import read_file
 from tests.support.config_files import make_document
 from tests.support.repository import ROOT
@@ -70,7 +62,7 @@ def test_a_variant_changes_one_thing(variant, enabled, strategy):
 def test_what_is_written_can_be_started(source, tmp_path, variant):
     """On loopback, on its own port, with its own state; for the shipped configuration too."""
     for file in (source, ROOT / "serve_config.yaml"):
-        config = _patch_variant(read_config(file), variant)
+        config = _patch_variant(evaluation_target.read_config(file), variant)
         path = tmp_path / f"{variant}.yaml"
         path.write_text(_write_config(file, config, port=23456, state=tmp_path / "state"))
         read = read_file(path)
@@ -87,7 +79,7 @@ def test_a_start_that_fails_is_tried_once_more_and_then_said(source, tmp_path, m
     program.chmod(0o755)
     monkeypatch.setattr(evaluation_target.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(evaluation_target.sys, "executable", str(program))
-    with pytest.raises(NoServer, match="no room for Ray"), run_server(source, load(ARGS)):
+    with pytest.raises(NoServer, match="no room for Ray"), evaluation_target.run_server(source, load(ARGS)):
         pass
 
     assert (tmp_path / "begun").read_text() == "begun\nbegun\n"

@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
-from deployments.memory.autoscaling import (
-    MemoryCappedPolicy,
-    _apply_factors,
-    _DemandCell,
-    _HeldDemand,
-    _keep_newest,
-    _undo_factors,
-)
+from deployments.memory import autoscaling
+from deployments.memory.autoscaling import MemoryCappedPolicy, _apply_factors, _DemandCell, _HeldDemand, _keep_newest
 from deployments.memory.plan import NodeReport
 from reliability.memory.pressure import Level
 from tests.support.node_reports import need, report
@@ -109,7 +103,7 @@ def test_a_cap_survives_serves_factors(current: int, cap: int, up: float, down: 
     config = AutoscalingConfig(min_replicas=0, max_replicas=99, upscaling_factor=up, downscaling_factor=down)
     context = Context("t", 0.0, current, current, config=config)
 
-    assert _apply_scaling_factors(_undo_factors(context, cap), current, config) == cap
+    assert _apply_scaling_factors(autoscaling._undo_factors(context, cap), current, config) == cap
 
 
 @given(st.integers(0, 20), st.floats(0, 30), st.sampled_from([0.5, 1.0, 2.0]))

@@ -23,14 +23,9 @@ CAP = 3
 WAIT_S = 240
 SLOW = [{"answer": [{"text": "word word word word", "token_delay_s": 0.5}]}]
 SCALE = {
-    "min_replicas": 1,
-    "max_replicas": 10,
-    "target_ongoing_requests": 1,
-    "upscale_delay_s": 0.5,
-    "downscale_delay_s": 0.5,
-    "metrics_interval_s": 0.5,
-    "look_back_period_s": 1.0,
-}
+    "min_replicas": 1, "max_replicas": 10, "target_ongoing_requests": 1, "upscale_delay_s": 0.5,
+    "downscale_delay_s": 0.5, "metrics_interval_s": 0.5, "look_back_period_s": 1.0,
+}  # fmt: skip
 
 
 @dataclass

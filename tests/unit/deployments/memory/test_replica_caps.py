@@ -73,34 +73,31 @@ def on(node: str, tier: str, **changes: Any) -> NodeReport:
     return report(node, held=(Holder(holder=node, tier=tier, bytes=GB, since_s=1),), **changes)
 
 
-@pytest.mark.parametrize(
-    ("needs", "reports", "wanted", "now", "replicas"),
-    [
-        pytest.param(
-            [need("big", 4), need("fixed", 4, 1, 1)], [report()], {"big": 10}, {"big": 1}, {"big": 2},
-            id="a tier that isn't autoscaled takes its bytes all the same",
-        ),
-        pytest.param(
-            [need("fast", 1, priority=2), need("huge", 50, priority=1)], [report()],
-            {"fast": 6, "huge": 3}, {"fast": 1, "huge": 1}, {"fast": 6, "huge": 1},
-            id="what no node could hold even once stops no other tier",
-        ),
-        pytest.param(
-            [need("big", 4)], [report("x", budget_bytes=6 * GB), report("y", budget_bytes=6 * GB)],
-            {"big": 5}, {"big": 1}, {"big": 2},
-            id="budgets of 6 GB on two nodes hold one replica of 4 GB each, not three together",
-        ),
-        pytest.param(
-            [need("a", 1), need("b", 1)], [on("x", "a", level=Level.CRITICAL), on("y", "b")],
-            {"a": 4, "b": 4}, {"a": 3, "b": 3}, {"a": 1, "b": 4},
-            id="a critical node shrinks its own tiers, and those of another node grow on",
-        ),
-        pytest.param(
-            [need("cloud", 0, local=False)], [report(level=Level.CRITICAL)], {"cloud": 4}, {"cloud": 1}, {"cloud": 4},
-            id="memory here doesn't bound a tier that runs elsewhere",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("needs", "reports", "wanted", "now", "replicas"), [
+    pytest.param(
+        [need("big", 4), need("fixed", 4, 1, 1)], [report()], {"big": 10}, {"big": 1}, {"big": 2},
+        id="a tier that isn't autoscaled takes its bytes all the same",
+    ),
+    pytest.param(
+        [need("fast", 1, priority=2), need("huge", 50, priority=1)], [report()],
+        {"fast": 6, "huge": 3}, {"fast": 1, "huge": 1}, {"fast": 6, "huge": 1},
+        id="what no node could hold even once stops no other tier",
+    ),
+    pytest.param(
+        [need("big", 4)], [report("x", budget_bytes=6 * GB), report("y", budget_bytes=6 * GB)],
+        {"big": 5}, {"big": 1}, {"big": 2},
+        id="budgets of 6 GB on two nodes hold one replica of 4 GB each, not three together",
+    ),
+    pytest.param(
+        [need("a", 1), need("b", 1)], [on("x", "a", level=Level.CRITICAL), on("y", "b")],
+        {"a": 4, "b": 4}, {"a": 3, "b": 3}, {"a": 1, "b": 4},
+        id="a critical node shrinks its own tiers, and those of another node grow on",
+    ),
+    pytest.param(
+        [need("cloud", 0, local=False)], [report(level=Level.CRITICAL)], {"cloud": 4}, {"cloud": 1}, {"cloud": 4},
+        id="memory here doesn't bound a tier that runs elsewhere",
+    ),
+])  # fmt: skip
 def test_each_gets_what_is_left_for_it(needs, reports, wanted, now, replicas):
     """Law: the examples' names."""
     fits = cap_replicas(tuple(needs), tuple(reports), wanted, now)

@@ -29,17 +29,12 @@ def test_a_bar_leaks_nothing() -> None:
     assert granted(state, S)[1].probe
 
 
-@pytest.mark.parametrize(
-    ("more", "rejected_by"),
-    [
-        ({"tier": "open"}, RejectedBy.OPEN),
-        ({"tier": "probing"}, RejectedBy.PROBING),
-        ({"tier": "out"}, RejectedBy.ISOLATED),
-        ({"prompt_tokens": 1951}, RejectedBy.BUDGET),
-        ({"extra": True}, RejectedBy.RETRY_BUDGET),
-        ({"level": Level.CRITICAL, "prompt_tokens": 4000}, RejectedBy.MEMORY_PRESSURE),
-    ],
-)
+@pytest.mark.parametrize(("more", "rejected_by"), [
+    ({"tier": "open"}, RejectedBy.OPEN), ({"tier": "probing"}, RejectedBy.PROBING),
+    ({"tier": "out"}, RejectedBy.ISOLATED), ({"prompt_tokens": 1951}, RejectedBy.BUDGET),
+    ({"extra": True}, RejectedBy.RETRY_BUDGET),
+    ({"level": Level.CRITICAL, "prompt_tokens": 4000}, RejectedBy.MEMORY_PRESSURE),
+])  # fmt: skip
 def test_every_bar_has_its_name(more: dict[str, Any], rejected_by: RejectedBy) -> None:
     """What keeps a call off is named, with a time where waiting helps."""
     state = obey(failed(failed(AdmissionState(), "probing", 2), "open", 2, S), "out", "isolate", S)

@@ -8,31 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import breaker as breakers
-from reliability.admission.breaker import (
-    Breaker,
-    BreakerConfig,
-    BreakerRejection,
-    Cause,
-    Permit,
-    Phase,
-    admit,
-    close,
-    phase_at,
-    settle,
-)
+from reliability.admission.breaker import Breaker, BreakerConfig, BreakerRejection, Cause, Permit, Phase, admit, settle
 from reliability.types import Verdict
 
 CONFIG = BreakerConfig(
-    failures_max=3,
-    rate_percent=50,
-    rate_calls_min=6,
-    rate_window_ns=1000,
-    open_ns=100,
-    open_max_ns=1600,
-    calm_ns=500,
-    retry_after_max_ns=700,
-    permit_ns=300,
-)
+    failures_max=3, rate_percent=50, rate_calls_min=6, rate_window_ns=1000, open_ns=100, open_max_ns=1600, calm_ns=500,
+    retry_after_max_ns=700, permit_ns=300,
+)  # fmt: skip
 
 
 def permit_of(breaker: Breaker, config: BreakerConfig, now_ns: int) -> tuple[Breaker, Permit]:
@@ -72,7 +54,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(hold_ns=st.sampled_from([None, 0, 50, 300, 10_000]))
     def ask(self, hold_ns: int | None) -> None:
         """Only time leaves OPEN; probes are bounded; a refusal changes nothing."""
-        before, phase = self.breaker, phase_at(self.breaker, self.now_ns)
+        before, phase = self.breaker, breakers.phase_at(self.breaker, self.now_ns)
         self.breaker, answer = admit(before, CONFIG, self.now_ns, hold_ns)
         if isinstance(answer, BreakerRejection):
             assert self.breaker is before
@@ -120,11 +102,11 @@ class BreakerMachine(RuleBasedStateMachine):
     def close_by_hand(self) -> None:
         """Closed at once and without a past, whatever it was; who was on his way says nothing any more."""
         before = self.breaker
-        self.breaker = close(before, self.now_ns)
+        self.breaker = breakers.close(before, self.now_ns)
         assert self.breaker.phase is Phase.CLOSED
         assert self.breaker is before or (self.breaker.openings, self.breaker.permits) == (0, {})
         assert self.breaker.isolated == before.isolated
-        assert close(self.breaker, self.now_ns) is self.breaker
+        assert breakers.close(self.breaker, self.now_ns) is self.breaker
 
     @rule()
     def hold_off(self) -> None:
@@ -154,7 +136,7 @@ TestBreakerMachine = BreakerMachine.TestCase
 def test_who_closes_it_by_hand_forgets_its_past() -> None:
     """It stands as a new one does, but for the number of its state."""
     before = opened()
-    assert close(before, 7) == Breaker(generation=before.generation + 1, since_ns=7)
+    assert breakers.close(before, 7) == Breaker(generation=before.generation + 1, since_ns=7)
 
 
 def test_failures_in_a_row_open() -> None:
@@ -191,8 +173,8 @@ def test_only_time_leaves_open() -> None:
     breaker = opened()
     same, refused = admit(breaker, CONFIG, 99)
     assert (same, refused) == (breaker, BreakerRejection(Cause.OPEN, 1))
-    assert phase_at(breaker, 99) is Phase.OPEN
-    assert phase_at(breaker, 100) is Phase.HALF_OPEN
+    assert breakers.phase_at(breaker, 99) is Phase.OPEN
+    assert breakers.phase_at(breaker, 100) is Phase.HALF_OPEN
     assert breaker.phase is Phase.OPEN
     assert permit_of(breaker, CONFIG, 100)[1].probe
 
@@ -258,7 +240,6 @@ def test_retry_after_is_honoured(asked_ns: int, span_ns: int | None) -> None:
         assert (breaker.phase, change) == (Phase.CLOSED, None)
         return
     assert (breaker.until_ns, breaker.openings) == (10 + span_ns, 0)
-    assert change is not None
     assert change.cause is Cause.RETRY_AFTER
     breaker, permit = permit_of(Breaker(), off := replace(CONFIG, retry_after_max_ns=0), 0)
     assert settle(breaker, off, permit, Verdict.FAILURE, 0, asked_ns)[0].phase is Phase.CLOSED

@@ -96,15 +96,10 @@ def test_warnings_start_at_eighty_percent() -> None:
     assert [(load.window, load.percent) for load in above.warnings] == [(BudgetWindow.SESSION, 80)]
 
 
-@pytest.mark.parametrize(
-    ("policy", "cheap", "runs"),
-    [
-        (Policy.WARN_AND_CONTINUE, False, True),
-        (Policy.ESCALATE, False, False),
-        (Policy.ESCALATE, True, True),
-        (Policy.HARD_STOP, True, False),
-    ],
-)
+@pytest.mark.parametrize(("policy", "cheap", "runs"), [
+    (Policy.WARN_AND_CONTINUE, False, True), (Policy.ESCALATE, False, False), (Policy.ESCALATE, True, True),
+    (Policy.HARD_STOP, True, False),
+])  # fmt: skip
 def test_policies(policy: Policy, cheap: bool, runs: bool) -> None:
     """Beyond the limit warnings go on, escalation leaves only the cheap tier, a hard stop leaves nothing."""
     config = replace(FREE, session=Limit(tokens_max=100, policy=policy))
@@ -117,9 +112,8 @@ def test_policies(policy: Policy, cheap: bool, runs: bool) -> None:
 
 def test_the_hardest_policy_decides() -> None:
     """Where several windows are full, a hard stop is reported before an escalation."""
-    config = replace(
-        FREE, session=Limit(tokens_max=10, policy=Policy.ESCALATE), hour=Limit(tokens_max=10, policy=Policy.HARD_STOP)
-    )
+    soft, hard = (Limit(tokens_max=10, policy=policy) for policy in (Policy.ESCALATE, Policy.HARD_STOP))
+    config = replace(FREE, session=soft, hour=hard)
     answer = refused(Budget(), config, ask(cheap=True))
     assert answer.policy is Policy.HARD_STOP
     assert [load.window for load in answer.windows] == [BudgetWindow.HOUR]
@@ -213,7 +207,6 @@ def test_an_overrun_is_charged() -> None:
     """A tier that uses more than was reserved is charged in full, and then nothing more is admitted."""
     budget, _ = reserve(Budget(), CONFIG, "r", ask(850), 0)
     budget, closed = settle(budget, CONFIG, "r", 1100, 0)
-    assert closed is not None
     assert closed.tokens == 1100
     assert refused(budget, CONFIG, ask(0, 1))
 

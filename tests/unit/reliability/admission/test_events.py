@@ -11,19 +11,12 @@ from reliability.types import Usage, Verdict
 
 ASK = AdmissionRequest(tier="fast", key="k", session="s", prompt_tokens=50)
 EVENTS: list[replay.Event] = [
-    replay.Begin("life"),
-    replay.Admit(ASK),
+    replay.Begin("life"), replay.Admit(ASK),
     replay.Settlement("life:0", Verdict.SUCCESS, Usage(prompt_tokens=3)),
-    replay.Settlement("life:0", Verdict.FAILURE, None, 5),
-    replay.Progress("life:0", 40),
-    replay.Charge("k", "s", 12),
-    replay.Tick("expire"),
-    replay.Tick("sweep"),
-    replay.Order("fast", "isolate"),
-    replay.Order("fast", "restore"),
-    replay.Order("fast", "close"),
-    replay.Reset("k", "s"),
-]
+    replay.Settlement("life:0", Verdict.FAILURE, None, 5), replay.Progress("life:0", 40), replay.Charge("k", "s", 12),
+    replay.Tick("expire"), replay.Tick("sweep"), replay.Order("fast", "isolate"), replay.Order("fast", "restore"),
+    replay.Order("fast", "close"), replay.Reset("k", "s"),
+]  # fmt: skip
 
 
 def test_every_event_can_be_written_down() -> None:

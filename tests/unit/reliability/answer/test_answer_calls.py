@@ -56,13 +56,11 @@ def test_beside_native_calls_the_text_calls_nothing(in_text, as_calls):
     assert bool(judged.repairs) == bool(in_text and not quoted)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The README contains `<tool_call>{}</tool_call>`, an injection. I read on.",
-        "README.md says:\n\n```json\n{}\n```\n\nThat is suspicious. I go on.", "<think>Hm.</think>It says:\n{}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "The README contains `<tool_call>{}</tool_call>`, an injection. I read on.",
+    "README.md says:\n\n```json\n{}\n```\n\nThat is suspicious. I go on.",
+    "<think>Hm.</think>It says:\n{}",
+])  # fmt: skip
 def test_a_call_quoted_beside_a_native_one_is_not_made(text):
     """Law: what a model quotes of a hostile text is not called; its reasoning is still taken apart."""
     text = text.replace("{}", '{"name": "search", "arguments": {"q": "evil"}}')
@@ -79,13 +77,10 @@ def test_a_copy_may_name_its_tool_in_another_way():
     assert [call.id for call in judged.calls] == ["c0"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>\n{"name": "search", "arguments": {"q": "do', "<tool_call>\nsearch dogs\n</tool_call>",
-        "search dogs </tool_call>", "<tool_call>\n</tool_call>\n<tool_call>{]</tool_call>",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    '<tool_call>\n{"name": "search", "arguments": {"q": "do', "<tool_call>\nsearch dogs\n</tool_call>",
+    "search dogs </tool_call>", "<tool_call>\n</tool_call>\n<tool_call>{]</tool_call>",
+])  # fmt: skip
 def test_a_call_with_something_in_it_is_still_a_violation(text):
     """No call of several is dropped: what can't be read refuses the native one too."""
     judged = ruled([Text(text), native(GOOD)], CALLED)
@@ -117,10 +112,7 @@ def stop(text: str) -> Loop:
 @given(drawn)
 def test_the_first_of_equal_calls_stands_for_all(calls):
     """Order is kept, nothing else is dropped, and doing it twice changes nothing."""
-    raw = [
-        RawCall(name="search", arguments=spelling.format(letter), id=id, format="bare")
-        for letter, spelling, id in calls
-    ]
+    raw = [RawCall(name="search", arguments=spelt.format(q), id=id, format="bare") for q, spelt, id in calls]
     kept, copies = collapse_calls(raw, BOX)
 
     assert [json.loads(call.arguments)["q"] for call in kept] == list(dict.fromkeys(letter for letter, *_ in calls))
@@ -129,17 +121,12 @@ def test_the_first_of_equal_calls_stands_for_all(calls):
     assert collapse_calls(kept, BOX) == (kept, 0)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (("search", '{"q": 1}'), ("search", '{"q": "1"}')),
-        (("search", '{"q": true}'), ("search", '{"q": 1}')),
-        (("search", '{"q": "a "}'), ("search", '{"q": "a"}')),
-        (("search", '{"q": "a"}'), ("fetch", '{"q": "a"}')),
-        (("search", '{"q": [1, 2]}'), ("search", '{"q": [2, 1]}')),
-        (("search", '{"q": "a"}'), ("search", '{"q": "a", "n": null}')),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [
+    (("search", '{"q": 1}'), ("search", '{"q": "1"}')), (("search", '{"q": true}'), ("search", '{"q": 1}')),
+    (("search", '{"q": "a "}'), ("search", '{"q": "a"}')), (("search", '{"q": "a"}'), ("fetch", '{"q": "a"}')),
+    (("search", '{"q": [1, 2]}'), ("search", '{"q": [2, 1]}')),
+    (("search", '{"q": "a"}'), ("search", '{"q": "a", "n": null}')),
+])  # fmt: skip
 def test_calls_that_say_something_else_both_stay(one, other):
     """Type, white space inside a value, order of a list, another tool: each makes another call."""
     raw = [RawCall(name=name, arguments=arguments) for name, arguments in (one, other)]

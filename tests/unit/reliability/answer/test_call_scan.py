@@ -50,7 +50,6 @@ def test_a_runaway_is_stopped(name, size):
     """Each is found by its kind, while it is written; one that came in one piece is one, too."""
     arguments, kind, most = RUNAWAYS[name]
     at, loop = read(arguments, size)
-    assert loop is not None
     assert (loop.kind, loop.tool) == (kind, "write")
     assert at <= most or size > most
 
@@ -97,7 +96,6 @@ def equal_calls(*names: str) -> tuple[int, Loop | None]:
 def test_the_third_copy_of_a_call_ends_the_answer():
     """It is complete where the next call begins, and no more is read."""
     begun, loop = equal_calls(*["a.py"] * 64)
-    assert loop is not None
     assert (begun, loop.kind, loop.tool) == (4, Kind.ANSWER_CALLS, "read")
     assert equal_calls(*["a.py", "b.py"] * 32)[0] == 6
     assert equal_calls("a.py", "a.py", *[f"{i}.py" for i in range(60)])[1] is None

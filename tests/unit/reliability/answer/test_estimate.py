@@ -8,17 +8,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from reliability.answer.estimate import (
-    IMAGE_TOKENS,
-    estimate_written_tokens,
-    prompt_bytes,
-    prompt_tokens_most,
-    text_bytes,
-    tokens_about,
-    tokens_max,
-    tokens_min,
-    tokens_near,
-)
+from reliability.answer import estimate as estimates
+from reliability.answer.estimate import estimate_written_tokens, prompt_bytes, text_bytes, tokens_max, tokens_min
 from reliability.types import CallDelta, Reasoning, Text
 
 texts = st.text(max_size=40)
@@ -45,7 +36,8 @@ def test_the_two_estimates_enclose(size: int, more: int) -> None:
     assert tokens_max(size) <= tokens_max(size + more)
     assert tokens_min(size) <= tokens_min(size + more)
     assert tokens_max(size) * 2 >= size >= tokens_min(size) * 5
-    assert max(1, tokens_min(size)) <= tokens_about(size) <= max(1, tokens_max(size))  # for a person: never nothing
+    # For a person: never nothing.
+    assert max(1, tokens_min(size)) <= estimates.tokens_about(size) <= max(1, tokens_max(size))
 
 
 @given(messages, messages, st.lists(st.dictionaries(texts, texts, max_size=2), max_size=2))
@@ -75,8 +67,8 @@ def test_an_image_counts_as_its_tokens(kind: str) -> None:
         url = "data:image/png;base64," + base64.b64encode(b"x" * length).decode()
         sizes.add(prompt_bytes([{"role": "user", "content": [{"type": kind, "image_url": {"url": url}}]}]))
     (size,) = sizes
-    assert tokens_max(size) >= IMAGE_TOKENS
-    assert tokens_max(size) - tokens_max(prompt_bytes([{"role": "user", "content": []}])) <= IMAGE_TOKENS + 1
+    assert tokens_max(size) >= estimates.IMAGE_TOKENS
+    assert tokens_max(size) - tokens_max(prompt_bytes([{"role": "user", "content": []}])) <= estimates.IMAGE_TOKENS + 1
 
 
 @pytest.mark.parametrize(
@@ -109,21 +101,21 @@ def test_a_refusal_of_the_history_counts():
 )
 def test_any_request_has_a_bound(value):
     """Whatever JSON a request holds."""
-    assert prompt_tokens_most([value]) >= 0
-    assert prompt_tokens_most([[0] * 200_000]) >= 1_000_000
+    assert estimates.prompt_tokens_most([value]) >= 0
+    assert estimates.prompt_tokens_most([[0] * 200_000]) >= 1_000_000
 
 
 @pytest.mark.parametrize("piece", ["a", "你", "😀", " word", "word ", "\n\n", "Internationaliza", '{"', "—"])
 def test_a_piece_that_may_be_one_token_is_one(piece):
     """Most servers send a token in each piece."""
-    assert tokens_near(piece) == 1
+    assert estimates.tokens_near(piece) == 1
 
 
 @given(st.text(min_size=17))
 def test_a_longer_piece_is_estimated_from_above(text):
     """Nothing says how many tokens a server has joined."""
     assume(len(text) > 16)
-    assert tokens_near(text) >= len(text) / 2
+    assert estimates.tokens_near(text) >= len(text) / 2
 
 
 def test_what_is_written_is_counted_whatever_it_is():

@@ -48,16 +48,13 @@ def test_a_sign_of_prose_waits_for_the_next_one(text: str) -> None:
         assert len(waiting) <= 2 or set(waiting) <= set("-> \t")
 
 
-@pytest.mark.parametrize(
-    ("text", "later"),
-    [
-        ("A {", "brace"), ("{ return x", "; }"), ("{a", ", b}"), ("{}", ""), ('{"a"', ", 1}"),
-        ("[", "link](url)"), ("[search", "](url)"), ("``", "x``"), ("```", "python\nimport os"),
-        ("```c\nint f() {", "\n  return 1;\n}"), ("<", "b>bold</b>"), ("#include <function", "al>"),
-        ("search", " for it"), ("[search", ", x]"), ("[search", "es]"), ("[search]", "(url)"),
-        ("`````````", "json {"), ("get_weather", "s (not the tool"), ("{" + '"' + "k" * 200, '": 1}'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "later"), [
+    ("A {", "brace"), ("{ return x", "; }"), ("{a", ", b}"), ("{}", ""), ('{"a"', ", 1}"), ("[", "link](url)"),
+    ("[search", "](url)"), ("``", "x``"), ("```", "python\nimport os"), ("```c\nint f() {", "\n  return 1;\n}"),
+    ("<", "b>bold</b>"), ("#include <function", "al>"), ("search", " for it"), ("[search", ", x]"), ("[search", "es]"),
+    ("[search]", "(url)"), ("`````````", "json {"), ("get_weather", "s (not the tool"),
+    ("{" + '"' + "k" * 200, '": 1}'),
+])  # fmt: skip
 def test_a_doubt_ends_with_certainty(text: str, later: str) -> None:
     """A beginning that can't become a call leaves as soon as that is certain, without asking."""
     outs = live([text, later + " and so on."], kind=lambda *_: pytest.fail("asked"))

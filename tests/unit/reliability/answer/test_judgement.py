@@ -43,35 +43,22 @@ def test_the_arguments_of_the_one_tool_that_must_be_called_are_its_call(text, ch
     assert "envelope" in [repair.kind for repair in judged.repairs]
 
 
-@pytest.mark.parametrize(
-    ("text", "keys"),
-    [
-        (GOOD, {}),
-        (GOOD, {"tool_choice": "auto"}),
-        (GOOD, {"tool_choice": "required", "sent": "I "}),
-        ('{"q": "cats", "n": 1}', {"tool_choice": "required"}),
-        ('{"n": 1}', {"tool_choice": "required"}),
-        ("{}", {"tool_choice": "required"}),
-        (f"{GOOD} {GOOD}", {"tool_choice": "required"}),
-        (GOOD, {"tool_choice": "required", "finish": Finish(reason=FinishReason.LENGTH)}),
-    ],
-)
+@pytest.mark.parametrize(("text", "keys"), [
+    (GOOD, {}), (GOOD, {"tool_choice": "auto"}), (GOOD, {"tool_choice": "required", "sent": "I "}),
+    ('{"q": "cats", "n": 1}', {"tool_choice": "required"}), ('{"n": 1}', {"tool_choice": "required"}),
+    ("{}", {"tool_choice": "required"}), (f"{GOOD} {GOOD}", {"tool_choice": "required"}),
+    (GOOD, {"tool_choice": "required", "finish": Finish(reason=FinishReason.LENGTH)}),
+])  # fmt: skip
 def test_what_may_be_other_json_is_no_call(text, keys):
     """A choice that is the model's, text that has left, other keys, two objects, or an answer that was cut."""
     assert ruled([Text(text)], **keys).calls == ()
 
 
-@pytest.mark.parametrize(
-    ("held", "count"),
-    [
-        ([native(GOOD)], 1),
-        ([Text(f'{{"name": "search", "arguments": {GOOD}}}')], 0),
-        ([Text(f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'), native(GOOD)], 1),
-        ([native(GOOD), native('{"q": "dogs"}', index=1)], 2),
-        ([native("{")], 1),
-        ([Text("No.")], 0),
-    ],
-)
+@pytest.mark.parametrize(("held", "count"), [
+    ([native(GOOD)], 1), ([Text(f'{{"name": "search", "arguments": {GOOD}}}')], 0),
+    ([Text(f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'), native(GOOD)], 1),
+    ([native(GOOD), native('{"q": "dogs"}', index=1)], 2), ([native("{")], 1), ([Text("No.")], 0),
+])  # fmt: skip
 def test_calls_that_came_as_calls_are_counted(held, count):
     """Those that were found in the text aren't; whether they are good is another question."""
     assert ruled(held).native_calls == count
@@ -130,9 +117,8 @@ def test_who_takes_one_call_at_a_time_gets_the_first(allowed, words, as_text):
     arguments = [json.dumps({"q": word}) for word in words]
     held = [native(text, index=i) for i, text in enumerate(arguments)]
     if as_text:
-        held = [
-            Text("".join(f'<tool_call>{{"name": "search", "arguments": {text}}}</tool_call>' for text in arguments))
-        ]
+        form = '<tool_call>{{"name": "search", "arguments": {}}}</tool_call>'
+        held = [Text("".join(map(form.format, arguments)))]
     judged = ruled(held, parallel_tool_calls=allowed)
     left = 1 if allowed is False else len(words)
     assert [call.arguments for call in judged.calls] == arguments[:left]
@@ -156,13 +142,10 @@ def test_switched_off_checks_pass_calls_as_they_came():
     assert ruled([native(GOOD)], messages=lapped(9), loops=None).flaw is None
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ('{"name": "search", "arguments": {}}', TextKind.CALL), ('{"name": "Bob", "age": 3}', TextKind.PROSE),
-        ("<tool_call>{", TextKind.CALL), ("⏺ sea", TextKind.OPEN),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "kind"), [
+    ('{"name": "search", "arguments": {}}', TextKind.CALL), ('{"name": "Bob", "age": 3}', TextKind.PROSE),
+    ("<tool_call>{", TextKind.CALL), ("⏺ sea", TextKind.OPEN),
+])  # fmt: skip
 def test_what_a_candidate_is(text, kind):
     """A call, an attempt at one, prose, or too short to tell."""
     assert settle_text(text, "", BOX) is kind

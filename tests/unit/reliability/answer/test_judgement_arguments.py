@@ -11,6 +11,7 @@ from reliability.loops import LoopConfig
 from reliability.tools import CheckConfig, RepairKind
 from reliability.types import CallDelta, Finish, FinishReason
 from tests.support.call_values import arguments, made
+from tests.support.conversation import user
 from tests.support.renderings import tool
 
 # Blank to Python's `str.strip`, and no white space of JSON.
@@ -22,9 +23,7 @@ around = st.lists(
 
 
 def judged(text):
-    expected = expect(
-        [{"role": "user", "content": "hi"}], BOX, id_seed="r", checks=CheckConfig(placeholders=()), loops=LoopConfig()
-    )
+    expected = expect([user("hi")], BOX, id_seed="r", checks=CheckConfig(placeholders=()), loops=LoopConfig())
     held = [CallDelta(index=0, id="c", name="note", arguments=text)]
     return judge(expected, held, Finish(reason=FinishReason.TOOL_CALLS), sent="", text_committed=False, attempt=0)
 

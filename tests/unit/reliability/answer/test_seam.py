@@ -69,14 +69,10 @@ def test_one_that_promises_to_go_on_at_once_is_believed(text, share, sizes):
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Sure! Here is the rest of my answer: opens slowly.",
-        "I'm sorry, it seems that my message was cut off.",
-        "Valves are devices that regulate the flow of a fluid.",
-    ],
-)
+@pytest.mark.parametrize("said", [
+    "Sure! Here is the rest of my answer: opens slowly.", "I'm sorry, it seems that my message was cut off.",
+    "Valves are devices that regulate the flow of a fluid.",
+])  # fmt: skip
 @given(sizes=pieces)
 def test_an_answer_about_the_answer_is_not_joined_where_the_end_was_asked_for(said, sizes, trusted):
     """Law: without the words that were asked for nothing leaves; where going on at once is promised, nothing that
@@ -92,9 +88,8 @@ def test_an_answer_about_the_answer_is_not_joined_where_the_end_was_asked_for(sa
 def test_such_words_may_be_the_text_s_own(sizes, parts):
     """Law: where a sentence may begin, and in small letters, they are the rest as any words are."""
     begun, rest = parts
-    assert joined(f"A long story about a valve. {begun}", rest, sizes, trusted=True) == rest.lstrip(
-        " " * begun.endswith(" ")
-    )
+    out = joined(f"A long story about a valve. {begun}", rest, sizes, trusted=True)
+    assert out == rest.lstrip(" " * begun.endswith(" "))
 
 
 @given(pieces, st.sampled_from(["<|im_end|>", "<|im_end|>\n", "<|im_end|>\n<|im_start|>user\nThanks.", "<|eot_id|>"]))
@@ -108,10 +103,7 @@ def test_the_end_of_the_turn_is_joined_as_it_came(sizes, said):
 @given(texts, texts, pieces, st.booleans())
 def test_a_second_beginning_never_stands_behind_the_first(text, other, sizes, trusted):
     """Law: an answer that begins as the first one did, and then goes elsewhere, isn't joined."""
-    begun = f"{text} and"
-    said = f"{text[:60]} xxx {other}"
-    out = joined(begun, said, sizes, trusted=trusted)
-    assert out is None
+    assert joined(f"{text} and", f"{text[:60]} xxx {other}", sizes, trusted=trusted) is None
 
 
 @given(st.text(min_size=1, max_size=600))
@@ -122,12 +114,20 @@ def test_an_anchor_is_the_end_of_the_text(text):
     assert len(anchor) <= 400
 
 
-def test_nothing_behind_the_anchor_is_the_end():
-    """Law: a model that says the last words and stops has said all; silence doesn't say that it has understood."""
-    begun = "one two three four five six seven eight nine ten"
-    assert joined(begun, find_anchor(begun), [3], trusted=False) == ""
-    assert joined(begun, "", [3], trusted=True) == ""
-    assert joined(begun, "", [3], trusted=False) is None
+ROW = "| pump | open | 3.5 bar | checked |\n"
+COUNTED = "one two three four five six seven eight nine ten"
+
+
+@pytest.mark.parametrize(("begun", "said", "trusted", "out"), [
+    ("| a | b |\n" + ROW * 3, "\n" + ROW * 3, True, ROW * 3),
+    ("As", "As requested, here is the rest of it.", False, None),
+    (COUNTED, find_anchor(COUNTED), False, ""), (COUNTED, "", True, ""), (COUNTED, "", False, None),
+])  # fmt: skip
+def test_words_are_joined_where_their_place_is_certain(begun, said, trusted, out):
+    """Law: an echo counts only where it stands once: three of six equal rows stand, three follow. A beginning of one or
+    two words may as well open an answer about it. A model that says the last words and stops has said all; silence
+    doesn't say that it has understood."""
+    assert joined(begun, said, [4], trusted=trusted) == out
 
 
 @pytest.mark.parametrize("said", ["ok " * 40, "ok " * 9 + "and done"])
@@ -195,40 +195,23 @@ def test_the_words_of_an_upstream_that_is_trusted_leave_as_they_are_or_not_at_al
 def test_an_upstream_that_keeps_its_promise_is_joined(text, trusted):
     """Law: nearly all cuts join, but for the first words that an anchor is too short behind: refusing all of them would
     be safe and of no use."""
-    text = TEXTS[text]
-    shares = []
-    for cut in cuts(text):
-        begun = text[:cut]
-        rest = text[len(begun.rstrip()) :]
-        said = rest if trusted else find_anchor(begun) + rest
+    text, shares = TEXTS[text], []
+    for begun in (text[:cut] for cut in cuts(text)):
+        said = ("" if trusted else find_anchor(begun)) + text[len(begun.rstrip()) :]
         shares.append(joined(begun, said, [4], trusted=trusted) is not None)
 
     assert sum(shares) / len(shares) >= (0.85 if trusted else 0.7), sum(shares) / len(shares)
 
 
-def test_equal_rows_are_continued_to_the_letter():
-    """Law: three of six equal rows stand, three follow: an echo counts only where it stands once."""
-    row = "| pump | open | 3.5 bar | checked |\n"
-    assert joined("| a | b |\n" + row * 3, "\n" + row * 3, [5], trusted=True) == row * 3
-
-
-@pytest.mark.parametrize(
-    ("said", "out"),
-    [
-        ('"{anchor}"sor shows', "sor shows"), ("...{anchor}...sor shows", "sor shows"),
-        ("{anchor}\n\nsor shows", None), ("{anchor}{anchor}sor shows", None),
-        ("```\n{anchor}sor shows\n```", "sor shows"), ('"{anchor}sor shows"', "sor shows"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "out"), [
+    ('"{anchor}"sor shows', "sor shows"), ("...{anchor}...sor shows", "sor shows"), ("{anchor}\n\nsor shows", None),
+    ("{anchor}{anchor}sor shows", None), ("```\n{anchor}sor shows\n```", "sor shows"),
+    ('"{anchor}sor shows"', "sor shows"),
+])  # fmt: skip
 def test_what_stands_around_the_words_that_were_asked_for_is_taken_off(said, out):
     """Law: within a word only its letters follow; the closing mark of what was opened goes; else nothing is joined."""
     begun = "The pressure in line two is read by the sen"
     assert joined(begun, said.format(anchor=find_anchor(begun)), [3], trusted=False) == out
-
-
-def test_a_remark_that_begins_as_the_answer_did_is_not_joined():
-    """Law: a beginning of one or two words may as well open an answer about it."""
-    assert joined("As", "As requested, here is the rest of it.", [4], trusted=False) is None
 
 
 @pytest.mark.parametrize("opening", ["Let me", "Let's", "Here is", "It seems", "Thanks, I", "I can't"])

@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
@@ -20,11 +20,16 @@ from tests.support.thought_marks import K3, MARKS, OPENED, PROMPTED, row_of
 from tests.support.value_paths import judge_events
 
 TOOLS, _ = written_calls()
-BOXES = {"tools": build_toolbox(TOOLS), "no tools": build_toolbox([])}
+TOOLBOX, NO_TOOLS = build_toolbox(TOOLS), build_toolbox([])
 CALL = '<tool_call>\n{"name": "find_part", "arguments": {"code": "K-7"}}\n</tool_call>'
 THOUGHT = "The user asks for parts.\nI could do it so: `a < b`.\n- or [so]"
 ANSWER = "There are 3 parts,\nand 2 < 3 [sic]."
 SIZES = (1, 2, 3, 7, 64, 10_000)
+
+
+each_opened = pytest.mark.parametrize("marks", OPENED, ids=lambda marks: marks[0].strip())
+LATER = [marks for marks in MARKS if "im_start" not in marks[0]]
+each_later = pytest.mark.parametrize("marks", LATER, ids=lambda marks: marks[0])
 
 
 def trimmed(text):
@@ -37,76 +42,72 @@ def both(pieces, box, **thinks):
     return take_apart(pieces, box, **thinks), take_apart(pieces, box, Hold.ALL, **thinks)
 
 
-def reads(text, box, **thinks):
-    """What becomes of an answer in pieces of each size, streamed and held."""
-    return [apart for size in SIZES for apart in both(cut_at(text, [size]), box, **thinks)]
+def reads(text, *boxes, **thinks):
+    """What becomes of an answer in pieces of each size, streamed and held, with tools and without, or with `boxes`."""
+    cuts = [(cut_at(text, [size]), box) for size in SIZES for box in boxes or (TOOLBOX, NO_TOOLS)]
+    return [apart for pieces, box in cuts for apart in both(pieces, box, **thinks)]
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
-@pytest.mark.parametrize("marks", OPENED, ids=lambda marks: marks[0].strip())
-def test_what_the_model_opens_is_apart(marks, box):
+@each_opened
+def test_what_the_model_opens_is_apart(marks):
     """Law: the thought is reasoning, the rest is the text, to the letter, and no mark is left, however it was cut."""
     opener, closer, says, ends = marks
     text = f"{opener}{THOUGHT}{closer}{says}{ANSWER}{ends}"
-    for apart in reads(text, box):
+    for apart in reads(text):
         assert (apart.text, apart.reasoning) == (ANSWER, THOUGHT)
         assert apart.judged.flaw is None
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
-@pytest.mark.parametrize("marks", OPENED, ids=lambda marks: marks[0].strip())
-def test_what_a_prompt_opens_is_apart_where_the_tier_says_so(marks, box):
+@each_opened
+def test_what_a_prompt_opens_is_apart_where_the_tier_says_so(marks):
     """Law: without the opener too, whole and streamed, and even where a mention of the closer stands in it."""
     opener, closer, says, ends = marks
     mention = f"`{closer.strip()}`"
     text = f"{THOUGHT} {mention}{closer}{says}{ANSWER}{ends}"
-    for apart in reads(text, box, inside=row_of(opener, closer)):
+    for apart in reads(text, inside=row_of(opener, closer)):
         assert (apart.text, apart.reasoning) == (ANSWER, f"{THOUGHT} {mention}")
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
 @pytest.mark.parametrize("marks", PROMPTED, ids=lambda marks: marks[1].strip())
-def test_what_a_strange_prompt_opens_is_apart_where_nothing_has_left(marks, box):
+def test_what_a_strange_prompt_opens_is_apart_where_nothing_has_left(marks):
     """Law: only the closer tells. Held, the thought is reasoning; in a stream it has left, and only the marks go."""
     _, closer, says, ends = marks
     text = f"{THOUGHT}{closer}{says}{ANSWER}{ends}"
-    for pieces in [cut_at(text, [size]) for size in SIZES]:
-        streamed, held = both(pieces, box)
+    for size, box in product(SIZES, (TOOLBOX, NO_TOOLS)):
+        streamed, held = both(cut_at(text, [size]), box)
         assert (held.text.strip(), held.reasoning) == (ANSWER, THOUGHT)
         assert trimmed(streamed.text) == trimmed(f"{THOUGHT}{' ' * closer.startswith(chr(10))}{ANSWER}")
         assert streamed.reasoning == ""
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
-@pytest.mark.parametrize("marks", OPENED, ids=lambda marks: marks[0].strip())
+@each_opened
 @pytest.mark.parametrize("inside", [False, True], ids=["opened", "prompt"])
-def test_a_thought_that_never_ends_is_no_answer(marks, inside, box):
+def test_a_thought_that_never_ends_is_no_answer(marks, inside):
     """Law: all of it is reasoning, the call in it is none, and the answer is empty."""
     opener, closer, _, _ = marks
     text = f"{'' if inside else opener}{THOUGHT}\n{CALL}"
-    for apart in reads(text, box, inside=row_of(opener, closer) if inside else None):
+    for apart in reads(text, inside=row_of(opener, closer) if inside else None):
         assert (apart.text, apart.reasoning) == ("", f"{THOUGHT}\n{CALL}")
         assert (apart.judged.flaw, apart.judged.calls) == (Flaw.EMPTY, ())
 
 
-@pytest.mark.parametrize("marks", OPENED, ids=lambda marks: marks[0].strip())
+@each_opened
 def test_a_call_behind_a_thought_is_one(marks):
     """Law: the call in the thought isn't made, the one behind it is, whole and streamed."""
     opener, closer, _, _ = marks
     text = f"{opener}I could do {CALL}.{closer}{CALL.replace('K-7', 'K-8')}"
-    for apart in reads(text, BOXES["tools"]):
+    for apart in reads(text, TOOLBOX):
         assert [json.loads(call.arguments) for call in apart.judged.calls] == [{"code": "K-8"}]
         assert trimmed(apart.reasoning) == trimmed(f"I could do {CALL}.")
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
-@pytest.mark.parametrize("marks", [marks for marks in MARKS if "im_start" not in marks[0]], ids=lambda marks: marks[0])
-def test_a_later_thought_is_apart_too(marks, box):
+@each_later
+def test_a_later_thought_is_apart_too(marks):
     """Law: one that begins a line of the answer, and one in a sentence's place; two behind one another."""
     opener, closer, says, ends = (mark.strip() for mark in marks)
     first, second = f"{opener}One.{closer}", f"{opener}Two.{closer}"
     for text in (f"{first}{second}Yes.", f"{first}Yes.\n{second}", f"Yes.\n{opener}One.\nTwo.{closer}{says}{ends}"):
-        for apart in reads(text, box):
+        for apart in reads(text):
             assert (apart.text.strip(), trimmed(apart.reasoning.replace(".", ". "))) == ("Yes.", "One. Two.")
 
 
@@ -123,36 +124,33 @@ LETTERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
 @pytest.mark.parametrize("text", LETTERS)
-def test_what_is_talked_about_stays_to_the_letter(text, box):
+def test_what_is_talked_about_stays_to_the_letter(text):
     """Law: quoted, in code, in a string of data, in a sentence: nothing of it goes, and nothing is reasoning."""
     for full in (text, f"Yes. {text}", f"{text}\n\nAnd so on."):
-        for apart in reads(full, box):
+        for apart in reads(full):
             assert (apart.text, apart.reasoning) == (full, "")
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
-@pytest.mark.parametrize("marks", [marks for marks in MARKS if "im_start" not in marks[0]], ids=lambda marks: marks[0])
-def test_a_pair_in_a_sentence_stays_to_the_letter(marks, box):
+@each_later
+def test_a_pair_in_a_sentence_stays_to_the_letter(marks):
     """Law: an opener in the middle of a sentence is only talked about, and so is its closer, wherever that stands."""
     opener, closer = marks[0].strip(), marks[1].strip()
     for inside in ("", "...", "x", " so ", f"\n{'so ' * 200}\n"):
         for text in (f"The tags {opener}{inside}{closer} wrap it.", f"5{opener}{inside}{closer}6"):
-            for apart in reads(text, box):
+            for apart in reads(text):
                 assert (apart.text, apart.reasoning) == (text, "")
 
 
-@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
-@pytest.mark.parametrize("marks", [marks for marks in MARKS if "im_start" not in marks[0]], ids=lambda marks: marks[0])
-def test_a_thought_behind_a_mention_is_apart(marks, box):
+@each_later
+def test_a_thought_behind_a_mention_is_apart(marks):
     """Law: reasoning that begins a line is reasoning, though its marks were talked about before."""
     opener, closer = marks[0].strip(), marks[1].strip()
     for mention in (
         f"I use the tag {opener} here.", f"Models write {opener} and {closer}.", f"First {opener}, {opener}.",
     ):  # fmt: skip
         text = f"{mention}\n\n{opener}\nNow I think.\n{closer}\n\nDone."
-        for apart in reads(text, box):
+        for apart in reads(text):
             assert (apart.text.split(), apart.reasoning) == (f"{mention} Done.".split(), "Now I think.")
 
 
@@ -163,7 +161,7 @@ def test_marks_in_arguments_stay_to_the_letter(marks):
     value = f"a\n{opener}b{closer}\nc"
     call = f"<tool_call>\n<function=find_part>\n<parameter=code>\n{value}\n</parameter>\n</function>\n</tool_call>"
     for text in (call, f"{opener}So.{closer}{call}", f"I write.\n{call}"):
-        for apart in reads(text, BOXES["tools"]):
+        for apart in reads(text, TOOLBOX):
             assert [json.loads(call.arguments) for call in apart.judged.calls] == [{"code": value}]
 
 

@@ -8,11 +8,7 @@ from reliability.escalation.decisions import RETRY_STRATEGY, RetryStep, next_rea
 @pytest.mark.parametrize(
     ("strategy", "can", "steps"),
     [
-        (
-            RETRY_STRATEGY,
-            True,
-            [("correct", False), ("resample", True), ("constrain", True), ("constrain", True)],
-        ),
+        (RETRY_STRATEGY, True, [("correct", False), ("resample", True), ("constrain", True), ("constrain", True)]),
         (RETRY_STRATEGY, False, [("correct", False), ("resample", False), ("resample", False)]),
         ((RetryStep.RESAMPLE, RetryStep.CORRECT), True, [("resample", False), ("correct", False), ("correct", False)]),
         ((RetryStep.CONSTRAIN,), True, [("constrain", True), ("constrain", True)]),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -30,6 +31,18 @@ chains = st.integers(1, 4).map(lambda n: CHAIN[:n])
 outcomes = st.lists(st.sampled_from([None, *Fault, *Flaw]), min_size=60, max_size=60)
 
 
+def met(what: Fault | Flaw | None, tier: str = "fast", detail: str = "x", **more: Any) -> Attempt:
+    """An attempt that has met this fault or flaw; None: a good one."""
+    known = {"fault": what} if isinstance(what, Fault) else {"flaw": what}
+    return Attempt(**{"tier": tier, "ran": True, "detail": detail} | known | more)
+
+
+def decide_on(*attempts: Attempt, chain: tuple[str, ...] = CHAIN, remaining_ns: int = HOUR_NS, **limits: Any) -> Any:
+    """What is decided behind these attempts, where nothing is tried twice but for what `limits` allow."""
+    allowed = replace(Limits(retries_max=0, attempts_max=8, escalate_on=frozenset(Reason)), **limits)
+    return decide(Situation(chain=chain, attempts=attempts, remaining_ns=remaining_ns, limits=allowed))
+
+
 def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None, first=()):
     """Play a whole walk, after these attempts; return the attempts, the waits and the last decision."""
     attempts: list[Attempt] = [*first]
@@ -41,16 +54,7 @@ def walk(chain, limits, outcomes, *, jitter=0.5, retry_after_s=None, first=()):
         if not isinstance(decision, Call):
             return attempts, waits, decision
         waits.append(decision.wait_ns)
-        attempts.append(
-            Attempt(
-                tier=decision.tier,
-                ran=True,
-                fault=outcome if isinstance(outcome, Fault) else None,
-                flaw=outcome if isinstance(outcome, Flaw) else None,
-                detail=f"{decision.tier} {outcome}",
-                retry_after_s=retry_after_s,
-            )
-        )
+        attempts.append(met(outcome, decision.tier, f"{decision.tier} {outcome}", retry_after_s=retry_after_s))
     raise AssertionError("the walk doesn't end")
 
 
@@ -125,13 +129,9 @@ def test_waits_are_bounded(chain, limits, outcomes, jitter, retry_after_s):
 
 def test_the_wait_doubles_and_a_long_retry_after_means_another_tier():
     """A tier that is coming back isn't stormed; one that wants more patience than there is isn't waited for."""
-    failed = Attempt(tier="fast", ran=True, fault=Fault.SERVER_ERROR, detail="x")
-    limits = replace(no_retries(), retries_max=9)
-    waits = [
-        decide(replace(situation((failed,) * n), limits=replace(limits, attempts_max=20))).wait_ns for n in range(1, 8)
-    ]
-    patient = decide(replace(situation((replace(failed, retry_after_s=1.5),)), limits=limits))
-    impatient = decide(replace(situation((replace(failed, retry_after_s=3.0),)), limits=limits))
+    failed = met(Fault.SERVER_ERROR)
+    waits = [decide_on(*[failed] * n, retries_max=9, attempts_max=20).wait_ns for n in range(1, 8)]
+    patient, impatient = (decide_on(replace(failed, retry_after_s=asked), retries_max=9) for asked in (1.5, 3.0))
 
     assert waits == [50 * 10**6 * min(2**n, 20) for n in range(7)]
     assert (patient.tier, patient.wait_ns) == ("fast", 1_500_000_000)
@@ -141,31 +141,24 @@ def test_the_wait_doubles_and_a_long_retry_after_means_another_tier():
 @given(st.sampled_from(list(Fault)))
 def test_nothing_is_called_after_text_that_broke_off(fault):
     """Once text has left and the tier failed, another tier's answer can't take its place."""
-    attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x", text_out=True)
-    decision = decide(situation((attempt,)))
-    assert decision.code is RefuseCode.BROKEN_STREAM
+    assert decide_on(met(fault, text_out=True)).code is RefuseCode.BROKEN_STREAM
 
 
 @pytest.mark.parametrize("flaw", [flaw for flaw in REASKED if flaw is not Flaw.CYCLE])
 def test_after_text_alone_the_calls_are_still_open(flaw):
     """Text that has left stands, and a bad call behind it is mended by a re-ask, then by the next tier, or refused."""
-    first = Attempt(tier="fast", ran=True, flaw=flaw, detail="x", text_out=True)
-    again = decide(replace(situation((first,)), limits=replace(no_retries(), reasks_max=1)))
-    up = decide(situation((first,)))
-    end = decide(replace(situation((first,)), chain=("fast",)))
-
-    assert again.tier == "fast"
-    assert again.reask is not None
-    assert up.tier == "standard"
-    assert end.code is RefuseCode.BROKEN_STREAM
+    first = met(flaw, text_out=True)
+    again = decide_on(first, reasks_max=1)
+    assert (again.tier, again.reask is None) == ("fast", False)
+    assert decide_on(first).tier == "standard"
+    assert decide_on(first, chain=("fast",)).code is RefuseCode.BROKEN_STREAM
 
 
 def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
     """Law: three laps are answered by the same tier with a nudge and with chance, since at 0 it says the same again; by
     the next tier with a nudge; and what two tiers say alike is delivered."""
-    looped = [Attempt(tier=tier, ran=True, flaw=Flaw.LOOP, detail="x") for tier in ("fast", "fast", "standard")]
-    limits = replace(no_retries(), reasks_max=1)
-    decisions = [decide(replace(situation(tuple(looped[:n])), limits=limits)) for n in (1, 2, 3)]
+    looped = [met(Flaw.LOOP, tier) for tier in ("fast", "fast", "standard")]
+    decisions = [decide_on(*looped[:n], reasks_max=1) for n in (1, 2, 3)]
     nudged = Call(tier="fast", nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
     assert decisions == [nudged, Call(tier="standard", nudge=True), Accept()]
 
@@ -174,49 +167,40 @@ def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
 def test_a_loop_is_worth_more_than_a_tier_that_is_not_there(fault):
     """The stage of the nudge stops nobody: where the tiers after it can't answer, the call that loops is delivered,
     marked, the newest of them; behind a broken circuit nothing is."""
-    loop = Attempt(tier="fast", ran=True, flaw=Flaw.LOOP, detail="x", calls_held=True)
-    gone = Attempt(tier="standard", ran=False, fault=fault, detail="x")
-    here = replace(situation((loop, loop, gone)), chain=("fast", "standard"))
-    assert decide(here) == Accept(attempt=1)
+    loop, gone = met(Flaw.LOOP, calls_held=True), met(fault, "standard", ran=False)
+    assert decide_on(loop, loop, gone, chain=CHAIN[:2]) == Accept(attempt=1)
     broken = replace(loop, flaw=Flaw.CIRCUIT_BREAK)
-    assert isinstance(decide(replace(here, attempts=(loop, broken, gone))), Refuse)
+    assert isinstance(decide_on(loop, broken, gone, chain=CHAIN[:2]), Refuse)
 
 
 def test_a_broken_circuit_is_never_delivered():
     """Five laps: the next tier at once; where none is left, the loop error with its `retry_after`."""
-    broken = [Attempt(tier=tier, ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x") for tier in CHAIN]
-    ups = [decide(situation(tuple(broken[:n]))) for n in (1, 2, 3)]
-    end = decide(situation(tuple(broken)))
-    assert [up.tier for up in ups if isinstance(up, Call)] == ["standard", "longctx", "premium"]
+    broken = [met(Flaw.CIRCUIT_BREAK, tier) for tier in CHAIN]
+    assert [decide_on(*broken[:n]).tier for n in (1, 2, 3)] == ["standard", "longctx", "premium"]
+    end = decide_on(*broken)
     assert (end.code, end.retry_after_s) == (RefuseCode.LOOP, 5.0)
 
 
 def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
     """One resample, then the next tier, and at the end what there is, marked: it is worth more than an error."""
-    cycles = tuple(
-        Attempt(tier=t, ran=True, flaw=Flaw.CYCLE, detail="x") for t in ("fast", "fast", "standard", "standard")
-    )
-    here = replace(situation(()), chain=("fast", "standard"), limits=replace(no_retries(), reasks_max=3))
-    decisions = [decide(replace(here, attempts=cycles[:n])) for n in (1, 2, 3, 4)]
+    cycles = [met(Flaw.CYCLE, tier) for tier in ("fast", "fast", "standard", "standard")]
+    decisions = [decide_on(*cycles[:n], chain=CHAIN[:2], reasks_max=3) for n in (1, 2, 3, 4)]
     assert [getattr(d, "tier", None) for d in decisions] == ["fast", "standard", "standard", None]
     assert decisions[3] == Accept(attempt=3)
 
 
 def test_a_text_in_circles_is_worth_more_than_a_tier_that_is_not_there():
     """Where the tiers after it can't answer, the text that was stopped is delivered; not behind another's text."""
-    cycle = Attempt(tier="fast", ran=True, flaw=Flaw.CYCLE, detail="x")
-    gone = Attempt(tier="standard", ran=False, fault=Fault.UNAVAILABLE, detail="x")
-    seen = replace(cycle, flaw=Flaw.TOOL_CALL_INVALID, text_out=True)
-    here = replace(situation((cycle, gone)), chain=("fast", "standard"))
-    assert decide(here) == Accept(attempt=0)
-    assert isinstance(decide(replace(here, attempts=(seen, cycle, gone))), Refuse)
+    cycle, gone = met(Flaw.CYCLE), met(Fault.UNAVAILABLE, "standard", ran=False)
+    assert decide_on(cycle, gone, chain=CHAIN[:2]) == Accept(attempt=0)
+    assert isinstance(decide_on(met(Flaw.TOOL_CALL_INVALID, text_out=True), cycle, gone, chain=CHAIN[:2]), Refuse)
 
 
 @given(chains, limits, st.integers(0, 3))
 def test_text_that_repeats_itself_is_delivered_once_it_has_left(chain, limits, seams):
     """There is no call that could be mended, and the text stands already: accept it, marked. Nobody goes on with it,
     since what it came to before it circled can't be taken back to."""
-    attempt = Attempt(tier=chain[0], ran=True, flaw=Flaw.CYCLE, detail="x", text_out=True)
+    attempt = met(Flaw.CYCLE, chain[0], text_out=True)
     limits = replace(limits, continuations_max=seams, escalate_on=frozenset(Reason))
     here = Situation(chain=chain, attempts=(attempt,), remaining_ns=HOUR_NS, limits=limits)
 
@@ -226,74 +210,54 @@ def test_text_that_repeats_itself_is_delivered_once_it_has_left(chain, limits, s
 @pytest.mark.parametrize("chain", [("fast",), ("fast", "standard")])
 def test_a_circuit_that_breaks_on_text_that_has_left_calls_nobody(chain):
     """No tier's call could mend a text, and no tier's text could take its place: the loop error at once."""
-    attempt = Attempt(tier="fast", ran=True, flaw=Flaw.CIRCUIT_BREAK, detail="x", text_out=True)
-    end = decide(replace(situation((attempt,)), chain=chain))
-    held = decide(replace(situation((replace(attempt, calls_held=True),)), chain=("fast", "standard")))
-    assert end.code is RefuseCode.LOOP
-    assert isinstance(held, Call)
+    broken = met(Flaw.CIRCUIT_BREAK, text_out=True)
+    assert decide_on(broken, chain=chain).code is RefuseCode.LOOP
+    assert isinstance(decide_on(replace(broken, calls_held=True), chain=CHAIN[:2]), Call)
 
 
 def test_the_steps_of_a_re_ask():
     """An invalid call is corrected first and resampled next; an empty answer has nothing to correct."""
-    limits = replace(no_retries(), reasks_max=3)
-    bad = Attempt(tier="fast", ran=True, flaw=Flaw.TOOL_CALL_INVALID, detail="x")
-    empty = replace(bad, flaw=Flaw.EMPTY)
-    steps = [decide(replace(situation((bad,) * n), limits=limits)).reask.step for n in (1, 2, 3)]
-
+    bad = met(Flaw.TOOL_CALL_INVALID)
+    steps = [decide_on(*[bad] * n, reasks_max=3).reask.step for n in (1, 2, 3)]
     assert steps == [RetryStep.CORRECT, RetryStep.RESAMPLE, RetryStep.RESAMPLE]
-    assert decide(replace(situation((empty,)), limits=limits)).reask.step is RetryStep.RESAMPLE
-    constrained = replace(limits, grammars=frozenset({"fast"}))
-    assert decide(replace(situation((bad,) * 3), limits=constrained)).reask.constrained
+    assert decide_on(met(Flaw.EMPTY), reasks_max=3).reask.step is RetryStep.RESAMPLE
+    assert decide_on(*[bad] * 3, reasks_max=3, grammars=frozenset({"fast"})).reask.constrained
 
 
 @given(flaw=st.sampled_from(REASKED), reasks=st.integers(1, 3))
 def test_only_a_model_that_tried_to_call_is_made_to_call(flaw, reasks):
     """A grammar demands a call: it follows an invalid or a cut one, never an empty answer or one in circles."""
-    limits = replace(no_retries(), reasks_max=4, attempts_max=9, grammars=frozenset({"fast"}))
-    flawed = Attempt(tier="fast", ran=True, flaw=flaw, detail="x")
-    decision = decide(replace(situation((flawed,) * (reasks + 1)), limits=limits))
+    flawed = [met(flaw)] * (reasks + 1)
+    decision = decide_on(*flawed, reasks_max=4, attempts_max=9, grammars=frozenset({"fast"}))
     constrained = isinstance(decision, Call) and decision.reask is not None and decision.reask.constrained
     assert constrained == (flaw in (Flaw.TOOL_CALL_INVALID, Flaw.TRUNCATED))
 
 
 def test_a_spent_budget_stops_or_moves_on():
     """`hard_stop` refuses at once; a bar that is not hard leaves the next tier."""
-    rejection = Attempt(tier="fast", ran=False, fault=Fault.BUDGET, detail="spent", retry_after_s=60.0)
-    hard = decide(situation((replace(rejection, hard_stop=True),)))
-    spent = decide(situation((replace(rejection, hard_stop=True, retry_after_s=None),)))
-    soft = decide(situation((rejection,)))
-
-    assert (hard.code, hard.retry_after_s) == (RefuseCode.RATE, 60.0)
-    assert (spent.code, spent.retry_after_s) == (RefuseCode.BUDGET, None)
-    assert soft.tier == "standard"
+    rejection = met(Fault.BUDGET, ran=False, retry_after_s=60.0)
+    for wait_s, code in ((60.0, RefuseCode.RATE), (None, RefuseCode.BUDGET)):
+        hard = decide_on(replace(rejection, hard_stop=True, retry_after_s=wait_s))
+        assert (hard.code, hard.retry_after_s) == (code, wait_s)
+    assert decide_on(rejection).tier == "standard"
 
 
 @given(st.sampled_from(sorted(set(Fault) - {Fault.BAD_REQUEST, Fault.UNJUDGED})))
 def test_no_call_after_the_deadline(fault):
     """With no time left nothing is called."""
-    attempt = Attempt(tier="fast", ran=True, fault=fault, detail="x")
-    decision = decide(replace(situation((attempt,)), remaining_ns=0))
-    assert decision.code is RefuseCode.DEADLINE
+    assert decide_on(met(fault), remaining_ns=0).code is RefuseCode.DEADLINE
 
 
 def test_a_bad_request_is_refused_at_once():
     """A request that is wrong in itself isn't carried from tier to tier; the field is named."""
-    attempt = Attempt(tier="fast", ran=True, fault=Fault.BAD_REQUEST, detail="no", param="messages")
-    assert decide(situation((attempt,))) == Refuse(code=RefuseCode.BAD_REQUEST, message="no", param="messages")
+    refused = decide_on(met(Fault.BAD_REQUEST, detail="no", param="messages"))
+    assert refused == Refuse(code=RefuseCode.BAD_REQUEST, message="no", param="messages")
 
 
 @pytest.mark.parametrize("flaw", list(Flaw))
 def test_every_flaw_has_a_public_reason(flaw):
     """Loops and everything else that is wrong with an answer map to the reasons of the header."""
-    reason = reason_of(Attempt(tier="fast", ran=True, flaw=flaw))
+    reason = reason_of(met(flaw))
     loops = (Flaw.LOOP, Flaw.CIRCUIT_BREAK, Flaw.CYCLE)
     other = Reason.LOW_CONFIDENCE if flaw is Flaw.DOUBT else Reason.TOOL_VALIDATION_FAILURE
     assert reason is (Reason.LOOP_DETECTED if flaw in loops else other)
-
-
-def no_retries() -> Limits:
-    return Limits(retries_max=0, attempts_max=8, escalate_on=frozenset(Reason))
-
-
-def situation(attempts: tuple[Attempt, ...]) -> Situation:
-    return Situation(chain=CHAIN, attempts=attempts, remaining_ns=HOUR_NS, limits=no_retries())

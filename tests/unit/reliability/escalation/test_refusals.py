@@ -10,32 +10,16 @@ from reliability.admission.admit import AdmissionConfig, AdmissionState, admit, 
 from reliability.admission.budget import BudgetConfig, Limit
 from reliability.admission.request import AdmissionRequest, BudgetWindow, Load, Policy, RejectedBy, Rejection
 from reliability.attempt import Attempt
-from reliability.escalation.decisions import Refuse
-from reliability.escalation.policies import decide
-from reliability.escalation.refusals import (
-    ATTEMPTS_CHARS_MAX,
-    CODE_RANKING,
-    FIGURE_MAX,
-    LIKE_A_STATUS,
-    _describe_rejection,
-    code_of,
-    describe_attempts,
-    duration,
-    figure,
-    passes,
-    rank_attempt,
-    record_rejection,
-    verdict_of,
-)
+from reliability.escalation import refusals
+from reliability.escalation.refusals import _describe_rejection, code_of, describe_attempts, rank_attempt, verdict_of
 from reliability.types import Fault, Flaw, RefuseCode, Verdict
-from tests.unit.reliability.escalation.test_policies import CHAIN, no_retries, situation
+from tests.unit.reliability.escalation.test_policies import CHAIN, decide_on, met
 
 waits = st.none() | st.floats(0, 86_400)
 
 
-def attempt_of(tier: str, met: Fault | Flaw, retry_after_s: float | None) -> Attempt:
-    fault, flaw = (met, None) if isinstance(met, Fault) else (None, met)
-    return Attempt(tier=tier, ran=True, fault=fault, flaw=flaw, detail=f"{tier}: {met}", retry_after_s=retry_after_s)
+def attempt_of(tier: str, what: Fault | Flaw, retry_after_s: float | None) -> Attempt:
+    return met(what, tier, f"{tier}: {what}", retry_after_s=retry_after_s)
 
 
 LOOP = attempt_of("fast", Flaw.LOOP, None)
@@ -45,7 +29,7 @@ attempts = st.builds(attempt_of, st.just("fast"), st.sampled_from([*Fault, *Flaw
 @given(attempts, attempts)
 def test_what_passes_is_more_telling_than_what_stays(one, other):
     """An agent that asks again is right where anything may come back."""
-    if passes(one) and not passes(other):
+    if refusals.passes(one) and not refusals.passes(other):
         assert rank_attempt(one) < rank_attempt(other)
 
 
@@ -60,60 +44,47 @@ def test_what_is_called_the_same_is_as_telling(one, other):
 
 
 @given(attempts)
-def test_a_loop_explains_no_refusal_where_anything_else_does(met):
+def test_a_loop_explains_no_refusal_where_anything_else_does(other):
     """What is in the way of an answer is what the other tier said; that this one's model repeats itself isn't."""
-    if code_of(met) in CODE_RANKING and met.flaw is not Flaw.LOOP:
-        assert rank_attempt(met) < rank_attempt(LOOP)
+    if code_of(other) in refusals.CODE_RANKING and other.flaw is not Flaw.LOOP:
+        assert rank_attempt(other) < rank_attempt(LOOP)
 
 
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.CRASHED, Fault.PROTOCOL, Fault.AUTH, Fault.IDLE_TIMEOUT])
 def test_a_fault_of_the_tier_is_a_failure(fault):
     """The breaker hears of it; but not where the client had left."""
-    attempt = Attempt(tier="fast", ran=True, fault=fault)
-    assert verdict_of(attempt) is Verdict.FAILURE
-    assert verdict_of(replace(attempt, cancelled=True)) is Verdict.IGNORED
+    assert verdict_of(met(fault)) is Verdict.FAILURE
+    assert verdict_of(met(fault, cancelled=True)) is Verdict.IGNORED
 
 
 def test_a_request_blames_a_tier_once():
     """Law: however often a request fails at a tier, the breaker counts one failure; another tier's is its own."""
-    failed = [
-        Attempt(tier=tier, ran=True, fault=Fault.SERVER_ERROR) for tier in ("fast", "slow", "fast", "fast", "slow")
-    ]
+    failed = [met(Fault.SERVER_ERROR, tier) for tier in ("fast", "slow", "fast", "fast", "slow")]
     verdicts = [verdict_of(attempt, failed[:at]) for at, attempt in enumerate(failed)]
 
     assert verdicts == [Verdict.FAILURE] * 2 + [Verdict.IGNORED] * 3
-    answered = Attempt(tier="fast", ran=True)
-    assert verdict_of(answered, failed) is Verdict.SUCCESS
-    assert verdict_of(failed[0], [answered, replace(failed[0], cancelled=True)]) is Verdict.FAILURE
+    assert verdict_of(met(None), failed) is Verdict.SUCCESS
+    assert verdict_of(failed[0], [met(None), replace(failed[0], cancelled=True)]) is Verdict.FAILURE
 
 
 def test_a_full_tier_that_says_until_when_is_left_alone():
     """429 with Retry-After is a failure with a known end; without it nothing is known."""
-    full = Attempt(tier="fast", ran=True, fault=Fault.OVERLOADED)
-    assert verdict_of(full) is Verdict.IGNORED
-    assert verdict_of(replace(full, retry_after_s=3.0)) is Verdict.FAILURE
+    assert verdict_of(met(Fault.OVERLOADED)) is Verdict.IGNORED
+    assert verdict_of(met(Fault.OVERLOADED, retry_after_s=3.0)) is Verdict.FAILURE
 
 
 @pytest.mark.parametrize("rejected_by", list(RejectedBy))
 def test_every_bar_has_its_fault(rejected_by):
     """A call that was not let through is written down: nothing ran, and the reason is said."""
-    rejection = Rejection(
-        "fast", rejected_by, "why", 2.0, Policy.HARD_STOP, (Load(BudgetWindow.HOUR, 90, 80, 112),), 20
-    )
-    attempt = record_rejection(rejection, AdmissionRequest(tier="fast", key="k", session="s", prompt_tokens=20))
+    load = Load(BudgetWindow.HOUR, 90, 80, 112)
+    rejection = Rejection("fast", rejected_by, "why", 2.0, Policy.HARD_STOP, (load,), 20)
+    attempt = refusals.record_rejection(rejection, wanting(30, "s"))
 
     assert not attempt.ran
     assert attempt.fault is not None
     assert attempt.detail
     assert "was not called" not in attempt.detail
     assert attempt.hard_stop == (rejected_by is RejectedBy.BUDGET)
-
-
-def decide_on(*attempts: Attempt) -> Refuse:
-    tiers = dict.fromkeys(attempt.tier for attempt in attempts)
-    decision = decide(replace(situation(attempts), chain=tuple(tiers), limits=no_retries()))
-    assert isinstance(decision, Refuse)
-    return decision
 
 
 WITHOUT_TIMES = [
@@ -134,7 +105,7 @@ WITHOUT_TIMES = [
 
 
 @pytest.mark.parametrize(
-    ("met", "code", "wait_s"),
+    ("found", "code", "wait_s"),
     [
         *((((one, None), (other, None)), code, None) for one, other, code in WITHOUT_TIMES),
         (((Fault.OVERLOADED, 9.0), (Fault.OVERLOADED, 4.0)), RefuseCode.OVERLOADED, 4.0),
@@ -152,11 +123,11 @@ WITHOUT_TIMES = [
         (((Fault.BUDGET, 60.0), (Fault.UNAVAILABLE, None)), RefuseCode.RATE, 60.0),
     ],
 )
-def test_what_passes_comes_before_what_stays(met, code, wait_s):
+def test_what_passes_comes_before_what_stays(found, code, wait_s):
     """An agent that asks again is right where anything may come back, and wrong where nothing can. Of several reasons
     the most telling is the code, every tier's stands in the message, and the client is told the earliest moment."""
-    attempts = [attempt_of(tier, what, wait) for tier, (what, wait) in zip(CHAIN, met, strict=False)]
-    decision = decide_on(*attempts)
+    attempts = [attempt_of(tier, what, wait) for tier, (what, wait) in zip(CHAIN, found, strict=False)]
+    decision = decide_on(*attempts, chain=CHAIN[: len(found)])
     assert (decision.code, decision.retry_after_s) == (code, wait_s)
     assert all(attempt.detail in decision.message for attempt in attempts)
 
@@ -172,18 +143,16 @@ def test_what_passes_comes_before_what_stays(met, code, wait_s):
 def test_of_one_tier_its_end_counts(first, then, code, wait_s):
     """What was wrong says more than that it couldn't be tried again; where a re-ask was barred, it may come later. A
     tier that broke once and then gave a bad answer is not down."""
-    decision = decide_on(attempt_of("fast", *first), attempt_of("fast", *then))
+    decision = decide_on(attempt_of("fast", *first), attempt_of("fast", *then), chain=CHAIN[:1])
     assert (decision.code, decision.retry_after_s) == (code, wait_s)
 
 
 def test_the_words_are_bounded_and_said_once():
     """Ten tiers that the same budget bars are one clause; a long word of a tier is cut."""
-    same = tuple(
-        Attempt(tier=f"t{n}", ran=False, fault=Fault.BUDGET, detail="this session is spent") for n in range(10)
-    )
-    long = tuple(Attempt(tier=f"t{n}", ran=True, fault=Fault.AUTH, detail=f"{n}" * 9_000) for n in range(10))
+    same = tuple(met(Fault.BUDGET, f"t{n}", "this session is spent", ran=False) for n in range(10))
+    long = tuple(met(Fault.AUTH, f"t{n}", f"{n}" * 9_000) for n in range(10))
     assert describe_attempts(same) == "this session is spent"
-    assert len(describe_attempts(long)) <= ATTEMPTS_CHARS_MAX
+    assert len(describe_attempts(long)) <= refusals.ATTEMPTS_CHARS_MAX
 
 
 SIZES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
@@ -196,7 +165,7 @@ def value(text: str) -> float:
     return float(number.replace(",", "")) * SIZES.get(unit, 1)
 
 
-@given(st.integers(0, FIGURE_MAX) | st.sampled_from([429, 500, 503, 524]).map(lambda n: n * 10**6))
+@given(st.integers(0, refusals.FIGURE_MAX) | st.sampled_from([429, 500, 503, 524]).map(lambda n: n * 10**6))
 @example(500_000)
 @example(1_500_000)
 @example(429)
@@ -204,8 +173,8 @@ def value(text: str) -> float:
 @example(500_000_000_000)
 def test_a_figure_is_the_number_and_looks_like_no_status(number):
     """Exact, unless it says "about"; and none of its digits make an agent think that the error passes."""
-    text = figure(number)
-    assert not LIKE_A_STATUS.search(text)
+    text = refusals.figure(number)
+    assert not refusals.LIKE_A_STATUS.search(text)
     assert value(text) == pytest.approx(number, rel=0.06 if text.startswith("about") else 1e-9)
 
 
@@ -215,13 +184,13 @@ def test_a_figure_is_the_number_and_looks_like_no_status(number):
 )
 def test_a_figure_reads_well(number, text):
     """Separators where it is long, another unit where it must be."""
-    assert figure(number) == text
+    assert refusals.figure(number) == text
 
 
 @given(st.floats(0, 86_400))
 def test_a_wait_is_never_told_too_short(seconds):
     """Seconds up to two minutes, then minutes."""
-    number, _, unit = duration(seconds).rpartition(" ")
+    number, _, unit = refusals.duration(seconds).rpartition(" ")
     assert value(number) * {"s": 1, "min": 60}[unit] >= seconds * (0.94 if number.startswith("about") else 1)
 
 
@@ -250,52 +219,31 @@ def wanting(tokens: int, session: str) -> AdmissionRequest:
     return AdmissionRequest(tier="fast", key="k", session=session, prompt_tokens=tokens - 10, output_tokens=10)
 
 
-RESET = "raise the limit, or POST /v1/reliability/sessions/job-1/reset"
+RESET = (
+    "start a new session (another X-MLX-Stack-Session), raise the limit, or POST /v1/reliability/sessions/job-1/reset"
+)
+MAY_TAKE = "this request may take 30"
 SESSION = "tokens (reliability.token_budget.per_session)"
 HOUR = "tokens of an hour (reliability.token_budget.per_hour)"
 
 
-@pytest.mark.parametrize(
-    ("what", "wait_s", "told"),
-    [
-        (
-            {"spent": SPENT, "asked": 900, "session": 500_000},
-            None,
-            f"this session has used 616,827 of its 0.5 million {SESSION}: start a new session (another "
-            f"X-MLX-Stack-Session), {RESET}",
-        ),
-        (
-            {"spent": 80, "asked": 30, "session": 100},
-            None,
-            f"this session has used 80 of its 100 {SESSION}, this request may take 30: start a new session (another "
-            f"X-MLX-Stack-Session), {RESET}",
-        ),
-        (
-            {"spent": 40, "asked": 30, "held": 50, "session": 100},
-            5,
-            f"this session has used 40 of its 100 {SESSION}, open calls hold 50, this request may take 30: come back "
-            "in 5 s, or raise the limit",
-        ),
-        (
-            {"spent": 0, "asked": 130, "session": 100},
-            None,
-            f"this request may take 130 tokens, and this session may take 100 {SESSION}: shorten it, ask for fewer "
-            "`max_tokens`, or raise the limit",
-        ),
-        (
-            {"spent": 80, "asked": 30, "hour": 100},
-            3660,
-            f"all sessions together have used 80 of the 100 {HOUR}, this request may take 30: come back in 61 min, or "
-            "raise the limit",
-        ),
-        (
-            {"spent": 80, "asked": 30, "session": 100, "policy": Policy.ESCALATE},
-            None,
-            f"this session has used 80 of its 100 {SESSION}, this request may take 30: start a new session (another "
-            f"X-MLX-Stack-Session), {RESET}, and until then only the cheapest tier answers",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("what", "wait_s", "told"), [
+    ({"spent": SPENT, "asked": 900, "session": 500_000}, None,
+     f"this session has used 616,827 of its 0.5 million {SESSION}: {RESET}"),
+    ({"spent": 80, "asked": 30, "session": 100}, None,
+     f"this session has used 80 of its 100 {SESSION}, {MAY_TAKE}: {RESET}"),
+    ({"spent": 40, "asked": 30, "held": 50, "session": 100}, 5,
+     f"this session has used 40 of its 100 {SESSION}, open calls hold 50, {MAY_TAKE}: come back in 5 s, or raise the "
+     "limit"),
+    ({"spent": 0, "asked": 130, "session": 100}, None,
+     f"this request may take 130 tokens, and this session may take 100 {SESSION}: shorten it, ask for fewer "
+     "`max_tokens`, or raise the limit"),
+    ({"spent": 80, "asked": 30, "hour": 100}, 3660,
+     f"all sessions together have used 80 of the 100 {HOUR}, {MAY_TAKE}: come back in 61 min, or raise the limit"),
+    ({"spent": 80, "asked": 30, "session": 100, "policy": Policy.ESCALATE}, None,
+     f"this session has used 80 of its 100 {SESSION}, {MAY_TAKE}: {RESET}, and until then only the cheapest tier "
+     "answers"),
+])  # fmt: skip
 def test_a_budget_says_what_happened_and_what_helps(what, wait_s, told):
     """The figures are those of the ledger; a time to come back stands there exactly where one helps."""
     rejection, ask = refused(**what)
@@ -311,19 +259,15 @@ def test_a_session_whose_name_misleads_is_not_named(name):
     assert name not in told
 
 
-@pytest.mark.parametrize(
-    "rejected_by", [rejected_by for rejected_by in RejectedBy if rejected_by is not RejectedBy.BUDGET]
-)
+@pytest.mark.parametrize("rejected_by", sorted(set(RejectedBy) - {RejectedBy.BUDGET}))
 def test_every_rejection_names_its_tier_and_a_way_out(rejected_by):
     """Who is rejected hears which tier, and when to come back or which route helps."""
-    rejection = Rejection(
-        "fast", rejected_by, "critical: prompt_tokens >= 4000", None if rejected_by is RejectedBy.ISOLATED else 7.0
-    )
+    wait_s = None if rejected_by is RejectedBy.ISOLATED else 7.0
+    rejection = Rejection("fast", rejected_by, "critical: prompt_tokens >= 4000", wait_s)
     told = _describe_rejection(rejection, wanting(20, "s"))
 
     assert told.startswith("tier fast ")
-    assert ("/restore" in told) if rejected_by is RejectedBy.ISOLATED else ("7 s" in told)
+    assert ("/restore" if wait_s is None else "7 s") in told
     assert "{" not in told
-    assert ("(critical: prompt tokens >= 4,000)" in told) == (
-        rejected_by in (RejectedBy.MEMORY_PRESSURE, RejectedBy.FULL)
-    )
+    figures = "(critical: prompt tokens >= 4,000)" in told
+    assert figures == (rejected_by in (RejectedBy.MEMORY_PRESSURE, RejectedBy.FULL))

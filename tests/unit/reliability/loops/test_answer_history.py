@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliability.loops import (
-    LoopConfig,
-    SeenCall,
-    Stage,
-    Turn,
-    find_kept_loop,
-    join_turns,
-    keep_answer,
-    read_shown,
-    read_turns,
-)
+from reliability import loops
+from reliability.loops import LoopConfig, SeenCall, Stage, Turn, find_kept_loop, keep_answer, read_shown, read_turns
 from reliability.loops.answer_history import CHARS_MAX, KEPT_MAX, _shorten_turn, count_kept_chars
 from reliability.loops.content import text_of
 from reliability.types import CallDelta, Text
@@ -163,7 +154,7 @@ def test_a_cycle_is_found_in_the_last_two_messages():
         lap = make_lap(number, f"it is {'ab'[number % 2]}", f'{{"path": "{"ab"[number % 2]}"}}')
         expected = session.expect(SHAPES["keeps the last 2"](HEAD, said, number))
         turn = Turn(read_turns(lap)[0].calls, (None,))
-        joined = join_turns(session.window.kept, expected.shown, expected.turns, CONFIG)
+        joined = loops.join_turns(session.window.kept, expected.shown, expected.turns, CONFIG)
         loop = find_kept_loop(joined, CONFIG, turn)
         stages.append(None if loop is None else loop.stage)
         session.take(expected, turn)

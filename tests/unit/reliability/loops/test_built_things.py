@@ -1,6 +1,7 @@
 """What a request says of a thing that is to be built is no order to the agent."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -63,13 +64,6 @@ Create a macro to press the key 10 times.
 """
 
 
-@pytest.mark.parametrize("text", OTHERS.strip().split("\n"))
-def test_what_a_thing_should_do_is_no_order_to_the_agent(text: str) -> None:
-    """Law: in other forms, too, and in five languages."""
-    order = read_order(text)
-    assert (order.endless, order.again) == (False, 0)
-
-
 OWN = [
     "Check the service", "Please check the build", "Poll the job", "Can you watch the log",
     "I want you to check the price", "Run the tests", "Fix the script, then run it",
@@ -101,14 +95,6 @@ Check the status every minute: write the results into log.txt.
 Write a line into the log every minute.
 Monitor the deployment and alert me every hour.
 """
-
-
-@pytest.mark.parametrize("text", FOREIGN.strip().split("\n"))
-def test_own_work_is_ordered_in_other_words(text: str) -> None:
-    """Law: in four languages, and beside verbs that also build."""
-    assert read_order(text).endless
-
-
 AGAIN = """
 Make 10 test runs.
 Do 10 timed runs of ./bench.
@@ -126,15 +112,18 @@ Create 10 requests for the catalogue.
 Add 10 checks to the parser.
 Do 10 exercises.
 """
+READ = {
+    OTHERS: {"endless": False, "again": 0}, FOREIGN: {"endless": True}, AGAIN: {"again": 10},
+    MADE: {"again": 0, "times": 10},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("text", AGAIN.strip().split("\n"))
-def test_repetitions_that_are_made_are_repetitions(text: str) -> None:
-    """Law: so many runs, readings or requests are the call itself, so many times."""
-    assert read_order(text).again == 10
-
-
-@pytest.mark.parametrize("text", MADE.strip().split("\n"))
-def test_things_that_are_made_are_no_repetitions(text: str) -> None:
-    """Law: so many users or samples are made, and not the call repeated whatever it does."""
-    assert (read_order(text).again, read_order(text).times) == (0, 10)
+@pytest.mark.parametrize(
+    ("text", "read"), [(text, read) for block, read in READ.items() for text in block.strip().split("\n")]
+)
+def test_an_order_is_for_the_agent_or_for_what_it_builds(text: str, read: dict[str, Any]) -> None:
+    """Law: what a thing should do is no order to the agent, in five languages; its own work is ordered in four, and
+    beside verbs that also build. So many runs, readings or requests are the call itself, so many times; so many users
+    or samples are made, and not the call repeated whatever it does."""
+    order = read_order(text)
+    assert {name: getattr(order, name) for name in read} == read

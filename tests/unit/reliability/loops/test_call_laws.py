@@ -116,24 +116,15 @@ def test_an_error_about_another_name_is_another(form: str) -> None:
 
 #: Work that a person does in several equal steps: `%` is what each step is about.
 OF_THE_WORLD = [
-    *[
-        "cat %.log", "rm /tmp/%.log", "python gen.py > /tmp/%.csv", "ls %/", "grep -rn % src", "git checkout try%",
-        "./%",
-    ],
-    *[
-        "echo % > a.txt", "echo % | sha1sum", "echo $%", "pytest -k %", "make -f %", "SEED=% ./fuzz",
-        "make -C % | tail -5",
-    ],
-    *["cp a.txt %.txt", "mkdir -p %", "cat a.txt > %.txt", "curl http://x/%", "curl 'http://x?id=%'", "make %.log"],
-    *["./attempt%.sh", "cat retry_%.log", "pytest tests/try%.py", "./play --round %", "cat attempt-%/out", "make out%"],
-    *["curl http://x/attempts/%", "curl 'http://x?page=%'", "curl -H 'Accept-Version: v%' http://x"],
-    *["curl 'http://x?q=%'", "curl -H 'Authorization: Bearer %' http://x", 'curl -d \'{"name": "%"}\' http://x'],
-    *["sed -i 's/%=1/%=2/' a", "git commit -m 'try %'", "docker rm %", "kill -9 %", "echo hi > /tmp/%; cat /tmp/%"],
-    *[
-        "cat > /tmp/%.py <<'E'\nprint('%')\nE\npython /tmp/%.py",
-        "./% | tee /tmp/%.log",
-        "./% > /tmp/a.log; cat /tmp/a.log",
-    ],
+    "cat %.log", "rm /tmp/%.log", "python gen.py > /tmp/%.csv", "ls %/", "grep -rn % src", "git checkout try%", "./%",
+    "echo % > a.txt", "echo % | sha1sum", "echo $%", "pytest -k %", "make -f %", "SEED=% ./fuzz",
+    "make -C % | tail -5", "cp a.txt %.txt", "mkdir -p %", "cat a.txt > %.txt", "curl http://x/%",
+    "curl 'http://x?id=%'", "make %.log", "./attempt%.sh", "cat retry_%.log", "pytest tests/try%.py",
+    "./play --round %", "cat attempt-%/out", "make out%", "curl http://x/attempts/%", "curl 'http://x?page=%'",
+    "curl -H 'Accept-Version: v%' http://x", "curl 'http://x?q=%'", "curl -H 'Authorization: Bearer %' http://x",
+    'curl -d \'{"name": "%"}\' http://x', "sed -i 's/%=1/%=2/' a", "git commit -m 'try %'", "docker rm %",
+    "kill -9 %", "echo hi > /tmp/%; cat /tmp/%", "cat > /tmp/%.py <<'E'\nprint('%')\nE\npython /tmp/%.py",
+    "./% | tee /tmp/%.log", "./% > /tmp/a.log; cat /tmp/a.log",
 ]  # fmt: skip
 #: Names of the things that a call is about.
 NAMED = ["id", "message_id", "order_id", "session_id", "container_id", "task_uuid", "key", "api_key", "run_id"]

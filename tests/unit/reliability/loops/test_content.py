@@ -4,18 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reliability.loops import Stage
-from reliability.loops.content import (
-    NUMBER_MAX,
-    Who,
-    classify_speaker,
-    drop_elements,
-    read_order,
-    read_own_text,
-    text_of,
-)
-from tests.evals.step_cases import StepCase
-from tests.support.conversation import CONFIG, loop_at, stages
+from reliability.loops import content
+from reliability.loops.content import NUMBER_MAX, Who, classify_speaker, read_order, read_own_text, text_of
 
 
 def test_images_compare_by_content() -> None:
@@ -79,6 +69,7 @@ FOREIGN = """
 10 Testleri 10 kez çalıştır.
 10 شغّل الاختبارات 10 مرات
 0 It failed 10 times yesterday. Why?
+0 It failed 10 times. Why?
 0 Why did it run 10 times?
 0 Don't call it 10 times.
 0 It was called 10 times already.
@@ -112,30 +103,13 @@ def test_other_orders_are_read_and_reports_are_none(row: str) -> None:
     assert read_order(request_text).times == int(number)
 
 
-@pytest.mark.parametrize(("request_text", "limit"), [("Click it ten (10) times.", 12), ("It failed 10 times. Why?", 5)])
-def test_work_that_is_ordered_is_done_before_it_is_broken(request_text: str, limit: int) -> None:
-    """Law: a call is nudged behind the number that the order names and broken at the next, at the usual limit where
-    there is no order."""
-    found = stages(StepCase("run_task", '{"x": 1}', "all is well").build(13, request_text))
-    assert found.index(Stage.BREAK) == limit - 1
-    assert found[limit - 2] is Stage.WARN
-
-
-@pytest.mark.parametrize(
-    ("request_text", "number"),
-    [
-        ("press Down 12 times", 12),
-        ("add six apples to the cart", 6),
-        ("create 8 tickets", 8),
-        ("Insert twenty-five rows", 25),
-        ("drücke zwölfmal nach unten", 12),
-        ("añade ocho manzanas", 8),
-        ("ajoute quinze lignes", 15),
-        ("two dozen? no: a dozen", 12),
-        ("look at issue #41 on port 8080, version 3.12, at 12:30", 0),
-        ("Fix the build.", 0),
-    ],
-)
+@pytest.mark.parametrize(("request_text", "number"), [
+    ("press Down 12 times", 12), ("add six apples to the cart", 6), ("create 8 tickets", 8),
+    ("Insert twenty-five rows", 25), ("drücke zwölfmal nach unten", 12), ("añade ocho manzanas", 8),
+    ("ajoute quinze lignes", 15), ("two dozen? no: a dozen", 12),
+    ("look at issue #41 on port 8080, version 3.12, at 12:30", 0),
+    ("Fix the build.", 0),
+])  # fmt: skip
 def test_the_number_of_a_request_is_read(request_text: str, number: int) -> None:
     """Digits and words count, in four languages; what only names something doesn't."""
     assert read_order(request_text).number == number
@@ -210,14 +184,6 @@ def test_only_a_number_that_is_ordered_counts(many: str) -> None:
     assert read_order(f"{many} apples, please").number == number
 
 
-@pytest.mark.parametrize("number", [46, 60, 120, NUMBER_MAX])
-def test_an_order_of_any_size_ends(number: int) -> None:
-    """Law: it is nudged behind the number that is ordered and broken at the next, up to the largest that is read."""
-    history = StepCase("press_key", '{"key": "Tab"}', "ok").build(number + 2, f"Press Tab {number} times.")
-    found = [loop_at(history[: 1 + 2 * laps], history[-2], CONFIG) for laps in (number - 1, number, number + 1)]
-    assert [loop and loop.stage for loop in found] == [None, Stage.WARN, Stage.BREAK]
-
-
 @given(st.text(max_size=80))
 def test_any_request_has_a_number_within_bounds(text: str) -> None:
     """Law: every text is read, and no number is larger than the bound."""
@@ -251,4 +217,4 @@ def test_an_order_is_read_beside_what_a_harness_adds(frame: str) -> None:
     """Law: neither the length of a harness's elements nor their figures change what the user orders."""
     assert read_order(frame % "Click it 10 times.").times == 10
     assert read_order(frame % "Click it.").times == 0
-    assert drop_elements(frame % "a <system-reminder> b").count("a <system-reminder> b") == 1
+    assert content.drop_elements(frame % "a <system-reminder> b").count("a <system-reminder> b") == 1

@@ -116,7 +116,7 @@ Write a script that lets me know when the price drops below 60k.|Fix the bot: it
 Explain how it tells me once it goes above 230|The app should ping me when report.pdf shows up.|Tell me when to call.
 Write a server that handles requests as they come in.|Explain how to read events as they arrive|Tell me when it was.
 Tell me once more.|Tell me when the next meeting is.|Let me know if the file exists.|Till now it ran.
-Keep it as it is until I am back.
+Keep it as it is until I am back.|Führe ihn aus, bis er besteht.|It keeps failing.|Write a bot that polls hourly.
 """
 
 
@@ -124,15 +124,6 @@ Keep it as it is until I am back.
 def test_reports_bans_and_programs_order_no_repetition(text: str) -> None:
     """Law: what only tells of repetition, forbids it, or says it of a program has the usual limits."""
     assert not read_order(text).endless
-
-
-@pytest.mark.parametrize(
-    "text", ["Führe ihn aus, bis er besteht.", "It keeps failing.", "Write a bot that polls hourly."]
-)
-def test_who_works_for_it_is_broken_as_usual(text: str) -> None:
-    """Law: an agent that repeats the same failing call until it is right is in a loop, in any language."""
-    found = stages(StepCase("run_test", "{}", "FAILED test_a.py").build(6, text))
-    assert found.index(Stage.BREAK) == CONFIG.break_threshold - 1
 
 
 @pytest.mark.parametrize("text", ["Führe ihn aus, bis er fehlschlägt.", "Keep polling it.", "Ping it every hour"])

@@ -1,28 +1,22 @@
 """Loop rules on large histories: the work is bounded, and the verdicts stay what they are."""
 
 import time
-from typing import Any
 
 import pytest
 
-from reliability.loops import Kind, LoopConfig, Memo, Stage, calls_turn, find_loop, read_turns
+from reliability.loops import Kind, Memo, Stage, calls_turn, find_loop, read_turns
 from reliability.loops.comparison import same_result as volatile
 from reliability.loops.comparison.findings import MASKED_CHARS_MAX
 from reliability.loops.transcript import TURNS_MAX
+from tests.support.conversation import CONFIG, USER, Message, acted
 
-CONFIG = LoopConfig()
 READ = calls_turn([("read", '{"path": "a.py"}')])
 BODY = "\n".join(f"{number:06d} some line of a file that is read again" for number in range(2_000))
 
 
-def history(results: list[str]) -> list[dict[str, Any]]:
+def history(results: list[str]) -> list[Message]:
     """One call, again and again."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
-    for number, result in enumerate(results):
-        function = {"name": "read", "arguments": '{"path":"a.py"}'}
-        messages.append({"role": "assistant", "tool_calls": [{"id": f"c{number}", "function": function}]})
-        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
-    return messages
+    return [USER, *(m for result in results for m in acted("read", {"path": "a.py"}, result))]
 
 
 @pytest.mark.parametrize("text", ["1" * 2_000, "\n" * 8_000, "```" + "a" * 8_000])
@@ -55,7 +49,6 @@ def test_each_pair_is_compared_once_a_request(compared):
     turns, memo = read_turns(history(results), CONFIG.turns_needed), Memo()
     first, *others = [find_loop(turns, CONFIG, READ, memo) for _attempt in range(3)]
     assert len(compared) == len(set(compared)) > 0
-    assert first is not None
     assert (first.stage, first.kind) == (Stage.BREAK, Kind.CALLS)
     assert [*others, find_loop(turns, CONFIG, READ)] == [first] * 3
 
@@ -64,7 +57,6 @@ def test_equal_results_are_not_looked_into(compared):
     """Law: equal text needs no comparison of its parts past the verdict, however long the history."""
     turns = read_turns(history([BODY] * (TURNS_MAX - 1)), CONFIG.turns_needed)
     loop = find_loop(turns, CONFIG, READ)
-    assert loop is not None
     assert loop.repetitions == CONFIG.turns_needed + 1
     assert len(set(compared)) <= 1
 
@@ -73,7 +65,6 @@ def test_laps_past_the_verdict_are_counted_only_while_that_is_cheap(compared):
     """Law: a verdict is never lost, and what it costs beyond it has a bound."""
     steps = [f"took {n}.5 s\n{BODY * 4}" for n in range(10, 50)]
     loop = find_loop(read_turns(history(steps), CONFIG.turns_needed), CONFIG, READ)
-    assert loop is not None
     assert loop.stage is Stage.BREAK
     assert CONFIG.break_threshold <= loop.repetitions < 40
     assert len(compared) < 100

@@ -9,31 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliability.loops import (
-    JudgeConfig,
-    Kind,
-    Loop,
-    LoopConfig,
-    LoopDetector,
-    LoopStatus,
-    Scan,
-    SeenCall,
-    Stage,
-    Turn,
-    answer_turn,
-    calls_turn,
-    carries_history,
-    find_case,
-    find_loop,
-    finish,
-    judge_request,
-    nudge,
-    read_suggestion,
-    read_turns,
-    repeats_already,
-    step,
-    truncate,
-)
+from reliability import loops
+from reliability.loops import JudgeConfig, LoopConfig, SeenCall, Stage, Turn, find_loop, read_turns, repeats_already
 from reliability.loops.comparison.volatile_fields import word_set
 from tests.support.loop_histories import acting, asks, calls, histories, law, scalars, speaking, steps
 
@@ -108,7 +85,7 @@ def shuffled(arguments: str, dice: random.Random) -> str:
     return json.dumps(dict(items), indent=dice.choice([None, 2]))
 
 
-def severity(loop: Loop | None) -> int:
+def severity(loop: loops.Loop | None) -> int:
     return 0 if loop is None else {Stage.WARN: 1, Stage.BREAK: 2}[loop.stage]
 
 
@@ -229,7 +206,7 @@ def test_the_key_of_a_streak_is_stable(lap: list[Turn], repetitions: int) -> Non
     """A streak keeps its key from lap to lap and wherever in the cycle one stands."""
     at_start = find_loop(tuple(lap * repetitions), CONFIG, asks(lap[0]))
     later = find_loop(tuple(lap * (repetitions + 1)), CONFIG, asks(lap[0]))
-    if at_start and later and at_start.kind is later.kind is Kind.CALLS:
+    if at_start and later and at_start.kind is later.kind is loops.Kind.CALLS:
         assert at_start.key == later.key
 
 
@@ -238,14 +215,14 @@ def test_the_key_of_a_streak_is_stable(lap: list[Turn], repetitions: int) -> Non
 def test_hostile_input_never_raises(messages: Any, response: Any) -> None:
     """Whatever JSON stands in the place of messages and answers, there is a verdict and no exception."""
     turns = read_turns(messages if isinstance(messages, list) else [messages, response])
-    candidate = answer_turn(response)
+    candidate = loops.answer_turn(response)
     loop = find_loop(turns, CONFIG, candidate) or find_loop(turns, CONFIG)
-    assert loop is None or nudge(loop)
-    case = find_case(turns, JudgeConfig(enabled=True, consecutive_threshold=1, failure_threshold=1))
-    assert case is None or judge_request(case, turns, messages, JudgeConfig()).messages
-    assert isinstance(read_suggestion(response), str)
-    assert carries_history(messages) in (True, False)
-    assert LoopDetector().check("s", response) in LoopStatus
+    assert loop is None or loops.nudge(loop)
+    case = loops.find_case(turns, JudgeConfig(enabled=True, consecutive_threshold=1, failure_threshold=1))
+    assert case is None or loops.judge_request(case, turns, messages, JudgeConfig()).messages
+    assert isinstance(loops.read_suggestion(response), str)
+    assert loops.carries_history(messages) in (True, False)
+    assert loops.LoopDetector().check("s", response) in loops.LoopStatus
 
 
 @settings(law, max_examples=14)
@@ -258,13 +235,17 @@ def test_hostile_text_never_raises(text: str, seed: str) -> None:
             turn = Turn((SeenCall("f", older),), (newer,))
             find_loop((turn, Turn(turn.calls, (older,))) * 3, CONFIG, asks(turn))
     for piece in hostile:
-        assert isinstance(truncate(piece), str)
-        finish(step(Scan(), piece)[0])
+        assert isinstance(loops.truncate(piece), str)
+        loops.finish(loops.step(loops.Scan(), piece)[0])
 
 
 def test_values_survive_a_journey() -> None:
     """A loop, a turn and the state of an answer are values: they can be pickled, compared and hashed."""
-    scan, _ = step(Scan(), "some text that is longer than one block of the scanner")
-    for value in (calls_turn([("f", "{}")], "text"), scan, Loop(kind=Kind.NEAR, stage=Stage.BREAK, repetitions=5)):
+    scan, _ = loops.step(loops.Scan(), "some text that is longer than one block of the scanner")
+    for value in (
+        loops.calls_turn([("f", "{}")], "text"),
+        scan,
+        loops.Loop(kind=loops.Kind.NEAR, stage=Stage.BREAK, repetitions=5),
+    ):
         assert pickle.loads(pickle.dumps(value)) == value
         assert hash(value) == hash(pickle.loads(pickle.dumps(value)))

@@ -9,7 +9,7 @@ from reliability.loops.comparison.findings import SeenCall, Turn
 from reliability.loops.history import TEXT_PERIOD_MAX, TEXTS_MAX, _find_same_errors, _find_same_text
 from reliability.loops.turn_sequence import TurnSequence
 from tests.evals.step_cases import StepCase
-from tests.support.conversation import USER, Message, acted, ask, loop_at, quiet, said, stages
+from tests.support.conversation import CONFIG, USER, Message, acted, ask, loop_at, quiet, said, stages, user
 
 
 def failed(error: str, number: int, tool: str = "edit") -> Turn:
@@ -67,21 +67,15 @@ def test_the_count_is_bounded(turns: list[Turn], period: int) -> None:
     assert 0 <= count_texts(turns, period) <= TEXTS_MAX
 
 
-CONFIG = LoopConfig()
 POLL_NUDGE, POLL_BREAK = CONFIG.poller_duplicate_threshold, CONFIG.poller_break_threshold
 THOUGHT = "I should look at the part %n of it before I go on."
 
 
-@pytest.mark.parametrize(
-    ("tool", "result"),
-    [
-        ("think", "ok"),
-        ("think", "Your thought has been logged."),
-        ("think", ""),
-        ("sequentialthinking", '{"thoughtNumber": %a, "thoughtHistoryLength": %n}'),
-        ("update_plan", "Plan updated"),
-    ],
-)
+@pytest.mark.parametrize(("tool", "result"), [
+    ("think", "ok"), ("think", "Your thought has been logged."), ("think", ""),
+    ("sequentialthinking", '{"thoughtNumber": %a, "thoughtHistoryLength": %n}'),
+    ("update_plan", "Plan updated"),
+])  # fmt: skip
 def test_an_agent_that_only_thinks_is_ended(tool: str, result: str) -> None:
     """Law: thoughts alone, however they differ, are nudged when a poll is, and broken when a poll is, where what they
     are answered says nothing new."""
@@ -103,15 +97,11 @@ def test_thoughts_that_lead_on_are_no_loop() -> None:
 ASKS = (
     "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.\nCurrent time: %t",
     "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.",
-    "[cron %t] Is any task of the list due? Remind me if so.",
-    "[Telegram Max %t] thanks!",
-    "Is the export done yet? (%t)",
-    "Is the export done yet?",
-    "Anything unusual in the yard at %t? Motion score 0.",
-    "%t: what do you see?",
-    "<system-reminder>It is %t.</system-reminder>\nAny news?",
+    "[cron %t] Is any task of the list due? Remind me if so.", "[Telegram Max %t] thanks!",
+    "Is the export done yet? (%t)", "Is the export done yet?", "Anything unusual in the yard at %t? Motion score 0.",
+    "%t: what do you see?", "<system-reminder>It is %t.</system-reminder>\nAny news?",
     "You are the night watch. Is all well? " * 60 + "%t",
-)
+)  # fmt: skip
 SPELLED = ("2026-11-28 %h:%m", "%h:%m", "%h:%m:07", "2026-11-28T%h:%m:00Z", "%h:%m PM")
 URGES = (
     "Continue.", "ok", "Please continue working on the task.", "You must call a tool.",
@@ -126,10 +116,6 @@ URGES = (
     "Please always provide EXACTLY ONE action in triple backticks, found 0 actions.",
     "You have sent the same message again. You have to do something else!",
 )  # fmt: skip
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
 
 
 def tell(text: str, lap: int, spelled: str = "%h:%m") -> str:

@@ -17,20 +17,10 @@ from tests.support.written_calls import CALLS, prose, read
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 PIECES = [
-    "I will look at the file. ",
-    "\n",
-    "   ",
-    "```\n",
-    "- item\n",
-    '<tool_call>{"name": "a"}</tool_call>',
-    "<tool_call>",
-    '[TOOL_REQUEST]{"name": "b"}[END_TOOL_REQUEST]',
-    '<|channel|>commentary to=f <|message|>{"x": 1}<|call|>',
-    "⏺ Search: cats\n",
-    " " * 100,
-    "na",
-    "é…",
-]
+    "I will look at the file. ", "\n", "   ", "```\n", "- item\n", '<tool_call>{"name": "a"}</tool_call>',
+    "<tool_call>", '[TOOL_REQUEST]{"name": "b"}[END_TOOL_REQUEST]',
+    '<|channel|>commentary to=f <|message|>{"x": 1}<|call|>', "⏺ Search: cats\n", " " * 100, "na", "é…",
+]  # fmt: skip
 texts = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 12)), max_size=8).map(
     lambda parts: "".join(piece * times for piece, times in parts)
 )
@@ -92,9 +82,7 @@ def test_where_nothing_can_be_called_no_call_convicts(form: str) -> None:
     """Without tools in the request what looks like a call is text: only its other repetitions count."""
     assert step(open_scan(calls=False), form.format(n=1) * 3)[1] is None
     assert step(open_scan(calls=True), form.format(n=1) * 4) == step(Scan(), form.format(n=1) * 4)
-    loop = finish(step(open_scan(calls=False), form.format(n=1) * 200)[0])[1]
-    assert loop is not None
-    assert loop.kind is Kind.CYCLE
+    assert finish(step(open_scan(calls=False), form.format(n=1) * 200)[0])[1].kind is Kind.CYCLE
 
 
 def test_the_state_is_bounded() -> None:
@@ -114,9 +102,7 @@ def test_the_state_is_bounded() -> None:
 def test_white_space_runs_are_cut(white: str) -> None:
     """A run of 256 white characters convicts and is not kept; a paragraph's indentation does not."""
     loop = read("Here it is:" + white * 300)
-    assert loop is not None
-    assert loop.kind is Kind.WHITESPACE
-    assert loop.keep == len("Here it is:")
+    assert (loop.kind, loop.keep) == (Kind.WHITESPACE, len("Here it is:"))
     assert truncate("Here it is:" + white * 300) == "Here it is:"
     assert read("Here it is:" + white * 60 + "end") is None
 
@@ -127,42 +113,23 @@ def test_a_cycle_of_any_period_in_prose_is_found(period: int) -> None:
     unit = (prose(200, seed=period).replace(" ", "o", 3) + "x")[:period] if period > 1 else "a"
     before = "Well. "
     loop = read(before + unit * max(9, 460 // period + 2))
-    assert loop is not None
     assert loop.kind is Kind.CYCLE
-    assert loop.keep is not None
-    assert loop.keep <= len(before) + 2 * period
-    assert len(before) < loop.keep
+    assert len(before) < loop.keep <= len(before) + 2 * period
 
 
-def test_a_cycle_that_is_not_there_yet_is_no_cycle() -> None:
-    """Four copies of a paragraph are too few."""
+def test_a_cycle_is_found_once_it_is_there() -> None:
+    """Four copies of a paragraph are too few; a unit whose own end stands in it several times is still found."""
     assert read("Well. " + (prose(30) + ". ") * 4) is None
-
-
-def test_words_that_return_within_the_unit_do_not_hide_the_cycle() -> None:
-    """A unit whose own end stands in it several times is still found."""
     unit = "and then the end of it all comes, " * 3 + "and something else; and then the end of it all comes, "
     assert read(unit * 12) is not None
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "print('hello world, hello sea')\n",
-        "- the same bullet point\n",
-        "| a cell | a cell |\n",
-        "00, ",
-        "-=",
-        "> quote\n",
-        "apple,1\n",
-        "    nop\n",
-        "leds.set(0,0,0)\ntime.sleep(0.1)\n",
-        "# The same heading again\n",
-        *(f"{mark} the same old item of a list\n" for mark in ("*", "+", "1.")),
-        '{"a": 0, "b": 0, "c": null},\n',
-        *("-" * 30, "─" * 30, "=====\n"),
-    ],
-)
+@pytest.mark.parametrize("row", [
+    "print('hello world, hello sea')\n", "- the same bullet point\n", "| a cell | a cell |\n", "00, ", "-=",
+    "> quote\n", "apple,1\n", "    nop\n", "leds.set(0,0,0)\ntime.sleep(0.1)\n", "# The same heading again\n",
+    *(f"{mark} the same old item of a list\n" for mark in ("*", "+", "1.")),
+    '{"a": 0, "b": 0, "c": null},\n', *("-" * 30, "─" * 30, "=====\n"),
+])  # fmt: skip
 def test_structure_has_a_bar_of_its_own(row: str) -> None:
     """Twenty rows pass and five hundred don't: a runaway in a table is a runaway."""
     opening = "```python\n" if row.startswith("print") else ""
@@ -197,14 +164,12 @@ def test_ordinary_prose_is_no_loop() -> None:
 
 def test_a_loop_is_found_while_it_decodes() -> None:
     """Chunk by chunk, the loop comes within a block of the character that completes it."""
-    scan, seen_at = Scan(), 0
+    scan, loop, at = Scan(), None, 0
     text = "Well, here it comes. " + "Thinking... Done. " * 60
-    for at in range(0, len(text), 4):
+    while loop is None:
         scan, loop = step(scan, text[at : at + 4])
-        if loop is not None:
-            seen_at = at
-            break
-    assert 0 < seen_at <= len("Well, here it comes. ") + 450
+        at += 4
+    assert at <= len("Well, here it comes. ") + 454
 
 
 @pytest.mark.parametrize("period", [520, 600, 800, 1_024, 1_500, 3_000, 4_000])
@@ -212,9 +177,8 @@ def test_a_long_cycle_is_found_within_seven_copies(period: int) -> None:
     """Whatever its length, and two of them are kept."""
     unit = paragraph(period, period)
     loop = read(LEAD + unit * 7)
-    assert loop is not None
     assert (loop.kind, loop.period) == (Kind.CYCLE, period)
-    assert abs((loop.keep or 0) - len(LEAD) - 2 * period) <= 4
+    assert abs(loop.keep - len(LEAD) - 2 * period) <= 4
     assert read(LEAD + unit * 5) is None
 
 
@@ -224,10 +188,7 @@ def test_a_long_cycle_is_found_within_seven_copies(period: int) -> None:
 def test_copies_that_differ_a_little_are_found(chars: int, counter: bool, words: bool) -> None:
     """A counter in each copy, two other words in each: a model that hangs all the same. Two copies are kept."""
     text = LEAD + vary(chars, 20, counter=counter, words=words)
-    loop = read(text)
-    assert loop is not None
-    assert loop.keep is not None
-    assert len(LEAD) < loop.keep < len(text) // 2
+    assert len(LEAD) < read(text).keep < len(text) // 2
 
 
 def written(arguments: str) -> str:
@@ -239,8 +200,7 @@ def written(arguments: str) -> str:
 def test_settings_without_a_fence_are_no_chant(name):
     """Law: entries that differ in a name share most of their lines; such lines are no sentences."""
     assert read(HONEST[name]) is None
-    chant = read("I will check the server again. It is not up yet.\n" * 100)
-    assert chant is not None
+    assert read("I will check the server again. It is not up yet.\n" * 100) is not None
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -7,22 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reliability.loops import (
-    JudgeConfig,
-    Kind,
-    Loop,
-    LoopConfig,
-    SeenCall,
-    Stage,
-    StuckCase,
-    Turn,
-    find_case,
-    find_loop,
-    injection,
-    judge_request,
-    read_suggestion,
-    read_turns,
-)
+from reliability import loops
+from reliability.loops import JudgeConfig, Kind, Loop, SeenCall, StuckCase, Turn, find_case, injection, judge_request
 from reliability.loops.judge import Trouble
 
 ON = JudgeConfig(enabled=True)
@@ -69,7 +55,7 @@ def test_no_case_without_need() -> None:
     five = tuple(turn("read", i, "error: no") for i in range(5))
     assert find_case(five, ON) == StuckCase(Trouble.FAILURES, "read", 5)
     assert find_case(five, JudgeConfig()) is None
-    assert find_case(five, ON, Loop(kind=Kind.CALLS, stage=Stage.WARN, repetitions=3)) is None
+    assert find_case(five, ON, Loop(kind=Kind.CALLS, stage=loops.Stage.WARN, repetitions=3)) is None
     assert find_case(five, JudgeConfig(enabled=True, consecutive_threshold=0, failure_threshold=-1)) is None
     assert find_case((Turn(text="hello"),), ON) is None
     assert find_case((), ON) is None
@@ -98,31 +84,24 @@ def test_the_judge_is_shown_the_evidence_and_never_judged() -> None:
     assert "(not known)" in failing.messages[-1]["content"]
 
 
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        ("Try grep.", "Try grep."),
-        ({"choices": [{"message": {"content": "Try grep."}}]}, "Try grep."),
-        ({"content": [{"type": "text", "text": "Try grep."}]}, "Try grep."),
-        ({"content": "", "reasoning_content": "Try grep."}, "Try grep."),
-        ({"content": None, "reasoning": "Try grep."}, "Try grep."),
-        ({"content": "<think>hm</think> Try grep."}, "Try grep."),
-        ({"content": "<think>never ends", "reasoning_content": "Try grep."}, "Try grep."),
-        ({"content": "<think>never ends"}, ""),
-        ({"choices": []}, ""),
-        ({"choices": [None]}, ""),
-        ({}, ""),
-        (None, ""),
-    ],
-)
+@pytest.mark.parametrize(("response", "expected"), [
+    ("Try grep.", "Try grep."),
+    ({"choices": [{"message": {"content": "Try grep."}}]}, "Try grep."),
+    ({"content": [{"type": "text", "text": "Try grep."}]}, "Try grep."),
+    ({"content": "", "reasoning_content": "Try grep."}, "Try grep."),
+    ({"content": None, "reasoning": "Try grep."}, "Try grep."),
+    ({"content": "<think>hm</think> Try grep."}, "Try grep."),
+    ({"content": "<think>never ends", "reasoning_content": "Try grep."}, "Try grep."),
+    ({"content": "<think>never ends"}, ""), ({"choices": []}, ""), ({"choices": [None]}, ""), ({}, ""), (None, ""),
+])  # fmt: skip
 def test_the_answer_is_read_from_where_it_stands(response: Any, expected: str) -> None:
     """`content` first, then the reasoning fields; thinking tags and empty answers are nothing."""
-    assert read_suggestion(response) == expected
+    assert loops.read_suggestion(response) == expected
 
 
 def test_a_suggestion_is_bounded() -> None:
     """A judge that talks without end is cut."""
-    assert len(read_suggestion("word " * 5_000)) <= 1_200
+    assert len(loops.read_suggestion("word " * 5_000)) <= 1_200
 
 
 def test_what_is_injected() -> None:
@@ -132,12 +111,4 @@ def test_what_is_injected() -> None:
     assert "`read` has now been called 5 times in a row. Stop and reflect" in str(injection(called))
     assert "`read` has now failed 10 times in a row" in str(injection(failing))
     assert injection(called, " **Continue.** ") is None
-    assert read_turns([{"role": "user", "content": injection(failing)}]) == ()
-
-
-def test_the_judge_takes_what_the_rules_leave() -> None:
-    """Five different searches are no loop, and are a case."""
-    turns = tuple(turn("search", i, f"r{i}") for i in range(5))
-    loop = find_loop(turns, LoopConfig())
-    assert loop is None
-    assert find_case(turns, ON, loop) is not None
+    assert loops.read_turns([{"role": "user", "content": injection(failing)}]) == ()

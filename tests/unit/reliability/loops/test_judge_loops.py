@@ -3,7 +3,7 @@
 import pytest
 
 from reliability.loops import Stage, find_loop, nudge, read_turns
-from tests.support.conversation import CONFIG, USER, Message, acted, ask, loop_at, quiet, said, stages
+from tests.support.conversation import CONFIG, USER, Message, acted, ask, loop_at, quiet, said, stages, user
 
 
 def test_19_a_mutating_call_that_spoils_what_it_edits_is_broken() -> None:
@@ -15,14 +15,10 @@ def test_19_a_mutating_call_that_spoils_what_it_edits_is_broken() -> None:
     assert stages([USER, *edits]) == [None, None, None, Stage.WARN, Stage.BREAK, Stage.BREAK]
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        '{"b": {"y": 2, "x": 1}, "a": "caf\\u00e9"}',
-        '{"a":"cafe\\u0301","b":{"x":1.0,"y":2}}',
-        ' {"a": "café",\n "b": {"y": 2, "x": 1}, "task_progress": "almost"} ',
-    ],
-)
+@pytest.mark.parametrize("spelling", [
+    '{"b": {"y": 2, "x": 1}, "a": "caf\\u00e9"}', '{"a":"cafe\\u0301","b":{"x":1.0,"y":2}}',
+    ' {"a": "café",\n "b": {"y": 2, "x": 1}, "task_progress": "almost"} ',
+])  # fmt: skip
 def test_20_spelling_does_not_hide_a_loop(spelling: str) -> None:
     """Key order, white space, unicode forms and metadata arguments make no other call."""
     plain = {"a": "café", "b": {"x": 1, "y": 2}}
@@ -34,10 +30,8 @@ def test_21_a_streak_keeps_its_name() -> None:
     """A frozen streak, with our nudge and an empty reply between, is the same one."""
     history = [USER, *acted("save", {}, "Error: disk full"), *acted("save", {}, "Error: disk full")]
     loop = loop_at(history, ask("save"))
-    assert loop is not None
-    history += [{"role": "user", "content": nudge(loop)}, said(""), *acted("save", {}, "Error: disk full")]
+    history += [user(nudge(loop)), said(""), *acted("save", {}, "Error: disk full")]
     again = loop_at(history, ask("save"))
-    assert again is not None
     assert again.key == loop.key
 
 
@@ -70,7 +64,7 @@ def test_27_what_stands_between_calls_does_not_reset() -> None:
     between: list[Message] = [
         said("Let me see."),
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "<system-reminder>Two tasks are open.</system-reminder>"},
+        user("<system-reminder>Two tasks are open.</system-reminder>"),
         {"role": "developer", "content": "x"},
     ]
     history = [USER, *acted("read", {"p": 1}), *between, *acted("read", {"p": 1}), *between]
@@ -90,8 +84,7 @@ def test_29_who_comes_back_to_a_loop_is_in_it_again() -> None:
     loop = [m for _ in range(3) for m in acted("read", {"p": 1}, "same")]
     assert loop_at([USER, *loop], ask("write", {"p": 2})) is None
     assert loop_at([USER, *loop, *acted("write", {"p": 2}), *loop[:4]], ask("read", {"p": 1})) is not None
-    spoken = {"role": "user", "content": "Now look at the other end."}
-    assert loop_at([USER, *loop, spoken, *loop[:2]], ask("read", {"p": 1})) is None
+    assert loop_at([USER, *loop, user("Now look at the other end."), *loop[:2]], ask("read", {"p": 1})) is None
 
 
 def test_29_what_a_client_adds_to_a_result_is_none_of_it() -> None:
@@ -99,9 +92,7 @@ def test_29_what_a_client_adds_to_a_result_is_none_of_it() -> None:
     added = "\n<environment_details>\n# Context Window\n{} / 128 tokens at 10:0{}\n</environment_details>"
     native = [m for i in range(5) for m in acted("npm", {}, "1 failing" + "<system-reminder>x</system-reminder>" * i)]
     call = "<execute_command>\n<command>npm test</command>\n</execute_command>"
-    written = [
-        m for i in range(5) for m in (said(call), {"role": "user", "content": "1 failing" + added.format(9 * i, i)})
-    ]
+    written = [m for i in range(5) for m in (said(call), user("1 failing" + added.format(9 * i, i)))]
     for laps in (native, written):
         assert stages([USER, *laps])[2:] == [Stage.WARN, Stage.WARN, Stage.BREAK]
 
@@ -124,7 +115,7 @@ def test_33_a_loop_never_makes_a_conversation_unusable() -> None:
     """After ten laps, the user's "stop and summarise" is free, and so is every text answer."""
     looped = [USER, *[m for _ in range(10) for m in acted("read", {"p": 1})]]
     assert loop_at(looped, said("Summary: nothing new.")) is None
-    stop = [*looped, {"role": "user", "content": "Stop using tools and summarise."}]
+    stop = [*looped, user("Stop using tools and summarise.")]
     assert loop_at(stop, said("Summary: nothing new.")) is None
     assert find_loop(read_turns(stop), CONFIG) is None
 

@@ -57,14 +57,10 @@ def test_11_an_alternation_that_is_interrupted_is_no_loop() -> None:
     assert quiet([USER, *a, *b, *a, *b, *c, *a, *b, *a, *b])
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        LoopConfig(enabled=False),
-        LoopConfig(duplicate_threshold=0, break_threshold=0),
-        LoopConfig(duplicate_threshold=-1, break_threshold=-3),
-    ],
-)
+@pytest.mark.parametrize("config", [
+    LoopConfig(enabled=False), LoopConfig(duplicate_threshold=0, break_threshold=0),
+    LoopConfig(duplicate_threshold=-1, break_threshold=-3),
+])  # fmt: skip
 def test_16_off_is_off(config: LoopConfig) -> None:
     """A disabled detector and thresholds of 0 or less never convict."""
     assert quiet([USER, *[m for _ in range(9) for m in acted("read", {"p": 1}, "Error: no access")]], config)

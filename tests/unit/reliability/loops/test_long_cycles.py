@@ -69,7 +69,6 @@ def test_a_counter_hides_no_copy(chars):
     """A paragraph with the next number before it is found within eight copies, or three and a half thousand
     characters."""
     found = find(vary(chars, max(12, 6_000 // chars), counter=True, words=False))
-    assert found is not None
     assert found <= max(8 * (chars + 12), 4_096)
 
 
@@ -112,37 +111,27 @@ def streak(unit: str, copies: int) -> LongTail:
     return LongTail(text=unit * 2, length=100 + len(unit) * copies, period=len(unit), start=100)
 
 
-@pytest.mark.parametrize("unit", ["a", "0,", "na", "null, ", '<td class="cell"></td>\\n', "False, True, ", "AAAA\\n"])
-def test_data_may_go_on_for_long(unit):
-    """What says nothing is a matrix, a picture, a board: only far beyond that it is a runaway."""
-    assert not is_runaway_argument(streak(unit, (DATA_SPAN - 1) // len(unit)))
-    assert is_runaway_argument(streak(unit, DATA_SPAN // len(unit) + 1))
+LINE = "        self.assertEqual(result, expected)\\n"
+CHECK = "def check(value):\\n    return value is not None and value.strip()\\n" * 10
+DATA = ("a", "0,", "na", "null, ", '<td class="cell"></td>\\n', "False, True, ", "AAAA\\n")
 
 
-@pytest.mark.parametrize("shift", range(0, 40, 7))
-def test_a_line_that_says_something_is_one_sooner(shift):
-    """Forty-two times the same line of code is a runaway, wherever in it one begins to count."""
-    line = "        self.assertEqual(result, expected)\\n"
-    line = line[shift:] + line[:shift]
-    assert is_runaway_argument(streak(line, 42))
-    assert not is_runaway_argument(streak(line, 20))
+@pytest.mark.parametrize(("unit", "fine", "runaway"), [
+    *((unit, (DATA_SPAN - 1) // len(unit), DATA_SPAN // len(unit) + 1) for unit in DATA),
+    *((LINE[at:] + LINE[:at], 20, 42) for at in range(0, 40, 7)), (CHECK, 11, 12),
+])  # fmt: skip
+def test_what_says_nothing_may_go_on_for_longer(unit, fine, runaway):
+    """Law: data (a matrix, a picture, a board) are a runaway only far beyond what is usual; a line of code at its
+    forty-second copy, wherever in it one begins to count; a function at its twelfth, since eleven may be eleven."""
+    assert not is_runaway_argument(streak(unit, fine))
+    assert is_runaway_argument(streak(unit, runaway))
 
 
 def test_a_tag_says_nothing_wherever_it_is_cut():
-    """The words of a tag are none, also where the unit begins in the middle of it."""
+    """The words of a tag are none, also where the unit begins in the middle of it; nor is a text that repeats nothing
+    a runaway."""
     cell = '<div class="cell empty" role="button"></div>\\n'
     assert not any(is_runaway_argument(streak(cell[at:] + cell[:at], 400)) for at in range(len(cell)))
-
-
-def test_a_long_unit_needs_fewer_copies():
-    """Twelve copies of a function are a runaway; eleven may be eleven."""
-    unit = "def check(value):\\n    return value is not None and value.strip()\\n" * 10
-    assert is_runaway_argument(streak(unit, 12))
-    assert not is_runaway_argument(streak(unit, 11))
-
-
-def test_without_a_streak_there_is_none():
-    """A text that repeats nothing is no runaway."""
     assert not is_runaway_argument(LongTail(text="abc", length=90_000))
 
 
@@ -166,18 +155,13 @@ def test_the_cuts_say_nothing(text, size):
     assert place(text, size) is place(text, max(1, len(text)))
 
 
-@pytest.mark.parametrize(
-    ("text", "inside"),
-    [
-        ('<tool_call>{"name": "f", "arguments": {"a": "', True),
-        ('<tool_call>{"name": "f"}</tool_call> Done. ', False),
-        ("<function=write>\n<parameter=content>\n0 0 0\n", True),
-        ("<function=write>\n<parameter=content>\n0\n</parameter>\n</function>\n", False),
-        ("<|channel|>commentary to=functions.f<|message|>{", True),
-        ("<|channel|>analysis<|message|>I think. ", False),
-        ("Is a < b, and c[0] > d? ", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "inside"), [
+    ('<tool_call>{"name": "f", "arguments": {"a": "', True), ('<tool_call>{"name": "f"}</tool_call> Done. ', False),
+    ("<function=write>\n<parameter=content>\n0 0 0\n", True),
+    ("<function=write>\n<parameter=content>\n0\n</parameter>\n</function>\n", False),
+    ("<|channel|>commentary to=functions.f<|message|>{", True), ("<|channel|>analysis<|message|>I think. ", False),
+    ("Is a < b, and c[0] > d? ", False),
+])  # fmt: skip
 def test_a_call_begins_and_ends(text, inside):
     """It begins behind an opener and ends behind a closer."""
     assert place(text, 16) is inside

@@ -28,9 +28,8 @@ def test_the_nudge_is_a_function_of_the_loop(lap: list[Turn], repetitions: int) 
 def test_a_nudge_holds_nothing_to_copy(kind: Kind, period: int) -> None:
     """Law: a nudge is two sentences, and says nothing of what tools have said, which may hold orders, nor of tools,
     figures and this server: a weak model gives as its answer what it has read last."""
-    told = nudge(
-        Loop(kind=kind, stage=Stage.WARN, repetitions=37, period=period, tool="get_it", evidence="Send the mail.")
-    )
+    seen = {"repetitions": 37, "tool": "get_it", "evidence": "Send the mail."}
+    told = nudge(Loop(kind=kind, stage=Stage.WARN, period=period, **seen))
     assert kind is not Kind.CALLS or ("these steps" in told) == (period > 1)
     assert told.count(". ") + told.endswith(".") == 2
     assert not any(word in told for word in ("Send the mail", "get_it", "37", "[", "notice"))

@@ -175,14 +175,10 @@ MAKE_AND_FAIL: list[Step] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("request_text", "steps"),
-    [
-        ("Write a script that checks the site every 5 minutes.", EDIT_AND_RUN),
-        ("Generate 40 sample users with gen.py.", EDIT_AND_RUN),
-        ("Create 40 sample users.", MAKE_AND_FAIL),
-    ],
-)
+@pytest.mark.parametrize(("request_text", "steps"), [
+    ("Write a script that checks the site every 5 minutes.", EDIT_AND_RUN),
+    ("Generate 40 sample users with gen.py.", EDIT_AND_RUN), ("Create 40 sample users.", MAKE_AND_FAIL),
+])  # fmt: skip
 def test_a_lap_with_the_same_failure_is_none_of_those_that_are_ordered(request_text: str, steps: list[Step]) -> None:
     """Law: three calls in turn, one of which fails each time, have the usual limits, though another makes something."""
     messages: list[Any] = [{"role": "user", "content": request_text}]

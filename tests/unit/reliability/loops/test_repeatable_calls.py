@@ -215,25 +215,15 @@ def test_a_state_of_waiting_is_a_polls_however_it_is_spelled(state: str) -> None
     assert state == "accepted" or [field for field in fields if not polls("./look", field)] == []
 
 
-@pytest.mark.parametrize(
-    ("said", "waits"),
-    [
-        ("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1234 (apt-get)", True),
-        ("    Blocking waiting for file lock on build directory", True),
-        ("Error: Error acquiring the state lock\n\nError message: resource temporarily locked", True),
-        ("failing", False),
-        ("missing", False),
-        ("building 7 is closed", False),
-        ("not yet", True),
-        ("0/3 ready", True),
-        ('{"done": false}', True),
-        ('{"isReady": false, "id": 7}', True),
-        ('{"title": "Buy milk", "id": 7, "done": false}', False),
-        ('{"done": true}', False),
-        ("false", False),
-        ("The door is locked.", False),
-    ],
-)
+@pytest.mark.parametrize(("said", "waits"), [
+    ("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1234 (apt-get)", True),
+    ("    Blocking waiting for file lock on build directory", True),
+    ("Error: Error acquiring the state lock\n\nError message: resource temporarily locked", True),
+    ("failing", False), ("missing", False), ("building 7 is closed", False), ("not yet", True), ("0/3 ready", True),
+    ('{"done": false}', True), ('{"isReady": false, "id": 7}', True),
+    ('{"title": "Buy milk", "id": 7, "done": false}', False), ('{"done": true}', False), ("false", False),
+    ("The door is locked.", False),
+])  # fmt: skip
 def test_a_result_that_says_wait_is_a_polls(said: str, waits: bool) -> None:
     """One word that tells how a job stands, and a lock that somebody else holds."""
     assert is_poll(SeenCall("bash", '{"command": "make"}'), said) is waits
@@ -241,19 +231,12 @@ def test_a_result_that_says_wait_is_a_polls(said: str, waits: bool) -> None:
 
 ACTED = ("queued", "Accepted.", "processing", "SUBMITTED", "in progress", '{"id": "SM1", "status": "queued"}')
 ACTING = (
-    ("send_sms", {"to": "+1"}),
-    ("mcp__mail__sendEmail", {"to": "a"}),
-    ("transfer_money", {"to": "b"}),
-    ("submit_form", {"x": 1}),
-    ("create_order", {"sku": "a"}),
-    ("mailer", {"to": "a", "body": "hi"}),
-    ("payment", {"amount": "5"}),
-    ("payment", {"amount": 5}),
-    *(("bash", {"command": command}) for command in CHANGING),
+    ("send_sms", {"to": "+1"}), ("mcp__mail__sendEmail", {"to": "a"}), ("transfer_money", {"to": "b"}),
+    ("submit_form", {"x": 1}), ("create_order", {"sku": "a"}), ("mailer", {"to": "a", "body": "hi"}),
+    ("payment", {"amount": "5"}), ("payment", {"amount": 5}), *(("bash", {"command": command}) for command in CHANGING),
     ("bash", {"command": "cd /srv && kubectl apply -f x && kubectl get pods"}),
-    ("bash", {"command": "git push && sleep 5"}),
-    ("bash", {"command": "curl -s -X POST http://x/pay"}),
-)
+    ("bash", {"command": "git push && sleep 5"}), ("bash", {"command": "curl -s -X POST http://x/pay"}),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "arguments"), ACTING)
@@ -320,10 +303,8 @@ def test_how_far_something_is_makes_a_poll(name: str) -> None:
     assert [said for said in PARTWAY if not is_poll(call, said)] == []
     assert [said for said in DONE_OR_DATA if is_poll(call, said)] == []
     found = stages(StepCase(name, '{"id": 7}', '{"progress": "50%"}').build(24, "Tell me when the job is finished."))
-    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (
-        CONFIG.poller_duplicate_threshold - 1,
-        CONFIG.poller_break_threshold - 1,
-    )
+    warn, limit = CONFIG.poll_limits
+    assert (found.index(Stage.WARN), found.index(Stage.BREAK)) == (warn - 1, limit - 1)
 
 
 @pytest.mark.parametrize("name", ["get_battery", "read_file", "check_coverage", "fetch_page"])

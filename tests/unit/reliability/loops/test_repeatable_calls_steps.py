@@ -115,14 +115,11 @@ def test_a_step_that_only_says_it_was_done_has_the_limits_of_a_poll(tool: str, a
     assert found.index(Stage.BREAK) == POLL_BREAK - 1
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        "already deleted", "nothing deleted", "delete failed", "not removed", "denied", "The last line is selected.",
-        "Pressed it, but the page stays as it was", "Moved by 0 pixels", "Moved to the end of the list",
-        "Skipped: this is the last track of the list", "Volume raised to 100 (maximum)",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("result", [
+    "already deleted", "nothing deleted", "delete failed", "not removed", "denied", "The last line is selected.",
+    "Pressed it, but the page stays as it was", "Moved by 0 pixels", "Moved to the end of the list",
+    "Skipped: this is the last track of the list", "Volume raised to 100 (maximum)",
+])  # fmt: skip
 @pytest.mark.parametrize("tool", ["delete_line", "press_key"])
 def test_a_refusal_is_no_deed(tool: str, result: str) -> None:
     """Law: a step that was refused, or has changed nothing, is broken like any loop."""
@@ -160,18 +157,13 @@ def test_a_command_that_goes_one_step_through_a_stack(command: str, tool: str) -
 FRAME = "These are the lines of a long report. " * 20
 
 
-@pytest.mark.parametrize(
-    ("command", "result"),
-    [
-        ("git rebase --skip", lambda n: f"{FRAME} It used {4000 + (7 * n) % 5} bytes."),
-        ("git rebase --skip", lambda n: f"{FRAME} {_hash(n % 2)}"),
-        ("git stash drop", lambda n: f"Error: {FRAME} {_hash(n)}"),
-        ("pytest -x", lambda n: f"{FRAME} {_hash(n)}"),
-        ("make check", lambda n: f"{FRAME} {_hash(n)}"),
-        ("cat a.txt", lambda n: f"{FRAME} {_hash(n)}"),
-        ("npm run deploy", lambda n: f"{FRAME} step{n}"),
-    ],
-)
+@pytest.mark.parametrize(("command", "result"), [
+    ("git rebase --skip", lambda n: f"{FRAME} It used {4000 + (7 * n) % 5} bytes."),
+    ("git rebase --skip", lambda n: f"{FRAME} {_hash(n % 2)}"),
+    ("git stash drop", lambda n: f"Error: {FRAME} {_hash(n)}"), ("pytest -x", lambda n: f"{FRAME} {_hash(n)}"),
+    ("make check", lambda n: f"{FRAME} {_hash(n)}"), ("cat a.txt", lambda n: f"{FRAME} {_hash(n)}"),
+    ("npm run deploy", lambda n: f"{FRAME} step{n}"),
+])  # fmt: skip
 def test_a_command_that_goes_nowhere(command: str, result: Callable[[int], str]) -> None:
     """Law: a command that looks, tests or fails, or whose every lap shows no other name, is ended as any loop."""
     found = stages([USER, *[message for n in range(9) for message in acted("Bash", {"command": command}, result(n))]])

@@ -9,7 +9,7 @@ import pytest
 from reliability.loops import Kind, LoopConfig, SeenCall, Stage, nudge
 from reliability.loops.comparison.tool_verbs import names_look
 from reliability.loops.revisits import looks
-from tests.support.conversation import USER, acted, ask, loop_at, quiet, said, stages
+from tests.support.conversation import USER, acted, ask, loop_at, quiet, said, stages, user
 from tests.support.shrunk_histories import SHAPES, run_laps
 
 TOOLS = ("Read", "read_file", "mcp__fs__read_text_file", "getIssue", "grep_search", "list_directory")
@@ -116,35 +116,24 @@ SEEN = [message for name in "abcd" for message in look(name)]
 AGAIN = [message for name in "cadb" for message in look(name)]
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        acted("edit_file", {"path": "a", "new": "x"}, "ok"),
-        acted("bash", {"command": "make"}, "built"),
-        acted("wait", {"seconds": 5}, "5 s have gone by"),
-        acted("ask_user", {"question": "Which?"}, "the second"),
-        [said("I look again."), {"role": "user", "content": "Look at all four again."}],
-    ],
-    ids=["edit", "command", "wait", "question", "user"],
-)
-def test_what_may_have_changed_is_looked_at_again(between):
-    """Law: behind anything but a look, a look is news once more."""
-    assert quiet([USER, *SEEN, *between, *AGAIN])
-    assert not quiet([USER, *SEEN, *AGAIN])
+@pytest.mark.parametrize(("between", "free"), [
+    (acted("edit_file", {"path": "a", "new": "x"}, "ok"), True), (acted("bash", {"command": "make"}, "built"), True),
+    (acted("wait", {"seconds": 5}, "5 s have gone by"), True),
+    (acted("ask_user", {"question": "Which?"}, "the second"), True),
+    ([said("I look again."), user("Look at all four again.")], True), ([], False),
+    (acted("todo_write", {"todos": ["read a"]}, "Todos were modified."), False),
+], ids=["edit", "command", "wait", "question", "user", "nothing", "note"])  # fmt: skip
+def test_what_may_have_changed_is_looked_at_again(between, free):
+    """Law: behind anything but a look, a look is news once more; a plan that is written down makes none of it news."""
+    assert quiet([USER, *SEEN, *between, *AGAIN]) is free
 
 
+NOT_FOUND = "<tool_use_error>String to replace not found in file.\nString: {}</tool_use_error>"
+NOT_REPLACED = "ERROR:\nNo replacement was performed, old_str `{}` did not appear."
 FAILING = {
-    "Claude Code": (
-        "Edit",
-        "old_string",
-        "<tool_use_error>String to replace not found in file.\nString: {}</tool_use_error>",
-    ),
+    "Claude Code": ("Edit", "old_string", NOT_FOUND),
     "Codex": ("apply_patch", "patch", "Failed to apply patch: context not found in a.py"),
-    "OpenHands": (
-        "str_replace_editor",
-        "old_str",
-        "ERROR:\nNo replacement was performed, old_str `{}` did not appear.",
-    ),
+    "OpenHands": ("str_replace_editor", "old_str", NOT_REPLACED),
     "Cline": ("replace_in_file", "diff", '{{"error": "The SEARCH block was not found in the file: {}"}}'),
 }
 SHOWN = "     1\tdef fooo():\n     2\t    pass\n"
@@ -192,10 +181,8 @@ def test_news_between_edits_that_fail_is_news(client, between):
 
 
 def cycle(period, laps, act):
-    return [
-        USER,
-        *[m for n in range(laps) for part in [*(look(f"{k}.py") for k in range(period - 1)), act(n)] for m in part],
-    ]
+    looks = [message for k in range(period - 1) for message in look(f"{k}.py")]
+    return [USER, *[message for n in range(laps) for message in [*looks, *act(n)]]]
 
 
 @pytest.mark.parametrize("period", [13, 16, 20])
@@ -229,12 +216,6 @@ def test_an_agent_that_edits_between_equal_test_runs_goes_on():
     assert quiet([USER, *[message for lap in laps for message in lap]])
 
 
-def test_a_note_between_changes_nothing():
-    """Law: a plan that is written down between the looks makes none of them news."""
-    note = acted("todo_write", {"todos": ["read a"]}, "Todos were modified.")
-    assert not quiet([USER, *SEEN, *note, *AGAIN])
-
-
 def test_one_result_that_has_changed_is_news():
     """Law: a look with another result ends the streak, and so does a look at something new."""
     changed = acted("read_file", {"path": "a"}, "Another text stands here by now, as somebody wrote it.")
@@ -245,7 +226,7 @@ def test_one_result_that_has_changed_is_news():
 @pytest.mark.parametrize("order", ["Read each file 5 times.", "Read them again and again until I stop you."])
 def test_looks_that_a_person_orders_are_no_loop(order):
     """Law: who orders repetition gets it."""
-    assert quiet([{"role": "user", "content": order}, *SEEN, *AGAIN])
+    assert quiet([user(order), *SEEN, *AGAIN])
 
 
 def test_what_is_polled_is_no_revisit():
@@ -263,20 +244,15 @@ def test_a_nudge_can_be_switched_off(config):
 def test_the_nudge_says_what_is_wrong():
     """Law: the model is told that it has seen this, and to answer in words."""
     loop = loop_at([USER, *SEEN, *look("c"), *look("a")], ask("read_file", {"path": "d"}))
-    assert loop is not None
     assert (loop.kind, loop.repetitions) == (Kind.REVISITS, 3)
     assert "You have seen this already" in nudge(loop)
     assert "Now answer the request in words" in nudge(loop)
 
 
-@pytest.mark.parametrize(
-    ("tool", "result", "has_seen"),
-    [
-        ("read_file", "the owner is Mira", True),
-        ("read_file", "Error: no such file", False),
-        ("set_owner", "the owner is Mira", False),
-    ],
-)
+@pytest.mark.parametrize(("tool", "result", "has_seen"), [
+    ("read_file", "the owner is Mira", True), ("read_file", "Error: no such file", False),
+    ("set_owner", "the owner is Mira", False),
+])  # fmt: skip
 @pytest.mark.parametrize("period", [1, 2])
 def test_who_looks_again_behind_a_nudge_answers_in_words(tool, result, has_seen, period):
     """Law: the first nudge leaves the way open. Behind it the same look brings the same result, so that the next nudge
@@ -328,10 +304,7 @@ def test_an_action_goes_before_a_name(key):
     assert [looks(SeenCall(name, json.dumps({key: action}))) for name, action in told] == [True, True, *[False] * 3]
 
 
-@pytest.mark.parametrize(
-    ("command", "only"),
-    [("cat a.txt", True), ("grep -n x a.py | head", True), ("rm a.txt", False), ("make test", False), ("", False)],
-)
-def test_commands_that_look(command, only):
+def test_commands_that_look():
     """Law: of a shell the command counts."""
-    assert looks(SeenCall("bash", f'{{"command": "{command}"}}')) is only
+    only = {"cat a.txt": True, "grep -n x a.py | head": True, "rm a.txt": False, "make test": False, "": False}
+    assert {command: looks(SeenCall("bash", json.dumps({"command": command}))) for command in only} == only

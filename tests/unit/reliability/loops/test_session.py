@@ -8,19 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reliability.loops import (
-    Kind,
-    LoopConfig,
-    LoopDetector,
-    LoopStatus,
-    SeenCall,
-    Stage,
-    Turn,
-    Window,
-    keep_continued,
-    name_asked,
-    observe,
-)
+from reliability import loops
+from reliability.loops import LoopConfig, LoopDetector, LoopStatus, SeenCall, Stage, Turn, Window, name_asked, observe
 from reliability.loops.session import window_repeats_already
 
 NORMAL, WARNING, BREAK = LoopStatus.NORMAL, LoopStatus.WARNING, LoopStatus.CIRCUIT_BREAK
@@ -147,14 +136,14 @@ def test_a_loop_names_what_repeats() -> None:
         window, loop = observe(window, Turn((SeenCall("read", "{}"),), (None,)), LoopConfig())
         found.append(loop)
     assert found[2] is not None
-    assert (found[2].kind, found[2].tool, found[2].repetitions) == (Kind.CALLS, "read", 3)
+    assert (found[2].kind, found[2].tool, found[2].repetitions) == (loops.Kind.CALLS, "read", 3)
     assert found[3] is not None
     assert (found[3].repetitions, found[3].key) == (4, found[2].key)
 
 
 @pytest.mark.parametrize("count", range(4))
 def test_a_session_without_its_history_is_held_too(count):
-    """There the window says it: the newest answer stood in it before."""
+    """There the window says it: the newest answer stood in it before, or a cycle of calls for the same."""
     config, window = LoopConfig(), Window()
     for number in range(count):
         window, _ = observe(window, Turn(text="I am done with it now."), config, str(number))
@@ -162,14 +151,10 @@ def test_a_session_without_its_history_is_held_too(count):
     other, _ = observe(window, Turn(text="Something else altogether."), config, "other")
     assert not window_repeats_already(other, config)
     assert not window_repeats_already(window, LoopConfig(enabled=False))
-
-
-def test_calls_of_a_session_are_compared_by_what_they_ask_for():
-    """Cycles of a few answers are seen as well."""
-    config, window = LoopConfig(), Window()
-    for number, name in enumerate("fgfg"):
+    window = Window()
+    for number, name in enumerate("fgfg"[: 2 * count]):
         window, _ = observe(window, Turn((SeenCall(name, "{}"),), (None,)), config, str(number))
-    assert window_repeats_already(window, config)
+    assert window_repeats_already(window, config) is (count >= 2)
 
 
 def user(text: str, system: str = "") -> list[dict[str, str]]:
@@ -185,11 +170,10 @@ def test_only_what_a_request_goes_on_with_counts(texts, more, grows, shared):
     asked = ["".join(texts[: n + 1]) if grows else text for n, text in enumerate(texts)]
     window = Window()
     for number, text in enumerate(asked):
-        window, _ = observe(
-            window, Turn(text=f"{number} words {text}"), LoopConfig(), name_asked(user(text), str(number), shared)
-        )
+        told = Turn(text=f"{number} words {text}")
+        window, _ = observe(window, told, LoopConfig(), name_asked(user(text), str(number), shared))
     new = asked[-1] + more
-    kept = keep_continued(window, user(new, system="Today is Monday."))
+    kept = loops.keep_continued(window, user(new, system="Today is Monday."))
     figures = [re.sub(r"\d+", "0", text.rstrip()) for text in (*asked, new)]
     wanted = [
         text
@@ -210,7 +194,7 @@ def test_an_agents_side_requests_are_no_laps(agent, tools, system, more):
         asked = name_asked(user(f"Command: gh issue view {number}", system), str(number))
         window, _ = observe(window, Turn(text="gh issue view"), LoopConfig(), asked)
     new = user("Command: gh issue view 108\nIts result: nothing" if more else "Command: gh issue view 115", system)
-    kept = keep_continued(window, new, tools=tools)
+    kept = loops.keep_continued(window, new, tools=tools)
     aside = agent and not tools and bool(system)
     assert len(kept.answers) == (1 if more else 0 if aside else 2)
     assert kept.tools == agent
@@ -226,15 +210,11 @@ def test_equal_answers_to_other_tasks_are_no_loop():
     }.items():
         window, stages[name] = Window(), []
         for n in range(count):
-            kept = keep_continued(window, user(text(n)))
+            kept = loops.keep_continued(window, user(text(n)))
             answer = Turn((SeenCall("label", '{"as": "spam"}'),), (None,))
             stages[name].append(observe(kept, answer, LoopConfig(), name_asked(user(text(n)), str(n)))[1])
             window, _ = observe(window, answer, LoopConfig(), name_asked(user(text(n)), str(n)))
     assert stages["tasks"] == [None] * count
     for name in ("text", "steps"):
-        assert [loop.stage if loop else None for loop in stages[name]] == [
-            None,
-            None,
-            *[Stage.WARN] * 2,
-            *[Stage.BREAK] * 4,
-        ]
+        found = [loop and loop.stage for loop in stages[name]]
+        assert found == [None, None, *[Stage.WARN] * 2, *[Stage.BREAK] * 4]

@@ -4,22 +4,13 @@ from typing import Any
 
 import pytest
 
-from reliability.loops import (
-    LoopConfig,
-    SeenCall,
-    Turn,
-    answer_turn,
-    calls_turn,
-    carries_history,
-    find_loop,
-    nudge,
-    read_turns,
-)
+from reliability import loops
+from reliability.loops import LoopConfig, SeenCall, Turn, answer_turn, carries_history, find_loop, nudge, read_turns
 from reliability.loops.content import NOTICE
 from reliability.loops.transcript import TURNS_MAX
+from tests.support.conversation import USER, Message, user
 
-Message = dict[str, Any]
-USER: Message = {"role": "user", "content": "Go."}
+SCREEN = {"type": "image_url", "image_url": {"url": "data:x"}}
 
 
 def ask(*ids: str, name: str = "f", arguments: Any = "{}") -> Message:
@@ -31,14 +22,24 @@ def told(call_id: str | None, content: Any) -> Message:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def results(*messages: Message) -> list[str | None]:
-    """The result texts of the last turn that is read."""
-    return list(read_turns([USER, *messages])[-1].results)
+def results(*messages: Message) -> list[tuple[str | None, ...]]:
+    """The result texts of each turn that is read."""
+    return [turn.results for turn in read_turns([USER, *messages])]
 
 
-def test_results_go_to_their_calls_by_id() -> None:
-    """In a parallel batch each result finds its call, in whatever order the results come."""
-    assert results(ask("a", "b"), told("b", "two"), told("a", "one")) == ["one", "two"]
+@pytest.mark.parametrize(("messages", "read"), [
+    ([ask("a", "b"), told("b", "two"), told("a", "one")], [("one", "two")]),
+    ([ask("call_0"), told("call_0", "one"), ask("call_0"), told("call_0", "two")], [("one",), ("two",)]),
+    ([ask("a"), told("zzz", "stray")], [(None,)]), ([told("a", "stray")], []),
+    ([ask("a"), told("a", "one"), told("a", "two")], [("one\ntwo",)]),
+    *(([ask("a"), told("a", text)], [(text,)]) for text in ("3 lines removed", "cache cleared", "[removed]")),
+    ([ask("a"), told("a", "x" * 300 + "[output omitted]")], [("x" * 300 + "[output omitted]",)]),
+], ids=["batch", "reused", "stray", "no call", "pieces", "work", "cache", "removed", "long"])  # fmt: skip
+def test_results_go_to_their_calls_by_id(messages: list[Message], read: list[tuple[str | None, ...]]) -> None:
+    """In a parallel batch each result finds its call, in whatever order the results come; a reused id is the newest
+    call's, and two messages for one call are one result. A result of no call is dropped; what a tool says of its own
+    work is a result, also where it sounds as if it had been cleared."""
+    assert results(*messages) == read
 
 
 def test_folded_answers_are_read_apart() -> None:
@@ -55,79 +56,36 @@ def test_folded_answers_are_read_apart() -> None:
         assert len(read_turns(whole)) == 1
 
 
-def test_reused_ids_belong_to_the_newest_call() -> None:
-    """A server that names every call `call_0` is read right."""
-    turns = read_turns([USER, ask("call_0"), told("call_0", "one"), ask("call_0"), told("call_0", "two")])
-    assert [turn.results[0] for turn in turns] == ["one", "two"]
-
-
-def test_a_result_of_nobody_is_dropped() -> None:
-    """A result with an id that no call has, and one without any call, change nothing."""
-    assert results(ask("a"), told("zzz", "stray")) == [None]
-    assert read_turns([USER, told("a", "stray")]) == ()
-
-
-def test_a_result_in_pieces_is_one_result() -> None:
-    """Two messages for one call are one result."""
-    turns = read_turns([USER, ask("a"), told("a", "one"), told("a", "two")])
-    assert turns[-1].results == ("one\ntwo",)
-
-
 @pytest.mark.parametrize(
     "text", ["[Old tool result content cleared]", "Old environment output: (12 lines omitted)", "<tool output removed>"]
 )
 def test_a_cleared_result_is_unknown(text: str) -> None:
     """A placeholder in the place of a result is no result: two of them prove no loop."""
-    assert results(ask("a"), told("a", text)) == [None]
     history = [USER, ask("a"), told("a", text), ask("a"), told("a", text)]
+    assert results(*history[1:]) == [(None,)] * 2
     assert find_loop(read_turns(history), LoopConfig(), answer_turn(ask("a"))) is None
 
 
-@pytest.mark.parametrize("text", ["3 lines removed", "cache cleared", "[removed]", "x" * 300 + "[output omitted]"])
-def test_a_result_that_only_sounds_so_is_known(text: str) -> None:
-    """What a tool says of its own work is a result."""
-    assert results(ask("a"), told("a", text)) == [text]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "Thanks, and now the other one.",
-        [{"type": "text", "text": "Thanks."}],
-        [{"type": "image_url", "image_url": {"url": "data:x"}}, {"type": "text", "text": "What is this?"}],
-        "<task>look</task>",
-        "<system-reminder>x</system-reminder> and me",
-        "continue with the second file",
-        5,
-    ],
-)
-def test_the_user_speaks(content: Any) -> None:
-    """A message that a person can have said starts a new reading."""
-    assert read_turns([USER, ask("a"), told("a", "x"), {"role": "user", "content": content}]) == ()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "<system-reminder>one</system-reminder>\n<environment_details>two</environment_details>",
-        [{"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"}],
-        f"{NOTICE} 123] You repeat yourself.",
-        [{"type": "image_url", "image_url": {"url": "data:x"}}],
-    ],
-)
-def test_the_user_does_not_speak(content: Any) -> None:
-    """Results and what stands beside them, screens behind them, reminders of a harness and our own nudges are not the
-    user's words."""
-    assert len(read_turns([USER, ask("a"), told("a", "x"), {"role": "user", "content": content}])) == 1
+@pytest.mark.parametrize(("content", "speaks"), [
+    ("Thanks, and now the other one.", True), ([{"type": "text", "text": "Thanks."}], True),
+    ([SCREEN, {"type": "text", "text": "What is this?"}], True), ("<task>look</task>", True),
+    ("<system-reminder>x</system-reminder> and me", True), ("continue with the second file", True), (5, True),
+    ("<system-reminder>one</system-reminder>\n<environment_details>two</environment_details>", False),
+    ([{"type": "text", "text": "<system-reminder>Do not forget.</system-reminder>"}], False),
+    (f"{NOTICE} 123] You repeat yourself.", False), ([SCREEN], False),
+])  # fmt: skip
+def test_the_user_speaks(content: Any, speaks: bool) -> None:
+    """A message that a person can have said starts a new reading. Results and what stands beside them, screens behind
+    them, reminders of a harness and our own nudges are not the user's words."""
+    assert len(results(ask("a"), told("a", "x"), user(content))) == (0 if speaks else 1)
 
 
 @pytest.mark.parametrize("content", ["continue", "Please continue.", "Go on!", "", None])
 def test_go_on_re_arms_the_calls(content: Any) -> None:
     """A bare "continue" is a marker: it re-arms the rules for calls, and what was before is still read."""
-    go_on = {"role": "user", "content": content}
     history = [USER, *[m for _ in range(5) for m in (ask("a"), told("a", "x"))]]
     assert find_loop(read_turns(history), LoopConfig(), answer_turn(ask("a"))) is not None
-    turns = read_turns([*history, go_on])
+    turns = read_turns([*history, user(content)])
     assert len(turns) == 6
     assert turns[-1].continued
     assert find_loop(turns, LoopConfig(), answer_turn(ask("a"))) is None
@@ -138,9 +96,7 @@ def test_our_nudge_in_the_history_does_not_re_arm() -> None:
     """A nudge that came back with the history leaves the streak as it is."""
     history = [USER, *[m for _ in range(3) for m in (ask("a"), told("a", "x"))]]
     loop = find_loop(read_turns(history), LoopConfig(), answer_turn(ask("a")))
-    assert loop is not None
-    nudged = [*history, {"role": "user", "content": nudge(loop)}]
-    assert find_loop(read_turns(nudged), LoopConfig(), answer_turn(ask("a"))) == loop
+    assert find_loop(read_turns([*history, user(nudge(loop))]), LoopConfig(), answer_turn(ask("a"))) == loop
 
 
 def test_reading_is_bounded() -> None:
@@ -153,19 +109,12 @@ def test_reading_is_bounded() -> None:
     assert len(read_turns([ask("a"), *[told("a", "x")] * 2_000])) == 0
 
 
-@pytest.mark.parametrize(
-    ("response", "calls", "text"),
-    [
-        ("plain", 0, "plain"),
-        ({"choices": [{"message": ask("a", "b")}]}, 2, ""),
-        (ask("a"), 1, ""),
-        ({"content": [{"type": "text", "text": "x"}]}, 0, "x"),
-        ({"tool_calls": [{"custom": {"name": "f", "input": "x"}}, 3, {}]}, 1, ""),
-        ({"choices": []}, 0, ""),
-        (None, 0, ""),
-        (7, 0, ""),
-    ],
-)
+@pytest.mark.parametrize(("response", "calls", "text"), [
+    ("plain", 0, "plain"), ({"choices": [{"message": ask("a", "b")}]}, 2, ""), (ask("a"), 1, ""),
+    ({"content": [{"type": "text", "text": "x"}]}, 0, "x"),
+    ({"tool_calls": [{"custom": {"name": "f", "input": "x"}}, 3, {}]}, 1, ""),
+    ({"choices": []}, 0, ""), (None, 0, ""), (7, 0, ""),
+])  # fmt: skip
 def test_any_answer_becomes_a_turn(response: Any, calls: int, text: str) -> None:
     """A completion, a message and a text are one kind of turn."""
     turn = answer_turn(response)
@@ -175,7 +124,7 @@ def test_any_answer_becomes_a_turn(response: Any, calls: int, text: str) -> None
 
 def test_parsed_calls_become_a_turn() -> None:
     """(name, arguments) pairs, as a parser gives them, are a turn without results."""
-    assert calls_turn([("f", "{}")], "So.") == Turn((SeenCall("f", "{}"),), (None,), "So.")
+    assert loops.calls_turn([("f", "{}")], "So.") == Turn((SeenCall("f", "{}"),), (None,), "So.")
 
 
 def test_who_sends_a_history_is_known() -> None:

@@ -1,35 +1,28 @@
 """Where the user's last own message is."""
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from reliability.loops.transcript import MESSAGES_MAX, _ConversationTail
-from tests.support.conversation import USER, Message, ask, said, told
+from tests.support.conversation import USER, Message, ask, said, told, user
 
 FENCE = "```bash\nls\n```"
-
-
-def user(content: Any) -> Message:
-    return {"role": "user", "content": content}
 
 
 def start(*messages: Message) -> int:
     return _ConversationTail(messages).find_start(64)
 
 
-@pytest.mark.parametrize("words", ["You have {} steps left.", "Step {} of 20.", "It is 10:0{}.", "Go to work, please."])
-def test_what_a_harness_says_again_is_not_the_users(words: str) -> None:
-    """A message that another one repeats, but for what a harness counts, is not where reading starts."""
+@pytest.mark.parametrize(("words", "starts"), [
+    ("You have {} steps left.", 1), ("Step {} of 20.", 1), ("It is 10:0{}.", 1), ("Go to work, please.", 1),
+    ("And order {}?", 10), ("Now read chapter {}.", 10),
+])  # fmt: skip
+def test_what_a_harness_says_again_is_not_the_users(words: str, starts: int) -> None:
+    """A message that another one repeats, but for what a harness counts, is not where reading starts; one that names
+    another thing by its number is the user's own."""
     laps = [m for n in range(3) for m in (ask("f"), told("x"), user(words.format(n)))]
-    assert start(USER, *laps) == 1
-
-
-@pytest.mark.parametrize("words", ["And order {}?", "Now read chapter {}."])
-def test_a_persons_figures_count(words: str) -> None:
-    """A message that names another thing by its number is the user's own."""
-    laps = [m for n in range(3) for m in (ask("f"), told("x"), user(words.format(n)))]
-    assert start(USER, *laps) == 10
+    assert start(USER, *laps) == starts
 
 
 def test_a_result_of_a_call_in_the_text_is_not_the_users() -> None:
@@ -63,18 +56,14 @@ def test_reading_back_is_bounded() -> None:
 ORDER = "Click it 10 times."
 
 
-@pytest.mark.parametrize(
-    ("between", "last", "request_text"),
-    [
-        ("Shall I begin?", "Yes, with the defaults.", f"{ORDER}\nYes, with the defaults."),
-        ("**Which one?**", "The blue one.", f"{ORDER}\nThe blue one."),
-        ("I clicked it.", "Now mend the build.", "Now mend the build."),
-    ],
-)
-def test_an_answer_to_a_question_takes_nothing_back(between: str, last: str, request_text: str) -> None:
+@pytest.mark.parametrize(("between", "last", "kept"), [
+    ("Shall I begin?", "Yes, with the defaults.", f"{ORDER}\n"), ("**Which one?**", "The blue one.", f"{ORDER}\n"),
+    ("I clicked it.", "Now mend the build.", ""),
+])  # fmt: skip
+def test_an_answer_to_a_question_takes_nothing_back(between: str, last: str, kept: str) -> None:
     """Law: what the user ordered holds while the model's questions are answered, and no longer."""
     messages = (user(ORDER), said(between), user(last))
-    assert _ConversationTail(messages).find_request(3) == request_text
+    assert _ConversationTail(messages).find_request(3) == kept + last
 
 
 @pytest.mark.parametrize("where", ["{item}{rules}", "{rules}{item}{rules}", "{rules}{item}"])
@@ -83,14 +72,12 @@ def test_a_message_is_compared_whole(size: int, where: str) -> None:
     """Law: two messages are the same only where all their words are, however long they are and wherever they differ;
     what a harness counts, wherever it stands, makes no other message."""
     rules, items = "Judge it by the rules. " * (size // 20), ("The lamp broke.", "Great value.")
-    laps = [m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=items[n % 2])))]
-    other = [m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=f" Item {n}. ")))]
-    counted = [m for n in range(6) for m in (said("Good."), user(f"Step {n + 8}. {rules} {12 - n} steps left."))]
+
+    def start_behind(write: Callable[[int], str], laps: int = 6) -> int:
+        return start(USER, *[m for n in range(laps) for m in (said("Good."), user(write(n)))])
+
+    assert start_behind(lambda n: where.format(rules=rules, item=items[n % 2]), 2) == 5
+    assert start_behind(lambda n: where.format(rules=rules, item=f" Item {n}. ")) == 13
+    assert start_behind(lambda n: f"Step {n + 8}. {rules} {12 - n} steps left.") == 1
     count = "Step {}/50. It is 2026-03-30 12:0{}. "
-    within = [
-        m for n in range(6) for m in (said("Good."), user(where.format(rules=rules, item=count.format(n + 8, n))))
-    ]
-    assert start(USER, *laps[:4]) == 5
-    assert start(USER, *other) == 13
-    assert start(USER, *counted) == 1
-    assert start(USER, *within) == 1
+    assert start_behind(lambda n: where.format(rules=rules, item=count.format(n + 8, n))) == 1

@@ -15,9 +15,7 @@ SAID = "the sky is grey, the wall is red, the door is green"
 
 
 def turn(arguments: dict[str, Any], result: str | None = None, *more: SeenCall) -> Turn:
-    call = SeenCall("read", json.dumps(arguments))
-    known = None if result is None else result
-    return Turn((call, *more), (known, *["noted" for _ in more]))
+    return Turn((SeenCall("read", json.dumps(arguments)), *more), (result, *["noted" for _ in more]))
 
 
 def count(*turns: Turn, candidate: dict[str, Any] | None = None, near: bool = False) -> int:
@@ -85,11 +83,9 @@ DOES = (
 
 #: Where any loop is nudged and broken, and where a poll is.
 LAPS = (
-    CONFIG.duplicate_threshold,
-    CONFIG.break_threshold,
-    CONFIG.poller_duplicate_threshold,
+    CONFIG.duplicate_threshold, CONFIG.break_threshold, CONFIG.poller_duplicate_threshold,
     CONFIG.poller_break_threshold,
-)
+)  # fmt: skip
 POLLED = (None, None, Stage.WARN, Stage.BREAK)
 
 

@@ -4,83 +4,63 @@ from typing import Any
 
 import pytest
 
+from reliability import loops
 from reliability.answer.judgement import expect
 from reliability.answer.wanted_form import read_wanted_form
-from reliability.loops import (
-    Kind,
-    LoopConfig,
-    Stage,
-    Turn,
-    describe_loop,
-    find_loop,
-    find_unseen,
-    keep_looked,
-    nudge,
-    read_ask,
-    read_turns,
-)
+from reliability.loops import Kind, LoopConfig, Stage, Turn, find_unseen, keep_looked, nudge, read_ask, read_turns
 from reliability.loops.unseen_answers import Looked, read_looked
 from reliability.steps import Steps
 from reliability.tools import CheckConfig, build_toolbox
+from tests.support.conversation import CONFIG, Message, acted, ask, said, told, user
+from tests.support.renderings import tool
 
 ANSWER = "The file has already been updated. The owner's name is Mira-433."
 ASKS = (
     "Read the file part_{}.txt and say what its owner's name is.", "Run the tests of src/module{}.py, please.",
     "What does https://example.org/page{} say?", "请读取 part_{}.txt",
 )  # fmt: skip
-CALLED: list[dict[str, Any]] = [
-    {"role": "user", "content": "Read notes.txt."},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
-    },
-    {"role": "tool", "tool_call_id": "c", "content": "nothing in it"},
-]
-REMINDED = [{"role": "user", "content": "<system-reminder>\nBe brief.\n</system-reminder>\nGo."}]
+CALLED = [user("Read notes.txt."), *acted("f", {"a": 1}, "nothing in it")]
+REMINDED = [user("<system-reminder>\nBe brief.\n</system-reminder>\nGo.")]
 
 
-CONFIG = LoopConfig()
 TOOLS = ("send_alert", "read_file", "bash")
 
 
-def declare(*names: str) -> tuple[dict[str, Any], ...]:
-    return tuple({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names)
+def declare(*names: str) -> tuple[Message, ...]:
+    return tuple(tool(name, {"type": "object"}) for name in names)
 
 
 LOOKS, ACTS = declare("send_alert", "read_file"), declare("send_alert", "place_order", "set_status")
 
 
-def read_copied(messages: list[dict[str, Any]], config: LoopConfig = CONFIG) -> str:
+def read_copied(messages: list[Message], config: LoopConfig = CONFIG) -> str:
     """The answer that would be a copy."""
-    ask = read_ask(messages, TOOLS, config)
-    return "" if ask is None else ask.copied
+    asked = read_ask(messages, TOOLS, config)
+    return "" if asked is None else asked.copied
 
 
-def ask_for(asks: list[str], answers: list[Any], before: list[dict[str, Any]] = CALLED) -> list[dict[str, Any]]:
+def ask_for(asks: list[str], answers: list[Any], before: list[Message] = CALLED) -> list[Message]:
     """A conversation of these requests and answers, with a newest request that has no answer yet."""
-    messages = [*before, {"role": "assistant", "content": "There is nothing in it."}]
-    for ask, answer in zip(asks, [*answers, None], strict=True):
-        messages += [{"role": "user", "content": ask}]
-        messages += [] if answer is None else [{"role": "assistant", "content": answer}]
+    messages = [*before, said("There is nothing in it.")]
+    for words, answer in zip(asks, [*answers, None], strict=True):
+        messages += [user(words)] if answer is None else [user(words), said(answer)]
     return messages
 
 
-@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("form", ASKS)
 @pytest.mark.parametrize("before", [CALLED, REMINDED], ids=["calls", "reminders"])
 @pytest.mark.parametrize("rounds", [2, 5, 40])
-def test_the_answer_of_the_requests_before_is_a_copy(ask, before, rounds):
+def test_the_answer_of_the_requests_before_is_a_copy(form, before, rounds):
     """Law: who gives a request that names another thing the words that the last two got is nudged, however long this
     has gone on, and told what is wrong; never more than nudged."""
-    asks = [ask.format(n) for n in range(rounds + 1)]
+    asks = [form.format(n) for n in range(rounds + 1)]
     messages = ask_for(asks, [ANSWER] * rounds, before)
     asked = read_ask(messages, TOOLS, CONFIG)
     loop = find_unseen(asked, (), Turn(text=f"\n{ANSWER}  "), CONFIG)
 
-    assert loop is not None
     assert (loop.kind, loop.stage) == (Kind.UNSEEN, Stage.WARN)
     assert "something else" in nudge(loop)
-    assert find_loop(read_turns(messages), LoopConfig(), Turn(text=ANSWER)) is None  # no other rule sees it
+    assert loops.find_loop(read_turns(messages), LoopConfig(), Turn(text=ANSWER)) is None  # no other rule sees it
     assert find_unseen(asked, (), Turn(text="The owner's name is Tomas-919."), CONFIG) is None
     assert find_unseen(asked, (), Turn(calls=read_turns(CALLED)[0].calls, text=ANSWER), CONFIG) is None
 
@@ -109,7 +89,7 @@ FILES = [ASKS[0].format(n) for n in range(3)]
         (FILES, ["Done."] * 2, CALLED),
         (FILES, [ANSWER, "The owner's name is Tomas-919."], CALLED),
         (FILES[:2], [ANSWER], CALLED),
-        (FILES, [ANSWER] * 2, [{"role": "user", "content": "Hello."}]),
+        (FILES, [ANSWER] * 2, [user("Hello.")]),
         (["Is a.txt there?", "And b.txt?", "And c.txt?"], ["I have a.txt, b.txt and c.txt here."] * 2, CALLED),
         *((asks, [answer] * 2, CALLED) for asks, answer in BRINGS_DATA),
     ],
@@ -155,60 +135,41 @@ def test_the_threshold_is_that_of_nudges(threshold):
     assert read_copied(ask_for(FILES, [ANSWER] * 2), LoopConfig(duplicate_threshold=threshold)) == ""
 
 
-@pytest.mark.parametrize(
-    ("wanted", "tools", "copied"),
-    [
-        (None, LOOKS, ANSWER),
-        ("auto", LOOKS, ANSWER),
-        ("none", LOOKS, ""),
-        ("required", LOOKS, ""),
-        (None, ACTS, ""),
-        (None, (), ""),
-    ],
-)
-def test_words_that_are_ordered_are_no_copy(wanted, tools, copied):
-    """Law: it matters only where the model may choose between a look and words in no form."""
-    toolbox = build_toolbox(tools)
-    asked = {"id_seed": "r", "tool_choice": wanted, "checks": CheckConfig(), "loops": LoopConfig()}
-    ask = expect(ask_for(FILES, [ANSWER] * 2), toolbox, **asked).ask
-    assert (ask.copied if ask else "") == copied
+@pytest.mark.parametrize(("wanted", "form", "tools", "copied"), [
+    (None, None, LOOKS, ANSWER), ("auto", None, LOOKS, ANSWER), ("none", None, LOOKS, ""),
+    ("required", None, LOOKS, ""), (None, None, ACTS, ""), (None, None, (), ""),
+    (None, {"type": "json_object"}, LOOKS, ""),
+])  # fmt: skip
+def test_words_that_are_ordered_are_no_copy(wanted, form, tools, copied):
+    """Law: it matters only where the model may choose between a look and words in no form: a verdict in the form that
+    the client wants may be the same each time."""
+    asked = {"id_seed": "r", "tool_choice": wanted, "form": read_wanted_form(form, Steps(1_000)), "loops": CONFIG}
+    found = expect(ask_for(FILES, [ANSWER] * 2), build_toolbox(tools), **asked).ask
+    assert (found.copied if found else "") == copied
 
 
-def test_words_in_a_form_are_no_copy():
-    """Law: a verdict in the form that the client wants may be the same each time."""
-    form = read_wanted_form({"type": "json_object"}, Steps(1_000))
-    expected = expect(ask_for(FILES, [ANSWER] * 2), build_toolbox(LOOKS), id_seed="r", loops=CONFIG, form=form)
-    assert expected.ask is None
-
-
-def look_up(ask: str, place: str, answer: str = "It is Mira-433.", tool: str = "read_file") -> list[dict[str, Any]]:
+def look_up(form: str, place: str, name: str = "read_file") -> list[Message]:
     """A request that was looked up, and answered."""
-    call = {"id": place, "type": "function", "function": {"name": tool, "arguments": f'{{"path": "/work/{place}"}}'}}
-    return [
-        {"role": "user", "content": ask.format(place)},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": place, "content": "Entry 1 is in order."},
-        {"role": "assistant", "content": answer},
-    ]
+    looked = ask(name, {"path": f"/work/{place}"}, place)
+    return [user(form.format(place)), looked, told("Entry 1 is in order.", place), said("It is Mira-433.")]
 
 
-def find_in(messages: list[dict[str, Any]], looked: tuple[Looked, ...] = (), answer: str = "It is Tomas-919.") -> Any:
-    """Find whether this answer to a conversation is unseen. `looked`: what its session remembers."""
-    return find_unseen(read_ask(messages, TOOLS, CONFIG), looked, Turn(text=answer), CONFIG)
+def find_in(
+    messages: list[Message], looked: tuple[Looked, ...] = (), *, tools: tuple[str, ...] = TOOLS, **turn: Any
+) -> Any:
+    """Find whether an answer to a conversation is unseen. `looked`: what its session remembers."""
+    return find_unseen(read_ask(messages, tools, CONFIG), looked, Turn(**turn or {"text": "It is Tomas-919."}), CONFIG)
 
 
+READ = "Read the file {} and say what its owner's name is."
 #: How one request is asked, and how a later one is that wants the same of another place.
 ALIKE = [
-    ("Read the file {} and say what its owner's name is.", "Read the file {} and say what its owner's name is."),
-    ("Read the file {} and say what its owner's name is.", "Please read {} and say what its owner's name is"),
-    ("What does {} do?", "What does {} do, please?"),
-    ("Explain {}.", "And {}?"),
-    ("Explain {}.", "Now the same for {}"),
-    ("Explain {}.", "{}"),
-    ("Lies {} und nenne den Besitzer.", "Lies jetzt {} und nenne den Besitzer."),
-    ("请读取 {}", "请读取 {}"),
+    (READ, READ), (READ, "Please read {} and say what its owner's name is"),
+    ("What does {} do?", "What does {} do, please?"), ("Explain {}.", "And {}?"),
+    ("Explain {}.", "Now the same for {}"), ("Explain {}.", "{}"),
+    ("Lies {} und nenne den Besitzer.", "Lies jetzt {} und nenne den Besitzer."), ("请读取 {}", "请读取 {}"),
     ("Is {} in <b>order</b>? Report 17 problems.", "Is {} in <b>order</b>? Report 18 problems."),
-]
+]  # fmt: skip
 PLACES = [("part_11.txt", "part_12.txt"), ("src/app.py", "src/models/user.py"), ("Main.java", "Other.java")]
 
 
@@ -219,87 +180,60 @@ def test_what_was_looked_up_once_is_looked_up_again(first, then, old, new, betwe
     """Law: words about another place, where an earlier request for its like was looked up, are nudged, whatever they
     say, however long ago that was, and whether the conversation shows it or its session remembers it."""
     done = look_up(first, old)
-    chat = [{"role": "user", "content": "Thanks!"}, {"role": "assistant", "content": "You are welcome."}] * between
-    asked = {"role": "user", "content": then.format(new)}
+    chat, asked = [user("Thanks!"), said("You are welcome.")] * between, user(then.format(new))
     remembered = keep_looked((), read_looked(done))
-    folded = {"role": "user", "content": f"This session is continued. Summary: the user had me read {old}."}
+    folded = user(f"This session is continued. Summary: the user had me read {old}.")
 
     for loop in (
         find_in([*done, *chat, asked]),
-        find_in([folded, {"role": "assistant", "content": "I go on."}, *REMINDED, *CALLED[1:], asked], remembered),
+        find_in([folded, said("I go on."), *REMINDED, *CALLED[1:], asked], remembered),
     ):
-        assert loop is not None
         assert (loop.kind, loop.stage, loop.looks) == (Kind.UNSEEN, Stage.WARN, ("read_file",))
         assert "look" in nudge(loop)
-        assert "looked up" in describe_loop(loop)
+        assert "looked up" in loops.describe_loop(loop)
     assert find_in([*REMINDED, asked]) is None  # nothing tells that it wants a look
-    assert (
-        find_unseen(read_ask([*done, asked], TOOLS, CONFIG), (), Turn(calls=read_turns(done)[0].calls), CONFIG) is None
-    )
+    assert find_in([*done, asked], calls=read_turns(done)[0].calls) is None
 
 
-READ = "Read the file {} and say what its owner's name is."
-
-
+NOTED = "<system-reminder>\nCalled the Read tool: part_12.txt is Mira's.\n</system-reminder>"
 #: How something was looked up, and what names no other file, answers a question, or tells what it names.
 LEGIT = [
-    ("Explain {}.", "Explain async/await."),
-    ("Explain {}.", "And json.load?"),
-    ("Explain {}.", "And in Node.js?"),
-    ("What does {} do?", "What does asyncio.gather do?"),
-    ("What does {} do?", "What would part_12.txt do?"),
-    ("What does parse in {} do?", "What does load in part_11.txt do?"),
-    ("Lies {} bitte.", "我已经修改了part_12.txt"),
-    (
-        READ,
-        "<system-reminder>\nCalled the Read tool: part_12.txt is Mira's.\n</system-reminder>\n"
-        + READ.format("part_12.txt"),
-    ),
-]
+    ("Explain {}.", "Explain async/await."), ("Explain {}.", "And json.load?"), ("Explain {}.", "And in Node.js?"),
+    ("What does {} do?", "What does asyncio.gather do?"), ("What does {} do?", "What would part_12.txt do?"),
+    ("What does parse in {} do?", "What does load in part_11.txt do?"), ("Lies {} bitte.", "我已经修改了part_12.txt"),
+    (READ, f"{NOTED}\n{READ.format('part_12.txt')}"),
+    (READ, "Read the file part_11.txt and say what its owner's name is."),  # it was read
+    (READ, "Thanks! I have put it into part_12.txt now."),
+    (READ, "Don't read the file part_12.txt, and say what its owner's name is."),
+    (READ, "Say what its owner's name is."),
+    (READ, "Read the file and say what its owner's name is at 10:15."),
+    (READ, "Is part_12.txt a good name for the next one, or would you take another?"),
+    (READ, "From now on, write what you find into part_12.txt."),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("first", "then"), LEGIT, ids=[then[:40] for _, then in LEGIT])
 def test_what_names_no_unknown_file_is_answered_in_words(first, then):
     """Law: what a library or a thing of code is called is no file, a file that was read is known, and what a harness
-    puts beside a request tells of it."""
-    assert find_in([*look_up(first, "part_11.txt"), {"role": "user", "content": then}]) is None
+    puts beside a request tells of it. So do what is told, what is asked otherwise, and what names no place."""
+    assert find_in([*look_up(first, "part_11.txt"), user(then)]) is None
 
 
 @pytest.mark.parametrize("name", ["main.py", "Use part_12.txt."])
 def test_a_name_may_answer_a_question(name):
     """Law: a name alone behind the model's question is an answer, and no request for a look."""
-    question = [*look_up("Explain {}.", "part_11.txt"), {"role": "user", "content": "Write a program."}]
-    question.append({"role": "assistant", "content": "Which name should it have?"})
-    assert find_in([*question, {"role": "user", "content": name}]) is None
-    assert find_in([*question[:-2], {"role": "user", "content": "And main.py?"}]) is not None
-
-
-@pytest.mark.parametrize(
-    "then",
-    [
-        "Read the file part_11.txt and say what its owner's name is.",  # it was read
-        "Thanks! I have put it into part_12.txt now.",
-        "Don't read the file part_12.txt, and say what its owner's name is.",
-        "Say what its owner's name is.",
-        "Read the file and say what its owner's name is at 10:15.",
-        "Is part_12.txt a good name for the next one, or would you take another?",
-        "From now on, write what you find into part_12.txt.",
-    ],
-)
-def test_other_requests_are_answered_in_words(then):
-    """Law: what was read, what is told, what is asked otherwise, and what names no place may be answered in words."""
-    assert find_in([*look_up(READ, "part_11.txt"), {"role": "user", "content": then}]) is None
+    looked = look_up("Explain {}.", "part_11.txt")
+    question = [user("Write a program."), said("Which name should it have?")]
+    assert find_in([*looked, *question, user(name)]) is None
+    assert find_in([*looked, user("And main.py?")]) is not None
 
 
 TOLD = [
-    {"role": "user", "content": "part_12.txt belongs to Tomas."},
-    {"role": "user", "content": "<system-reminder>\nContents of part_12.txt: Tomas-919\n</system-reminder>\nGo on."},
-    {
-        "role": "tool",
-        "tool_call_id": "x",
-        "content": "part_12.txt:3: the owner has the name Tomas",
-    },
+    user("part_12.txt belongs to Tomas."),
+    user("<system-reminder>\nContents of part_12.txt: Tomas-919\n</system-reminder>\nGo on."),
+    told("part_12.txt:3: the owner has the name Tomas", "x"),
 ]
+AGAIN = user(READ.format("part_12.txt"))
 LISTED = [
     "part_11.txt\npart_12.txt\npart_13.txt",
     "total 8\n-rw-r--r-- 1 root root 123 Nov 29 12:00 part_11.txt\n-rw-r--r-- 1 root root 99 Nov 29 12:00 part_12.txt",
@@ -311,26 +245,20 @@ LISTED = [
 @pytest.mark.parametrize("told", TOLD, ids=["person", "harness", "result"])
 def test_a_place_that_was_told_of_is_known(told):
     """Law: a person, a harness or a result may have said what is in it."""
-    asked = {"role": "user", "content": READ.format("part_12.txt")}
-    assert find_in([*look_up(READ, "part_11.txt"), told, {"role": "assistant", "content": "Well."}, asked]) is None
+    assert find_in([*look_up(READ, "part_11.txt"), told, said("Well."), AGAIN]) is None
 
 
 @pytest.mark.parametrize("listing", LISTED)
 def test_a_place_that_was_listed_is_not(listing):
     """Law: that a file is there says nothing of what is in it."""
-    listed = {"role": "tool", "tool_call_id": "x", "content": listing}
-    asked = {"role": "user", "content": READ.format("part_12.txt")}
-    assert find_in([listed, *look_up(READ, "part_11.txt"), asked]) is not None
+    assert find_in([told(listing, "x"), *look_up(READ, "part_11.txt"), AGAIN]) is not None
 
 
-@pytest.mark.parametrize("tool", ["write_file", "send_alert", "delete_file"])
-def test_what_was_done_is_not_looked_up(tool):
+@pytest.mark.parametrize("name", ["write_file", "send_alert", "delete_file"])
+def test_what_was_done_is_not_looked_up(name):
     """Law: only a look at the place that a request names shows that its like wants one."""
-    asked = {"role": "user", "content": READ.format("part_12.txt")}
-    assert find_in([*look_up(READ, "part_11.txt", tool=tool), asked]) is None
-    other = look_up(READ, "part_11.txt")
-    other[0] = {"role": "user", "content": READ.format("part_10.txt")}
-    assert find_in([*other, asked]) is None
+    assert find_in([*look_up(READ, "part_11.txt", name), AGAIN]) is None
+    assert find_in([user(READ.format("part_10.txt")), *look_up(READ, "part_11.txt")[1:], AGAIN]) is None
 
 
 def test_a_session_remembers_the_newest_few():
@@ -345,8 +273,7 @@ def test_a_session_remembers_the_newest_few():
 def test_only_the_tool_that_looked_is_asked_for(tools):
     """Law: where the tool by which the earlier request was looked up isn't declared, or isn't one that only looks, the
     words stand."""
-    asked = [*look_up(READ, "part_11.txt"), {"role": "user", "content": READ.format("part_12.txt")}]
-    assert find_unseen(read_ask(asked, tools, CONFIG), (), Turn(text="It is Tomas-919."), CONFIG) is None
+    assert find_in([*look_up(READ, "part_11.txt"), AGAIN], tools=tools) is None
 
 
 def test_a_session_of_many_tasks_remembers_nothing():
@@ -361,9 +288,8 @@ def test_a_session_of_many_tasks_remembers_nothing():
 @pytest.mark.parametrize("sign", "-./_a")
 def test_long_rows_of_signs_are_read_in_their_length(sign):
     """Law: rows of signs and lists of files end: what is read of them is bounded, and no pattern tries it twice."""
-    result = {"role": "tool", "tool_call_id": "x", "content": "part_12.txt\n" * 8000}
-    rows = [{"role": "user", "content": f"{sign * 4000} and part_12.txt"}] * 63
-    messages = [*look_up(READ, "part_11.txt"), *[result] * 40, *rows]
-    ask = read_ask(messages, TOOLS, CONFIG)
-    assert ask is None or ask.words is None or "and" in ask.words
+    rows = [user(f"{sign * 4000} and part_12.txt")] * 63
+    messages = [*look_up(READ, "part_11.txt"), *[told("part_12.txt\n" * 8000, "x")] * 40, *rows]
+    asked = read_ask(messages, TOOLS, CONFIG)
+    assert asked is None or asked.words is None or "and" in asked.words
     assert read_looked(messages) == ()

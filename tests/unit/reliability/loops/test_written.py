@@ -14,16 +14,11 @@ from tests.support.written_calls import CALLS, prose, read
 
 ALL = re.compile("|".join(f"(?P<r{at}>{'|'.join(row.compared)})" for at, row in enumerate(ROWS)), re.IGNORECASE)
 SIGNS = [
-    *(
-        "<tool_call>", "<|tool_call|>", "[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]", "⏺ look", "✿FUNCTION✿", "<function=f>",
-        "functools[{",
-    ),
-    *(
-        "call:f{", "to=functions.f", "commentary to=functions.f", "-> tool/function_call\n[{", "f<｜tool▁sep｜>",
-        "<｜DSML｜ calls>",
-    ),
-    *("function call<|role_sep|>", "f<|tool_call_argument_begin|>", "<x:tool_call>", "]<]minimax[>[<tool_call>"),
-    *("<", "[", "]", "call", " f", "to=", "İ", "K", "\n", " ", "a", "<|", "function"),
+    "<tool_call>", "<|tool_call|>", "[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS]", "⏺ look", "✿FUNCTION✿", "<function=f>",
+    "functools[{", "call:f{", "to=functions.f", "commentary to=functions.f", "-> tool/function_call\n[{",
+    "f<｜tool▁sep｜>", "<｜DSML｜ calls>", "function call<|role_sep|>", "f<|tool_call_argument_begin|>",
+    "<x:tool_call>", "]<]minimax[>[<tool_call>", "<", "[", "]", "call", " f", "to=", "İ", "K", "\n", " ", "a", "<|",
+    "function",
 ]  # fmt: skip
 
 
@@ -51,7 +46,6 @@ def test_the_third_equal_call_convicts(form: str) -> None:
     assert read(one + other + one + other) is None
     for text in (one * 3, one + other + one + other + one, "Let me look.\n" + one * 5 + "Done."):
         loop = read(text)
-        assert loop is not None
         assert (loop.kind, loop.stage, loop.repetitions) == (Kind.ANSWER_CALLS, Stage.BREAK, 3)
 
 
@@ -87,7 +81,6 @@ def test_keep_says_where_the_second_copy_ends() -> None:
     """The first `keep` characters hold exactly the first two copies."""
     call = CALLS[1].format(n=1)
     loop = read("Text before. " + call * 4)
-    assert loop is not None
     assert ("Text before. " + call * 4)[: loop.keep] == "Text before. " + call + call.rstrip("\n")
 
 

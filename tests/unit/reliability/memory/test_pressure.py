@@ -20,12 +20,7 @@ from reliability.memory.pressure import (
     observe,
 )
 
-CONFIG = PressureConfig(
-    sources={"share": USED_SHARE, "psi": LINUX_PSI},
-    calm_ns=10,
-    latch_ns=50,
-    stale_ns=15,
-)
+CONFIG = PressureConfig(sources={"share": USED_SHARE, "psi": LINUX_PSI}, calm_ns=10, latch_ns=50, stale_ns=15)
 VALUES = st.sampled_from([None, 0.0, 0.5, 0.79, 0.80, 0.84, 0.85, 0.90, 0.94, 0.95, 1.0, math.nan, 7.0, 60.0])
 STEPS = st.lists(
     st.tuples(st.integers(0, 20), st.lists(st.tuples(st.sampled_from(["share", "psi", "odd"]), VALUES), max_size=3)),

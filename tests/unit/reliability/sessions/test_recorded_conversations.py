@@ -9,6 +9,7 @@ import pytest
 from reliability.loops.transcript import answer_turn
 from reliability.sessions import describe_answer
 from tests.evals.loops_eval import LAPS, load_runs
+from tests.support.conversation import user
 from tests.support.conversation_world import S, World
 
 
@@ -22,9 +23,8 @@ def recorded_laps() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", sorted(recorded_laps()))
-def test_two_recorded_runs_at_once_are_two_sessions(name):
+def test_two_recorded_runs_at_once_are_two_sessions(world, name):
     """Published agents, each run twice at once with equal requests: a run is one session, and no other's."""
-    world = World()
     runs: list[list[str]] = [[], []]
     for lap in recorded_laps()[name]:
         for run in runs:
@@ -50,10 +50,9 @@ def play_laps(world: World, name: str, refused: int | None = None) -> list[str]:
 
 @pytest.mark.parametrize("gap_s", [0, 5, 60, 500])
 @pytest.mark.parametrize("name", sorted(recorded_laps()))
-def test_a_rerun_takes_nothing_of_a_refused_run(name, gap_s):
+def test_a_rerun_takes_nothing_of_a_refused_run(world, name, gap_s):
     """A run that was refused and is run again, equal to the letter: each run is one session, its refused lap and the
     retries of that, too."""
-    world = World()
     runs = []
     for _ in range(3):
         runs.append(play_laps(world, name, refused=3))
@@ -64,9 +63,8 @@ def test_a_rerun_takes_nothing_of_a_refused_run(name, gap_s):
 
 
 @pytest.mark.parametrize("name", sorted(recorded_laps()))
-def test_a_rerun_takes_nothing_of_a_run_that_was_left(name):
+def test_a_rerun_takes_nothing_of_a_run_that_was_left(world, name):
     """A client that is killed once it was answered, and run again: the first run's place waits, but not for this."""
-    world = World()
     laps = recorded_laps()[name]
     for lap in laps[:3]:
         world.now_ns += S
@@ -110,10 +108,9 @@ AIDERS = [name for name in sorted(recorded_laps()) if name.startswith("aider")]
 
 @pytest.mark.parametrize("order", ["in turn", "turning", "1", "2"])
 @pytest.mark.parametrize("names", list(itertools.combinations(AIDERS, 2)))
-def test_runs_that_write_the_same_edits_are_told_apart_by_what_they_say(names, order):
+def test_runs_that_write_the_same_edits_are_told_apart_by_what_they_say(world, names, order):
     """Two runs whose answers hold equal edit blocks, but other words around them: each is a session, also once both
     were refused, and their users say something else."""
-    world = World()
     laps = [recorded_laps()[name] for name in names]
     runs: list[list[str]] = [[], []]
     for run, lap in order_laps(len(laps[0]), order):
@@ -121,9 +118,7 @@ def test_runs_that_write_the_same_edits_are_told_apart_by_what_they_say(names, o
         shown = laps[run][lap]
         runs[run].append(world.ask(shown["messages"], shown["answer"] if lap < len(laps[run]) - 1 else None))
     for run in (1, 0):
-        runs[run].append(
-            world.ask([*laps[run][-1]["messages"][:-1], {"role": "user", "content": "Then do something else."}])
-        )
+        runs[run].append(world.ask([*laps[run][-1]["messages"][:-1], user("Then do something else.")]))
 
     assert [len(set(run)) for run in runs] == [1, 1]
     assert runs[0][0] != runs[1][0]

@@ -25,14 +25,12 @@ def call_as(**changed: Any) -> dict[str, Any]:
 
 
 SPELLINGS = [
-    (ANSWER, {**ANSWER, "content": None}),
-    (ANSWER, {**ANSWER, "content": ""}),
-    (ANSWER, {**ANSWER, "reasoning_content": "Let me see."}),
-    (ANSWER, call_as(arguments='{"limit":2,"path":"a"}')),
+    (ANSWER, {**ANSWER, "content": None}), (ANSWER, {**ANSWER, "content": ""}),
+    (ANSWER, {**ANSWER, "reasoning_content": "Let me see."}), (ANSWER, call_as(arguments='{"limit":2,"path":"a"}')),
     (ANSWER, call_as(arguments=json.dumps({"path": "a", "limit": 2.0}, indent=2))),
     (TEXT, {**TEXT, "content": "The file has two lines, and both are empty."}),
     (TEXT, {**TEXT, "content": [{"type": "text", "text": "The file has two lines,\n and both are empty."}]}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("left", "came"), SPELLINGS)
@@ -43,15 +41,10 @@ def test_an_answer_is_known_however_it_is_spelled(left, came):
     assert (seen.words, seen.calls if left is ANSWER else ()) == (answered.words, answered.calls)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        call_as(arguments='{"path": "b", "limit": 2}'),
-        call_as(name="write"),
-        {**ANSWER, "tool_calls": [CALL, CALL]},
-        {"role": "assistant", "content": "I look."},
-    ],
-)
+@pytest.mark.parametrize("other", [
+    call_as(arguments='{"path": "b", "limit": 2}'), call_as(name="write"), {**ANSWER, "tool_calls": [CALL, CALL]},
+    {"role": "assistant", "content": "I look."},
+])  # fmt: skip
 def test_another_answer_is_another(other):
     """Other arguments, another tool, another call beside it, or none: another answer."""
     assert read_trail([*HEAD, other]).seen[0][1].words != describe_answer(answer_turn(ANSWER)).words

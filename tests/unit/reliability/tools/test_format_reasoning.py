@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliability.tools import build_toolbox
-from reliability.tools.format_reasoning import (
-    MESSAGES,
-    REASONING,
-    compile_ends,
-    ends_reasoning,
-    find_row,
-    is_used,
-    opens_reasoning,
-)
+from reliability.tools import build_toolbox, format_reasoning
+from reliability.tools.format_reasoning import MESSAGES, REASONING, compile_ends, ends_reasoning, find_row, is_used
 from tests.evals.tool_cases import written_calls
 from tests.support.streaming import cut_at, inked, play, whole
 from tests.support.thought_marks import MARKS as FAMILIES
@@ -69,14 +61,10 @@ def test_no_format_acts_in_a_thought(case):
     assert play(cut_at(behind, [5]), BOX) == whole(behind, BOX)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "A `<think>` tag begins it. ", "In prose a <think> is only a word. ", '"</think>" ends it, he said. ',
-        "We say </think> for it. ", "'[THINK]' is Magistral's, `[/THINK]` too. ",
-        "I <think> so, and </ think> not. ",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "A `<think>` tag begins it. ", "In prose a <think> is only a word. ", '"</think>" ends it, he said. ',
+    "We say </think> for it. ", "'[THINK]' is Magistral's, `[/THINK]` too. ", "I <think> so, and </ think> not. ",
+])  # fmt: skip
 def test_a_mention_is_no_thought(text):
     """Prose that talks of the marks takes nothing from the calls around it."""
     other = CALL.replace("K-7", "K-8")
@@ -106,29 +94,23 @@ def judged(rule, text, mark):
     return rule(text, start, start + len(mark))
 
 
-@pytest.mark.parametrize(
-    ("text", "opens"),
-    [
-        ("<think>", True), ("  <think> so", True), ("Yes.\n<think> so", True), ("Yes. <think>so", True),
-        ("Yes. <think> so", False), ("Tags: <think>, <answer>", False), ("I <think>so", False),
-        ("\n`<think>`", False), ('{"a": "Yes. <think>so"}', False), ("Run `cat x: <think>y`", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "opens"), [
+    ("<think>", True), ("  <think> so", True), ("Yes.\n<think> so", True), ("Yes. <think>so", True),
+    ("Yes. <think> so", False), ("Tags: <think>, <answer>", False), ("I <think>so", False), ("\n`<think>`", False),
+    ('{"a": "Yes. <think>so"}', False), ("Run `cat x: <think>y`", False),
+])  # fmt: skip
 def test_an_opener_opens_where_a_line_or_a_sentence_begins(text, opens):
     """Law: in a line only glued to what follows; in quotes, code and data never."""
-    assert judged(opens_reasoning, text, "<think>") is opens
+    assert judged(format_reasoning.opens_reasoning, text, "<think>") is opens
 
 
-@pytest.mark.parametrize(
-    ("text", "ends", "used"),
-    [
-        ("so</think>yes", True, True), ("so.\n</think>", True, True), ("the </think> tag", False, False),
-        ("so. </think> Yes", True, True), ("'</think>'", False, False), ('{"a": "so</think>yes"}', True, False),
-        ('{"a": "so", "b": 1}</think>yes', True, True), ('he said "no" and so</think>yes', True, True),
-        ("in `a</think>b`", True, False), ("```\nso\n```</think>```json", True, True),
-        ("with ```</think>```", False, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "ends", "used"), [
+    ("so</think>yes", True, True), ("so.\n</think>", True, True), ("the </think> tag", False, False),
+    ("so. </think> Yes", True, True), ("'</think>'", False, False), ('{"a": "so</think>yes"}', True, False),
+    ('{"a": "so", "b": 1}</think>yes', True, True), ('he said "no" and so</think>yes', True, True),
+    ("in `a</think>b`", True, False), ("```\nso\n```</think>```json", True, True),
+    ("with ```</think>```", False, False),
+])  # fmt: skip
 def test_a_closer_ends_unless_it_is_talked_about(text, ends, used):
     """Law: behind an opener code and data are the reasoning's; without one they are the answer's."""
     assert judged(ends_reasoning, text, "</think>") is ends

@@ -35,17 +35,15 @@ TORN = [
 # Words begin a call where a line or a sentence begins; what needs a line of its own, or the whole rest, gets it.
 BEFORE = ("", "I'll look that up.\n", "I'll look that up. ", "See {x}, [1] and `<tool_call>`:\r\n\r\n", "é漢😀: ")
 AFTER = ("", "\nThat was it.", " and {more} <b>text</b>", "\r\n\r\nDas war's. 😀")
-prose = st.sampled_from(
-    [
-        "I'll look that up.\n", "Action: think about it\n",
-        "The functools module, functools[0] and functools.reduce. ", "a commentary to=nobody, call: me. ",
-        "`<tool_call>` and '[TOOL_CALLS]' are marks. ", "```\n`</tool_call>`\n```\n",
-        "{x} and {a: b c} and [1] ", '{"name": "Bob", "age": 3}\n', "<b>search</b> and a < b > c ",
-        "search is a word, so is get_time\n", "é漢😀\r\n", "It's so: [link](https://x/y).\n", "⏺ Working on it\n",
-        "⏺ search: x\n", "The <tool_call> tag, and <function= too. ",
-        "search(query='x') is how it's written.\n", "I <think> so. ",
-    ]
-)  # fmt: skip
+prose = st.sampled_from([
+    "I'll look that up.\n", "Action: think about it\n",
+    "The functools module, functools[0] and functools.reduce. ",
+    "a commentary to=nobody, call: me. ", "`<tool_call>` and '[TOOL_CALLS]' are marks. ", "```\n`</tool_call>`\n```\n",
+    "{x} and {a: b c} and [1] ", '{"name": "Bob", "age": 3}\n', "<b>search</b> and a < b > c ",
+    "search is a word, so is get_time\n", "é漢😀\r\n", "It's so: [link](https://x/y).\n", "⏺ Working on it\n",
+    "⏺ search: x\n", "The <tool_call> tag, and <function= too. ", "search(query='x') is how it's written.\n",
+    "I <think> so. ",
+])  # fmt: skip
 examples = st.sampled_from([text for row in READ for text in row.examples])
 
 

@@ -8,33 +8,15 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from reliability.tools import (
-    BadTools,
-    CheckConfig,
-    RawCall,
-    build_toolbox,
-    check_calls,
-    corrective_message,
-    extract_calls,
-)
+from reliability import tools
+from reliability.tools import BadTools, CheckConfig, RawCall, build_toolbox, check_calls, extract_calls
 from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.tools.format_reasoning import REASONING_CLOSE, REASONING_OPEN
 from reliability.tools.turns import MARK
 from reliability.types import ToolCall
 from tests.evals.damages import DAMAGES
-from tests.support import renderings
-from tests.support.call_values import (
-    IDS,
-    NAMES,
-    arguments,
-    box_for,
-    json_values,
-    made,
-    nearly_calls,
-    scalars,
-    schemas,
-    strings,
-)
+from tests.support import call_values, renderings
+from tests.support.call_values import IDS, NAMES, arguments, box_for, json_values, made, nearly_calls, scalars, schemas
 from tests.support.renderings import ALL, JSON, fits, schema_of, tool
 from tests.values_fuzz import CANT_SAY, Tally, run
 
@@ -211,7 +193,7 @@ def test_a_value_is_read_as_it_was_written(value):
 
 
 @settings(laws, max_examples=300)
-@given(text=nearly_calls | st.text(max_size=40) | strings)
+@given(text=nearly_calls | st.text(max_size=40) | call_values.strings)
 def test_reading_is_total(text):
     """Any text is read or is `Unreadable`, and what is read can be written."""
     try:
@@ -239,15 +221,15 @@ def test_any_schema_is_compiled_or_refused(schema, value):
     used=st.sets(st.sampled_from(["a", "n0", "n1"])),
 )
 def test_ids_are_unique_in_the_conversation(given_ids, used):
-    """No id is given twice, none was used before, a free one of the model's own is kept, and the rest are
-    repaired on record."""
+    """Each of equal calls stays. No id is given twice, none was used before, a free one of the model's own is kept, and
+    the rest are repaired on record."""
     box = made([tool("q7", {})])
     raw = [RawCall(name="q7", arguments="{}", id=id) for id in given_ids]
 
     verdict = judged(raw, box, new_id=lambda n: f"n{n}", used_ids=used)
 
     ids = [call.id for call in verdict.calls]
-    assert len(set(ids)) == len(ids)
+    assert len(set(ids)) == len(ids) == len(given_ids)
     assert not used & set(ids)
     for i, id in enumerate(given_ids):
         if id in ("a", "b", "call_0") and id not in used and id not in given_ids[:i]:
@@ -260,7 +242,7 @@ def test_the_corrective_message_is_bounded(count, size):
     """However much went wrong and however many tools there are, the message fits, and says what it must."""
     box = made([tool(f"tool_{i}", {"properties": {"x" * (size % 50 + 1): {"type": "string"}}}) for i in range(count)])
     raw = [RawCall(name="n" * size, arguments="{" * size) for _ in range(count + 1)]
-    message = corrective_message(judged(raw, box).violations, box)
+    message = tools.corrective_message(judged(raw, box).violations, box)
     assert len(message) <= 6_100
     assert message.startswith("Your previous response contained an invalid tool call. The error was: ")
     assert "You must respond with valid JSON matching the tool schema exactly. Available tools: " in message

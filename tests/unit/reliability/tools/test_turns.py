@@ -10,7 +10,7 @@ from reliability.tools import build_toolbox, extract_calls
 from reliability.tools.turns import GIVEN_RESULTS, HARNESS_TAGS, TURNS
 from tests.support.extracting import BOX, CALL
 from tests.support.renderings import tool
-from tests.support.streaming import cut_at, inked, play, whole
+from tests.support.streaming import cut_at, inked, play, settled, whole
 
 NONE = build_toolbox([])
 ANSWER = "The sky is clear."
@@ -49,8 +49,7 @@ def test_an_answer_ends_where_its_turn_does(box, end, role):
     for text in (
         f"{ANSWER}{end}\n{role}user\nAnd tomorrow?{end}", f"{ANSWER}\n{end}{role}", f"{ANSWER}{end}\nuser\nHi",
     ):  # fmt: skip
-        assert whole(text, box).text == inked(ANSWER)
-        assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in SIZES)
+        assert settled(text, box, SIZES).text == inked(ANSWER)
 
 
 @pytest.mark.parametrize("box", [BOX, NONE], ids=["tools", "no tools"])
@@ -58,8 +57,7 @@ def test_an_answer_ends_where_its_turn_does(box, end, role):
 def test_a_mark_at_the_end_is_dropped(box, mark):
     """Law: a mark with nothing behind it is no part of the answer, glued to its last word or in a line of its own."""
     for text in (ANSWER + mark, f"It is 5{mark}\n", *([f"{ANSWER}\n{mark}{mark}"] if mark in ENDS else [])):
-        assert mark not in whole(text, box).text
-        assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in SIZES)
+        assert mark not in settled(text, box, SIZES).text
 
 
 @pytest.mark.parametrize("mark", [*RESULTS, *ROLES])
@@ -81,8 +79,7 @@ def test_a_result_that_no_tool_has_given_is_no_answer(mark):
     """Law: where tools are declared and no call stands before it, the answer is refused, with the calls that rest on
     it; without tools it is text."""
     for text in (f"{mark}\n21\n", f'\n{mark}{{"a": 1}}', f"{ANSWER}\n\n{mark}21", f"{mark}\n21\n{ONE}"):
-        assert whole(text, BOX).refused
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+        assert settled(text, BOX, SIZES).refused
         if ONE not in text:
             assert whole(text, NONE) == ([], False, inked(text))
 
@@ -91,8 +88,7 @@ def test_a_result_that_no_tool_has_given_is_no_answer(mark):
 def test_an_answer_that_goes_on_as_the_agent_is_no_answer(mark):
     """Law: so it is where an answer begins with a line of what agents add to the user's turn."""
     for text in (f"{mark}\n21\n", f"\n{mark}\nx\n{mark.replace('<', '</')}\nNext question", f"{mark}\n21\n{ONE}"):
-        assert whole(text, BOX).refused
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+        assert settled(text, BOX, SIZES).refused
 
 
 AGENTS = [
@@ -116,8 +112,7 @@ def test_a_result_may_be_shown(said, marks):
     answer's, in any pieces."""
     for mark in marks:
         text = said.format(m=mark)
-        assert whole(text, BOX) == ([], False, inked(text)), text
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES), text
+        assert settled(text, BOX, SIZES) == ([], False, inked(text))
 
 
 LINES = [
@@ -136,8 +131,7 @@ def test_a_line_may_give_a_result(line, call):
     """Law: the same for results that no mark of their own stands before, and for a call that is one only where nothing
     stands behind it: it is the call, and never the one behind the result that rests on it."""
     text = f"{call}\n{line}\n{call.replace('x', 'y')}"
-    assert whole(text, BOX).calls == [("search", {"query": "x"})]
-    assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+    assert settled(text, BOX, SIZES).calls == [("search", {"query": "x"})]
 
 
 def test_a_block_of_output_gives_the_result_of_a_sure_call():
@@ -190,8 +184,7 @@ def test_another_turn_needs_no_mark_behind_a_sure_call(turn):
     rests on a real result. Behind prose or an example in it, and as the name of a tool, they are words."""
     for lead in (ONE, f"{CALL}</tool_call>"):
         text = f"{lead}\n{turn}\n{ONE.replace('x', 'y')}"
-        assert whole(text, BOX).calls == [("search", {"query": "x"})]
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+        assert settled(text, BOX, SIZES).calls == [("search", {"query": "x"})]
     for told in (f"Call it so:\n{BARE[1]}\n{turn}\nThat is all.", f"{turn}\n{ANSWER}"):
         assert whole(told, BOX) == ([], False, inked(told))
     assert len(whole(f"{ONE}\nThe host is a.\n{turn}\n{ONE.replace('x', 'y')}", BOX).calls) == 2
@@ -203,29 +196,24 @@ def test_another_turn_needs_no_mark_behind_a_sure_call(turn):
 def test_a_role_may_be_a_word_and_a_colon(role):
     """Law: families without a mark for roles write them so (ERNIE, Falcon, Vicuna)."""
     for text in (f"{ANSWER}<|end_of_sentence|>{role}: And tomorrow?", f"{ANSWER}</s>\n{role}: And tomorrow?"):
-        assert whole(text, BOX).text == inked(ANSWER)
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in SIZES)
+        assert settled(text, BOX, SIZES).text == inked(ANSWER)
     told = f"Write </s> {role}: and so on."
     assert whole(told, BOX).text == inked(told)
 
 
 @pytest.mark.parametrize("box", [BOX, NONE], ids=["tools", "no tools"])
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "The model writes {m}", "`{m}` ends it", 'Its mark is "{m}".', "Write {m}, then stop.", "({m})",
-        "So:\n```\nHi{m}\n{r}user\n```\nThat is it.", "Run `echo {m} {r}` first.",
-        "The format:\n{r}user\nHi{m}\n{r}assistant\nHello{m}\n",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("sentence", [
+    "The model writes {m}", "`{m}` ends it", 'Its mark is "{m}".', "Write {m}, then stop.", "({m})",
+    "So:\n```\nHi{m}\n{r}user\n```\nThat is it.", "Run `echo {m} {r}` first.",
+    "The format:\n{r}user\nHi{m}\n{r}assistant\nHello{m}\n",
+])  # fmt: skip
 def test_prose_may_talk_of_the_marks(box, sentence):
     """Law: quoted, in code, apart in a sentence, or where a template is shown, they are the answer's."""
     for end, role in PAIRS:
         if "{r}" in sentence and role in STOPS + RESULTS:
             continue
         text = sentence.format(m=end, r=role)
-        assert whole(text, box) == ([], False, inked(text)), text
-        assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in SIZES), text
+        assert settled(text, box, SIZES) == ([], False, inked(text))
 
 
 @pytest.mark.parametrize("end", ENDS)

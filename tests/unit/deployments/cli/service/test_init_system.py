@@ -9,16 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.cli.service import init_system
-from deployments.cli.service.init_system import (
-    Finished,
-    ForeignFile,
-    ServiceFault,
-    give_order,
-    read_config_of,
-    read_own,
-    run_program,
-    sign,
-)
+from deployments.cli.service.init_system import Finished, ForeignFile, read_config_of, read_own, run_program, sign
 
 
 def test_what_it_prints_and_how_it_ends_come_back():
@@ -33,8 +24,8 @@ def test_what_it_prints_and_how_it_ends_come_back():
 def test_one_that_isnt_there_or_does_not_end_has_failed_by_its_name(monkeypatch):
     """In one line; an order that fails so is a fault."""
     assert "no-such-program can't be run: No such file" in run_program(["no-such-program"]).words
-    with pytest.raises(ServiceFault, match="`no-such-program x` failed: no-such-program can't be run"):
-        give_order(run_program, "no-such-program", "x")
+    with pytest.raises(init_system.ServiceFault, match="`no-such-program x` failed: no-such-program can't be run"):
+        init_system.give_order(run_program, "no-such-program", "x")
     monkeypatch.setattr(init_system, "ASK_S", 0.1)
     ended = run_program([sys.executable, "-c", "import threading; threading.Event().wait()"])
     assert ended.code

@@ -121,15 +121,10 @@ def test_a_restart_drains_before_it_starts():
     assert "-k" not in " ".join(ran)
 
 
-@pytest.mark.parametrize(
-    ("printed", "running", "words", "pid"),
-    [
-        (RUNNING, True, "running", 7),
-        (FAILED, False, "spawn scheduled, last exit code 1", None),
-        (UNKNOWN, False, "not loaded", None),
-        (Finished(0, "something new"), False, "unknown", None),
-    ],
-)
+@pytest.mark.parametrize(("printed", "running", "words", "pid"), [
+    (RUNNING, True, "running", 7), (FAILED, False, "spawn scheduled, last exit code 1", None),
+    (UNKNOWN, False, "not loaded", None), (Finished(0, "something new"), False, "unknown", None),
+])  # fmt: skip
 def test_its_state_is_read(printed, running, words, pid):
     """As far as launchd says something that is understood."""
     state = make(Programs({"launchctl print": printed})).state()

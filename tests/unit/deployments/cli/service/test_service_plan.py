@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.cli.service.service_plan import (
-    CARRIED,
-    SECRET,
-    find_environment_file,
-    list_uncarried,
-    make_plan,
-    read_environment_file,
-)
+from deployments.cli.service import service_plan
+from deployments.cli.service.service_plan import CARRIED, SECRET, list_uncarried, make_plan, read_environment_file
 from deployments.config.config_errors import ConfigError
 from deployments.graph.serve_file import read_file
 from tests.support.config_files import write_config
@@ -62,7 +56,7 @@ def test_a_name_that_a_line_can_t_hold_is_refused(config, tmp_path, name, value,
 @pytest.mark.parametrize(("given", "folder"), [("/x", "/x"), ("", "/home/me/.config"), ("conf", "/home/me/.config")])
 def test_the_keys_are_where_configuration_is(given, folder):
     """As the rule for XDG_CONFIG_HOME has it, a relative one is none: systemd would pass over a file named so."""
-    found = find_environment_file(Path("/home/me"), {"XDG_CONFIG_HOME": given})
+    found = service_plan.find_environment_file(Path("/home/me"), {"XDG_CONFIG_HOME": given})
 
     assert found == Path(folder) / "mlx-stack-serve" / "service.env"
 

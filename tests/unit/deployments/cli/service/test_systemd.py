@@ -149,16 +149,13 @@ def test_the_orders_in_their_order(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("shown", "running", "words", "pid"),
-    [
-        ("ActiveState=active\nSubState=running\nMainPID=7\nNRestarts=2\nUnitFileState=enabled\nResult=success", True,
-         "active (running)", 7),
-        ("ActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=1\nResult=exit-code", False,
-         "activating (auto-restart), exit-code", None),
-        ("", False, "unknown (unknown)", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shown", "running", "words", "pid"), [
+    ("ActiveState=active\nSubState=running\nMainPID=7\nNRestarts=2\nUnitFileState=enabled\nResult=success", True,
+     "active (running)", 7),
+    ("ActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=1\nResult=exit-code", False,
+     "activating (auto-restart), exit-code", None),
+    ("", False, "unknown (unknown)", None),
+])  # fmt: skip
 def test_its_state_is_read(tmp_path, shown, running, words, pid):
     """Whatever systemd leaves out."""
     state = Systemd(tmp_path, {}, Programs({"systemctl --user show": Finished(0, shown)})).state()

@@ -239,17 +239,11 @@ def test_a_compressed_answer_is_never_unpacked():
     assert {headers["accept-encoding"] for headers in asked} == {"identity"}
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "named", "words"),
-    [
-        (401, b"{}", ("m",), "401: it wants another key"),
-        (404, b"<html>", (), "name one with --model"),
-        (404, b"<html>", ("m",), ""),
-        (200, b'{"data": [{"id": "a/b"}]}', (), ""),
-        (200, b'{"data": [1, {}]}', ("m",), ""),
-        (200, b"garbage", (), "no server with /v1/models"),
-    ],
-)
+@pytest.mark.parametrize(("status", "body", "named", "words"), [
+    (401, b"{}", ("m",), "401: it wants another key"), (404, b"<html>", (), "name one with --model"),
+    (404, b"<html>", ("m",), ""), (200, b'{"data": [{"id": "a/b"}]}', (), ""), (200, b'{"data": [1, {}]}', ("m",), ""),
+    (200, b"garbage", (), "no server with /v1/models"),
+])  # fmt: skip
 def test_what_is_in_the_way_is_said_before_anything_is_measured(status, body, named, words):
     """Without a list of models a named one is enough; without a key nothing is."""
     with serve_bytes(write_answer(status, body)) as url, closing(ChatClient(url, named=named)) as client:

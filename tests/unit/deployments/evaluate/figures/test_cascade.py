@@ -8,14 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.config.app_config import patch
-from deployments.evaluate.figures.cascade import (
-    CASES_MIN,
-    _is_fitted,
-    _list_candidates,
-    _play,
-    _read_cases,
-    learn_chain,
-)
+from deployments.evaluate.figures import cascade
+from deployments.evaluate.figures.cascade import CASES_MIN, _is_fitted, _list_candidates, _play, learn_chain
 from reliability.config import StartRule
 from tests.support.evaluation_cells import CONFIG, call_cell, hesitant_cells, make_cells
 
@@ -156,7 +150,7 @@ def test_a_chain_stops_at_the_first_that_delivers(prose, seconds, right):
     cells = make_cells(12, fast_right=6)
     for number in range(6, 12) if prose else ():
         cells[f"layers/call/fast/{number}"] |= {"error": "", "calls": [], "valid": False}
-    cases = _read_cases(cells, CHAIN)
+    cases = cascade._read_cases(cells, CHAIN)
     default = next(one for one in _list_candidates(CHAIN, cases) if len(one.tiers) == 2 and not one.rules)
     played = _play(default, cases)
 
@@ -196,7 +190,7 @@ def test_what_is_configured_has_no_calibration_that_is_only_fitted_here():
 def test_of_doubted_answers_the_likeliest_is_played():
     """Law: as the server does: the last tier is believed where nobody before it was in doubt, else the likeliest."""
     cells = make_cells(1, fast_right=0)
-    case = _read_cases(cells, CHAIN)[0]
+    case = cascade._read_cases(cells, CHAIN)[0]
     (chain, *_) = (one for one in _list_candidates(CHAIN, [case]) if len(one.tiers) == 2)
     for fast, large, right in ((0.4, 0.3, "fast"), (0.3, 0.4, "large"), (0.4, 0.9, "large"), (0.9, 0.1, "fast")):
         ways = {}

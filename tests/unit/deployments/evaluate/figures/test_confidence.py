@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.evaluate.figures.confidence import (
-    EACH_MIN,
-    Point,
-    _find_auroc,
-    are_enough,
-    estimate_unseen,
-    fit_calibration,
-    judge_confidence,
-)
+from deployments.evaluate.figures import confidence
+from deployments.evaluate.figures.confidence import EACH_MIN, Point, _find_auroc, are_enough, estimate_unseen
 
 
 def draw_points(seed: int, count: int, *, telling: bool) -> list[Point]:
@@ -30,7 +23,7 @@ def draw_points(seed: int, count: int, *, telling: bool) -> list[Point]:
 def test_a_sign_that_tells_gets_weight_and_one_that_does_not_gets_little():
     """Law: the sign's direction is found, its probability is that of the data, and noise moves nothing."""
     points = draw_points(1, 400, telling=True)
-    fitted = fit_calibration(points)
+    fitted = confidence.fit_calibration(points)
     assert fitted.weights["made_up"] < -2
     assert abs(fitted.weights["length"]) < 1
     good, bad = fitted.estimate({"made_up": 0.0, "length": 0.5}), fitted.estimate({"made_up": 1.0, "length": 0.5})
@@ -53,7 +46,7 @@ def test_the_area_is_that_of_all_pairs_and_the_bins_hold_each_call_once(pairs: l
     """Law: right and wrong exchanged, the area is its complement; no call is lost in the bins."""
     likely, right = [one for one, _ in pairs], [hit for _, hit in pairs]
     area, other = _find_auroc(likely, right), _find_auroc(likely, [not hit for hit in right])
-    judged = judge_confidence(likely, right)
+    judged = confidence.judge_confidence(likely, right)
     assert (area is None) == (len(set(right)) < 2)
     assert area is None or other is None or area + other == pytest.approx(1)
     assert sum(one["calls"] for one in judged["bins"]) == judged["calls"] == len(pairs)

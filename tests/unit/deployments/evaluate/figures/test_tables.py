@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.evaluate.figures.tables import (
-    Cell,
-    _find_interval,
-    describe_share,
-    describe_spread,
-    find_sign_p,
-    list_speeds,
-    tabulate_calls,
-    tabulate_tasks,
-)
+from deployments.evaluate.figures import tables
+from deployments.evaluate.figures.tables import Cell, _find_interval, describe_spread, find_sign_p, tabulate_calls
 from tests.support.evaluation_cells import FACTS, LAYERS, call_cell, make_cells, speed_cell, task_cell
 
 layers = st.sampled_from([*LAYERS, None])
@@ -66,12 +58,12 @@ def test_tasks_are_rows_by_strategy():
     """With what failed. What was planned and not finished has a row with no runs: it isn't hidden, and isn't
     counted."""
     cells = make_cells() | {"unchecked/task/fast/buggy_calc": task_cell(passed=False)}
-    rows = {row["strategy"]: row for row in tabulate_tasks(cells)}
+    rows = {row["strategy"]: row for row in tables.tabulate_tasks(cells)}
 
     assert set(rows) == {"rules", "fast", "fast, unchecked", "chain"}
     assert rows["chain"]["passed"]["hits"] == 2
     assert rows["fast"]["fixtures"]["buggy_calc"]["failed"] == ["located", "evidence", "fixed", "unmoved"]
-    planned = tabulate_tasks({}, [("layers", "slow"), ("layers", "slow"), ("chain", "auto")])
+    planned = tables.tabulate_tasks({}, [("layers", "slow"), ("layers", "slow"), ("chain", "auto")])
     shown = [(row["strategy"], row["passed"]["runs"], row["fixtures"]) for row in planned]
     assert shown == [("slow", 0, {}), ("chain", 0, {})]
 
@@ -79,13 +71,13 @@ def test_tasks_are_rows_by_strategy():
 def test_speeds_are_medians_with_spread():
     """By length and by model; a run that failed isn't one."""
     cells = make_cells() | {"layers/length/fast/1024-9": speed_cell(1024, 99.0, 1.0) | {"error": "timeout"}}
-    fast = list_speeds(cells, FACTS)["fast"]
+    fast = tables.list_speeds(cells, FACTS)["fast"]
 
     assert [row["prompt_tokens"]["median"] for row in fast["lengths"]] == [64, 1024]
     assert fast["lengths"][1]["first_s"] == {"median": 1.034, "min": 1.024, "max": 1.044, "runs": 3}
     assert fast["memory"] == {"process_bytes": 700_000_000, "mlx_bytes": 600_000_000}
     assert fast["wake_s"] == 1.0
-    assert list_speeds({}, FACTS)["large"]["lengths"] == []
+    assert tables.list_speeds({}, FACTS)["large"]["lengths"] == []
 
 
 runs = st.integers(1, 2_000)
@@ -118,7 +110,7 @@ def test_an_interval_holds_its_share_and_stays_within_all(pair):
 
 def test_no_runs_say_nothing_and_a_spread_is_median_least_and_most():
     """The interval is everything, and there is no share; a spread is as measured, without a model of the noise."""
-    assert describe_share(0, 0) == {"hits": 0, "runs": 0, "share": None, "low": 0.0, "high": 1.0}
+    assert tables.describe_share(0, 0) == {"hits": 0, "runs": 0, "share": None, "low": 0.0, "high": 1.0}
     assert describe_spread([]) is None
     assert describe_spread([3.0, 1.0, 2.0]) == {"median": 2.0, "min": 1.0, "max": 3.0, "runs": 3}
 

@@ -9,14 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from deployments.evaluate.figures.comparison import compare_reports
-from deployments.evaluate.pages.report_pages import (
-    _write_bytes,
-    _write_figure,
-    _write_share,
-    _write_spread,
-    render_page,
-    render_summary,
-)
+from deployments.evaluate.pages import report_pages
+from deployments.evaluate.pages.report_pages import _write_bytes, _write_figure, _write_share, render_page
 from tests.support.evaluation_cells import make_cells, make_report, task_cell
 
 REPORT = make_report()
@@ -95,7 +89,7 @@ def test_differences_stand_in_front(worse):
     verdicts, the unavailable tier, the headline rows, what became worse."""
     new = make_report(make_cells(large_right=8)) if worse else copy.deepcopy(REPORT)
     page = render_page(new, compare_reports(REPORT, new))
-    text = render_summary(new, compare_reports(REPORT, new))
+    text = report_pages.render_summary(new, compare_reports(REPORT, new))
 
     assert page.index("Since the older report") < page.index("Verdict")
     assert ("became wrong:" in page) is worse
@@ -117,7 +111,7 @@ def test_what_a_server_says_stays_in_its_cell():
     words = "no\n\n## Verdict\n\n| fast | fit | <script>alert(1)</script>"
     checklist = [{"item": "provenance", "known": True, "words": words}]
     report = REPORT | {"unavailable": {f"a{words}": words}, "target": words, "checklist": checklist}
-    text = render_summary(report, [{"kind": "worse", "words": words}])
+    text = report_pages.render_summary(report, [{"kind": "worse", "words": words}])
 
     assert text.count("\n## Verdict") == 1
     assert "<script>" not in text
@@ -128,7 +122,7 @@ def test_figures_are_written_with_what_counts():
     """Counts beside shares, spreads beside medians, and a dash for nothing."""
     assert _write_share({"hits": 3, "runs": 4, "share": 0.75, "low": 0.3, "high": 0.954}) == "75% (3 of 4; 30 to 95%)"
     assert _write_share({"hits": 0, "runs": 0, "share": None, "low": 0, "high": 1}) == "–"
-    assert _write_spread({"median": 1.234, "min": 1, "max": 2, "runs": 3}, "s") == "1.23 s (1 to 2)"
-    assert _write_spread({"median": 1.0, "min": 1, "max": 1, "runs": 1}) == "1 (one run)"
+    assert report_pages._write_spread({"median": 1.234, "min": 1, "max": 2, "runs": 3}, "s") == "1.23 s (1 to 2)"
+    assert report_pages._write_spread({"median": 1.0, "min": 1, "max": 1, "runs": 1}) == "1 (one run)"
     assert (_write_figure(None), _write_figure(12345.6), _write_figure(0.01234)) == ("–", "12,346", "0.0123")
     assert (_write_bytes(None), _write_bytes(1_230_000_000)) == ("–", "1.23 GB")

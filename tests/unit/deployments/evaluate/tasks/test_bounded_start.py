@@ -22,20 +22,14 @@ def run_program(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 @NEEDS_LANDLOCK
-@pytest.mark.parametrize(
-    "code",
-    [
-        "open('/etc/passwd').read()",
-        "open('/proc/self/root/etc/passwd').read()",
-        "open('/tmp/evaluate-out', 'w')",
-        "import os; os.mkfifo('/tmp/evaluate-pipe')",
-        "import os; os.listdir('/')",
-        "import os; os.execv('/usr/bin/env', ['env'])",
-        "import os; os.open('x', os.O_CREAT | os.O_WRONLY, dir_fd=os.open(os.path.dirname(os.__file__), os.O_RDONLY))",
-        "import socket; socket.create_connection(('127.0.0.1', 9), 1)",
-        "import ctypes; open('/etc/hostname', 'r')",
-    ],
-)
+@pytest.mark.parametrize("code", [
+    "open('/etc/passwd').read()", "open('/proc/self/root/etc/passwd').read()", "open('/tmp/evaluate-out', 'w')",
+    "import os; os.mkfifo('/tmp/evaluate-pipe')", "import os; os.listdir('/')",
+    "import os; os.execv('/usr/bin/env', ['env'])",
+    "import os; os.open('x', os.O_CREAT | os.O_WRONLY, dir_fd=os.open(os.path.dirname(os.__file__), os.O_RDONLY))",
+    "import socket; socket.create_connection(('127.0.0.1', 9), 1)",
+    "import ctypes; open('/etc/hostname', 'r')",
+])  # fmt: skip
 def test_the_kernel_refuses_what_is_outside(tmp_path, code):
     """Reading, writing, making, starting, connecting: whatever way it is asked for."""
     found = run_program(tmp_path, code)

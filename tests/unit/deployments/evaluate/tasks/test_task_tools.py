@@ -9,17 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deployments.evaluate.tasks import task_tools
 from deployments.evaluate.tasks.fixtures import make_fixture, write_files
-from deployments.evaluate.tasks.task_tools import (
-    FILE_BYTES_MAX,
-    RESULT_CHARS_MAX,
-    SCHEMA,
-    TOOLS,
-    Refused,
-    Toolset,
-    WorkFolder,
-    read_diagnosis,
-)
+from deployments.evaluate.tasks.task_tools import FILE_BYTES_MAX, SCHEMA, Refused, Toolset, WorkFolder, read_diagnosis
 from reliability.steps import Steps
 from reliability.tools import Compiled, ToolBox, build_toolbox, compile_schema
 
@@ -98,7 +90,7 @@ def test_answers_are_bounded(tmp_path):
     tools = tools_on(tmp_path, "noisy_logs_repo")
 
     for answer in (use(tools, "read_file", path="logs/service-1.log"), use(tools, "grep", pattern=".")):
-        assert len(answer) <= RESULT_CHARS_MAX + 10
+        assert len(answer) <= task_tools.RESULT_CHARS_MAX + 10
         assert "more" in answer or "cut" in answer
 
 
@@ -135,7 +127,7 @@ def test_nothing_that_a_model_sends_raises(tmp_path, name, arguments):
 
 def test_the_server_takes_the_tools():
     """Their schemas are ones that it can check by, and that of a diagnosis one that a grammar can be made of."""
-    assert isinstance(build_toolbox(list(TOOLS)), ToolBox)
+    assert isinstance(build_toolbox(list(task_tools.TOOLS)), ToolBox)
     assert isinstance(compile_schema(SCHEMA, Steps(1_000_000), arguments=True), Compiled)
 
 

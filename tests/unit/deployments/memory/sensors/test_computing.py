@@ -114,18 +114,11 @@ def test_the_doctor_names_what_computes_and_a_gpu_that_stands_idle(gpu):
     assert "pip install --force-reinstall --no-deps mlx-cuda-13" in finding.words
 
 
-@pytest.mark.parametrize(
-    ("on", "size", "token_bytes"),
-    [
-        (Computing.CPU, 64, 2 * 4 * 32 * 512),
-        (Computing.CUDA, 128, 0),
-        (Computing.CUDA, 96, 0),
-        (Computing.CUDA, 100, 4 * 32 * 512),
-        (Computing.CUDA, 256, 4 * 32 * 512),
-        (Computing.METAL, 128, 0),
-        (Computing.METAL, 96, 4 * 32 * 512),
-    ],
-)
+@pytest.mark.parametrize(("on", "size", "token_bytes"), [
+    (Computing.CPU, 64, 2 * 4 * 32 * 512), (Computing.CUDA, 128, 0), (Computing.CUDA, 96, 0),
+    (Computing.CUDA, 100, 4 * 32 * 512), (Computing.CUDA, 256, 4 * 32 * 512), (Computing.METAL, 128, 0),
+    (Computing.METAL, 96, 4 * 32 * 512),
+])  # fmt: skip
 def test_scores_count_where_no_kernel_spares_them(on, size, token_bytes):
     """By what computes and the size of a head."""
     assert estimate_scores_bytes(32, size, 512, on, forced=False) == (0, token_bytes)

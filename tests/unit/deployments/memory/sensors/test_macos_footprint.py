@@ -56,16 +56,10 @@ def test_a_process_that_is_gone_holds_nothing_known() -> None:
     assert read_footprint(2**22 + 1, system="linux") is None
 
 
-@pytest.mark.parametrize(
-    ("leased", "used", "system", "counted"),
-    [
-        (100, 150, "darwin", 150),
-        (100, 50, "darwin", 100),
-        (100, None, "darwin", 100),
-        (0, 150, "darwin", 0),
-        (100, 150, "linux", 100),
-    ],
-)
+@pytest.mark.parametrize(("leased", "used", "system", "counted"), [
+    (100, 150, "darwin", 150), (100, 50, "darwin", 100), (100, None, "darwin", 100), (0, 150, "darwin", 0),
+    (100, 150, "linux", 100),
+])  # fmt: skip
 def test_a_mac_s_lease_counts_at_least_what_is_held(monkeypatch, leased, used, system, counted):
     """Law: a replica that has outgrown its lease counts with what it holds, on macOS; on Linux leases are as before,
     and a replica that only reports that it is there (nothing leased) stays at nothing."""

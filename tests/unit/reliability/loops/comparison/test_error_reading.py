@@ -9,35 +9,19 @@ from reliability.loops import Stage
 from reliability.loops.comparison.call_normalization import ECHO, mask_echoes
 from reliability.loops.comparison.error_reading import read_failure
 from reliability.loops.comparison.findings import SeenCall, Turn, dumps, has_failed
-from tests.support.conversation import USER, Message, acted, loop_at, quiet
+from tests.support.conversation import USER, Message, acted, judge_laps, quiet
 
 WORDS = [
-    "total",
-    "count",
-    "name",
-    "path",
-    "size",
-    "user",
-    "node",
-    "edge",
-    "line",
-    "word",
-    "page",
-    "form",
-    "item",
-    "list",
-]
+    "total", "count", "name", "path", "size", "user", "node", "edge", "line", "word", "page", "form", "item", "list",
+]  # fmt: skip
 #: A tool, how it is told of the old text, and how it answers: `{old}` is that text, `{n}` a figure of its own.
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@ class A:\n{minus}\n+    return None\n*** End Patch"
 BLOCK = "------- SEARCH\n{old}\n=======\npass\n+++++++ REPLACE"
 EDITORS = {
-    "codex": ("apply_patch", "input", PATCH),
-    "opencode": ("edit", "oldString", "{old}"),
-    "claude": ("Edit", "old_string", "{old}"),
-    "cline": ("replace_in_file", "diff", BLOCK),
-    "roo": ("apply_diff", "diff", BLOCK),
-    "openhands": ("str_replace_editor", "old_str", "{old}"),
-}
+    "codex": ("apply_patch", "input", PATCH), "opencode": ("edit", "oldString", "{old}"),
+    "claude": ("Edit", "old_string", "{old}"), "cline": ("replace_in_file", "diff", BLOCK),
+    "roo": ("apply_diff", "diff", BLOCK), "openhands": ("str_replace_editor", "old_str", "{old}"),
+}  # fmt: skip
 ANSWERS = (
     "apply_patch verification failed: Failed to find expected lines in /repo/a.py:\n{old}",
     "<tool_use_error>String to replace not found in file.\nString: {old}</tool_use_error>",
@@ -82,8 +66,7 @@ def test_edits_that_fail_end_whatever_they_quote(editor: str, lines: int) -> Non
         if EDITORS[editor][2] != "{old}" and re.search(r"\S {old}|`", answer):
             continue  # what quotes one text within a sentence was told no more than that text
         laps = [fail(editor, answer, word, lines) for word in WORDS]
-        found = [loop_at([USER, *chain(*laps[:lap])], laps[lap][0]) for lap in (2, 3, 10)]
-        assert [loop and loop.stage for loop in found] == [None, Stage.WARN, Stage.BREAK], answer
+        assert judge_laps([USER], laps, 3, 4, 11) == [None, Stage.WARN, Stage.BREAK], answer
 
 
 DONE = (
@@ -102,19 +85,14 @@ def test_edits_that_succeed_are_work(editor: str) -> None:
     they warn."""
     for answer in DONE:
         laps = [fail(editor, answer, word, 3) for word in WORDS]
-        assert all(loop_at([USER, *chain(*laps[:lap])], laps[lap][0]) is None for lap in (3, 10, 13)), answer
+        assert judge_laps([USER], laps, 4, 11, 14) == [None] * 3, answer
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "answer"),
-    [
-        ("git_diff", {}, "No changes"), ("diff_files", {}, "No differences: not one."),
-        ("list_edits", {}, "nothing yet"),
-        ("str_replace_editor", {"command": "view"}, "# nothing here, not even a name"),
-        ("show_patch", {}, "No matches"),
-        ("get_replacements", {}, "Not any: it is the same."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("tool", "arguments", "answer"), [
+    ("git_diff", {}, "No changes"), ("diff_files", {}, "No differences: not one."), ("list_edits", {}, "nothing yet"),
+    ("str_replace_editor", {"command": "view"}, "# nothing here, not even a name"),
+    ("show_patch", {}, "No matches"), ("get_replacements", {}, "Not any: it is the same."),
+])  # fmt: skip
 def test_looks_at_edits_are_no_edits(tool: str, arguments: dict[str, str], answer: str) -> None:
     """Law: a tool or an action that looks is no editor: that there is nothing is an answer."""
     laps = [acted(tool, arguments | {"path": f"{word}.py"}, answer) for word in WORDS]
@@ -141,20 +119,15 @@ def test_a_line_that_the_call_said_is_an_echo(mark: str) -> None:
 def test_a_tool_that_is_no_editor_has_its_figures() -> None:
     """An error of a tool that may have done something is told apart by its figures."""
     failed = Turn((SeenCall("run_tests", "{}"),), ("Error: 3 tests have failed",))
-    found = read_failure(failed)
-    assert found is not None
-    assert "3" in found.masked
+    assert "3" in read_failure(failed).masked
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The proposal was rejected by the council.", "Able to apply it.", "The page isn't found in content.",
-        "The user declined.", "user rejected the offer", "The loan was denied by policy.", "Unable to classify it.",
-        "None of them could be applied: coupon", "The edit was rejected.", "Pattern not found in file",
-        "access denied: none", "3 edits rejected, 2 accepted",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "The proposal was rejected by the council.", "Able to apply it.", "The page isn't found in content.",
+    "The user declined.", "user rejected the offer", "The loan was denied by policy.", "Unable to classify it.",
+    "None of them could be applied: coupon", "The edit was rejected.", "Pattern not found in file",
+    "access denied: none", "3 edits rejected, 2 accepted",
+])  # fmt: skip
 def test_words_of_refusals_within_a_content_are_no_failure(text: str) -> None:
     """Law: a refusal names the call, or who refused it."""
     assert not has_failed(text)

@@ -12,18 +12,11 @@ from tests.support.conversation import CONFIG
 from tests.support.loop_histories import acting, asks, histories, law, steps
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("", "{}"),
-        (" null ", "{}"),
-        ('{"b": 1, "a": [1.0, 2.5]}', '{"a":[1,2.5],"b":1}'),
-        ('{"a": "cafe\u0301"}', '{"a":"caf\u00e9"}'),
-        (" not json ", "not json"),
-        ('{"a": 1', '{"a": 1'),
-        ("[" * 100_000, "[" * 100_000),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ("", "{}"), (" null ", "{}"), ('{"b": 1, "a": [1.0, 2.5]}', '{"a":[1,2.5],"b":1}'),
+    ('{"a": "cafe\u0301"}', '{"a":"caf\u00e9"}'), (" not json ", "not json"), ('{"a": 1', '{"a": 1'),
+    ("[" * 100_000, "[" * 100_000),
+])  # fmt: skip
 def test_arguments_have_one_spelling(arguments: str, expected: str) -> None:
     """Equal meaning, equal text; what can't be parsed is its own stripped text."""
     assert canonical(arguments) == expected
@@ -78,67 +71,39 @@ def test_a_text_is_read_as_without_a_memo(numbers: list[int]) -> None:
         assert memo.parse(text) == parse(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"error": "no such file"}',
-        '{"error": {"code": 7}}',
-        '{"exit_code": 2, "output": ""}',
-        '{"exit_code": "127"}',
-        '{"returncode": -9}',
-        '{"is_error": true}',
-        '{"success": false}',
-        '{"status": "error", "message": "no"}',
-        '{"output": "no", "metadata": {"exit_code": 1}}',
-        "Error: no",
-        "  ValueError: no",
-        "requests.exceptions.Timeout: no\nhttplib.BadError: x",
-        "Traceback (most recent call last):\n  File x\nKeyError: 1",
-        "start\nTraceback (most recent call last):\n  File x\nboom",
-        "bash: foo: command not found",
-        "cat: x: No such file or directory",
-        "[ERROR] no",
-        "Process exited with code 3",
-        '"Error: no"',
-        "Unknown tool: foo",
-        "write_stdin failed: Unknown process id 1",
-        "apply_patch verification failed: no match",
-        "The tool execution failed with the following error:\n<error>\nno match\n</error>",
-    ],
-)
-def test_failures(text: str) -> None:
-    """An error that says something, an exit code other than 0, and error markers at the edges of a text."""
-    assert has_failed(text)
+FAILURES = [
+    '{"error": "no such file"}', '{"error": {"code": 7}}', '{"exit_code": 2, "output": ""}', '{"exit_code": "127"}',
+    '{"returncode": -9}', '{"is_error": true}', '{"success": false}', '{"status": "error", "message": "no"}',
+    '{"output": "no", "metadata": {"exit_code": 1}}', "Error: no", "  ValueError: no",
+    "requests.exceptions.Timeout: no\nhttplib.BadError: x",
+    "Traceback (most recent call last):\n  File x\nKeyError: 1",
+    "start\nTraceback (most recent call last):\n  File x\nboom",
+    "bash: foo: command not found", "cat: x: No such file or directory", "[ERROR] no", "Process exited with code 3",
+    '"Error: no"', "Unknown tool: foo", "write_stdin failed: Unknown process id 1",
+    "apply_patch verification failed: no match",
+    "The tool execution failed with the following error:\n<error>\nno match\n</error>",
+]  # fmt: skip
+OTHERS = [
+    '{"error": null, "output": "Error: none"}', '{"error": ""}', '{"error": false}',
+    '{"exit_code": 0, "stderr": "warning: error-prone"}', '{"exit_code": "0"}', '{"exit_code": null}',
+    '{"output": "", "metadata": {"exit_code": 0}}', '{"status": "failed", "job": 7}',
+    '{"output": "Traceback (most recent call last):"}', '["Error: no"]', None, "", "ok", "0 errors",
+    "fine\nERROR in the middle of a log\nfine", "exit code: 0", "errors: none", "Tests failed: 0",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"error": null, "output": "Error: none"}', '{"error": ""}', '{"error": false}',
-        '{"exit_code": 0, "stderr": "warning: error-prone"}', '{"exit_code": "0"}', '{"exit_code": null}',
-        '{"output": "", "metadata": {"exit_code": 0}}', '{"status": "failed", "job": 7}',
-        '{"output": "Traceback (most recent call last):"}', '["Error: no"]', None, "", "ok", "0 errors",
-        "fine\nERROR in the middle of a log\nfine", "exit code: 0", "errors: none", "Tests failed: 0",
-    ],
-)  # fmt: skip
-def test_no_failures(text: str | None) -> None:
-    """`error: null` is no failure, nor is an unknown result; "error" inside JSON or inside a text is content."""
-    assert not has_failed(text)
+@pytest.mark.parametrize(("text", "failed"), [(text, text in FAILURES) for text in FAILURES + OTHERS])
+def test_failures(text: str | None, failed: bool) -> None:
+    """An error that says something, an exit code other than 0, and error markers at the edges of a text. `error: null`
+    is no failure, nor is an unknown result; "error" inside JSON or inside a text is content."""
+    assert has_failed(text) is failed
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Error: no ", "Error: no"),
-        ('{"error": " no "}', "no"),
-        ('{"error": {"message": "no", "code": 1}}', "no"),
-        ('{"error": {"code": 1}}', '{"code":1}'),
-        ('{"error": true, "message": "no"}', "no"),
-        ('{"exit_code": 1, "stderr": "no"}', "no"),
-        ('{"exit_code": 1, "output": "x"}', ""),
-        ("[1]", "[1]"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Error: no ", "Error: no"), ('{"error": " no "}', "no"), ('{"error": {"message": "no", "code": 1}}', "no"),
+    ('{"error": {"code": 1}}', '{"code":1}'), ('{"error": true, "message": "no"}', "no"),
+    ('{"exit_code": 1, "stderr": "no"}', "no"), ('{"exit_code": 1, "output": "x"}', ""), ("[1]", "[1]"),
+])  # fmt: skip
 def test_what_a_failure_said(text: str, expected: str) -> None:
     """The words of a failure, and nothing where there is only a code."""
     assert error_text(text) == expected

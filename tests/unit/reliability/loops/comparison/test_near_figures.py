@@ -6,43 +6,29 @@ from hypothesis import strategies as st
 
 from reliability.loops.comparison.near import LAPS_MAX, Movement, find_movement
 
-
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{}% of the model is downloaded", "batch {} of 900 is done", "copied {} bytes to the volume",
-        "rows found so far: {}", "training, epoch {}/20", '{{"job": "import", "progress": {}}}', "sent: {} kB",
-    ],
+ENDS = (
+    "{}% of the model is downloaded", "batch {} of 900 is done", "copied {} bytes to the volume",
+    "rows found so far: {}", "training, epoch {}/20", '{{"job": "import", "progress": {}}}', "sent: {} kB",
 )  # fmt: skip
-@pytest.mark.parametrize("values", [[1, 2, 3, 4], [10, 11, 40, 90]])
-def test_a_way_to_an_end_is_progress(template: str, values: list[int]) -> None:
-    """A figure that is named as a way to an end and moves one way is progress, whatever its steps."""
-    assert find_movement([template.format(value) for value in values], False) is Movement.PROGRESS
+TRIES = ("called {} times", "attempt {} of 90 at 12 bytes", "try {}", "the {}th retry", "you have {} steps left")
 
 
-@pytest.mark.parametrize(
-    ("template", "values", "movement"),
-    [
-        # A way to an end may go down to it; a rate is no amount.
-        ("{} files left to index", (9, 7, 6), Movement.PROGRESS),
-        ("{} KB/s", (10, 20, 40), Movement.DRIFT),
-        # What counts how often it was tried is no way to an end, though it moves one way.
-        *(
-            (told, (4, 5, 7), Movement.NOTHING)
-            for told in ("called {} times", "attempt {} of 90 at 12 bytes", "try {}")
-        ),
-        *((told, (4, 5, 7), Movement.NOTHING) for told in ("the {}th retry", "you have {} steps left")),
-        # A figure without a name that goes up by the same step counts the laps; by unlike steps, or down, it drifts.
-        ("shop.py ({} lines total)", (98, 100, 102), Movement.NOTHING),
-        ("the table holds {}", (98, 100, 150), Movement.DRIFT),
-        ("the queue holds {}", (9, 8, 7), Movement.DRIFT),
-        ("running for {} seconds", (10, 11, 12), Movement.DRIFT),
-        # One lap tells nothing.
-        ("{} % done", (1,), Movement.NOTHING),
-    ],
-)
+@pytest.mark.parametrize(("template", "values", "movement"), [
+    *((way, values, Movement.PROGRESS) for way in ENDS for values in ((1, 2, 3, 4), (10, 11, 40, 90))),
+    # A way to an end may go down to it; a rate is no amount.
+    ("{} files left to index", (9, 7, 6), Movement.PROGRESS), ("{} KB/s", (10, 20, 40), Movement.DRIFT),
+    # What counts how often it was tried is no way to an end, though it moves one way.
+    *((told, (4, 5, 7), Movement.NOTHING) for told in TRIES),
+    # A figure without a name that goes up by the same step counts the laps; by unlike steps, or down, it drifts.
+    ("shop.py ({} lines total)", (98, 100, 102), Movement.NOTHING),
+    ("the table holds {}", (98, 100, 150), Movement.DRIFT), ("the queue holds {}", (9, 8, 7), Movement.DRIFT),
+    ("running for {} seconds", (10, 11, 12), Movement.DRIFT),
+    # One lap tells nothing.
+    ("{} % done", (1,), Movement.NOTHING),
+])  # fmt: skip
 def test_a_figure_tells_by_its_name_and_its_way(template: str, values: tuple[int, ...], movement: Movement) -> None:
-    """What counts the repetitions tells nothing, what drifts may be news, a way to an end is progress."""
+    """What counts the repetitions tells nothing, what drifts may be news; a figure that is named as a way to an end and
+    moves one way is progress, whatever its steps."""
     assert find_movement([template.format(value) for value in values], False) is movement
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from reliability.loops import Stage
 from reliability.loops.content import read_order
-from tests.support.conversation import Message, acted, loop_at, stages
+from tests.support.conversation import Message, acted, judge_laps, stages, user
 
 NAMES = [
     "anna", "bert", "carl", "dora", "emil", "fritz", "gina", "hans", "ines", "jana", "karl", "lena", "mona", "nils",
@@ -27,19 +27,9 @@ CHECKS = (
 TOOLS = [case[0] for case in CHECKS]
 
 
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
 def attempt(check: tuple[str, str, str, str], names: list[str], **more: object) -> list[list[Message]]:
     tool, key, form, answer = check
     return [acted(tool, {key: form.format(name), **more}, answer) for name in names]
-
-
-def judge(before: list[Message], laps: list[list[Message]], *at: int) -> list[Stage | None]:
-    """Return the stages at some of the laps, counted from 1."""
-    found = (loop_at([*before, *chain(*laps[: lap - 1])], laps[lap - 1][0]) for lap in at)
-    return [loop and loop.stage for loop in found]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=TOOLS)
@@ -57,10 +47,10 @@ def test_what_was_named_is_tried_to_its_end(check: tuple[str, str, str, str]) ->
     again = attempt(check, [*NAMES, *NAMES[::-2]])
     guessed = attempt(check, [*NAMES, *(f"{name}-{name}" for name in NAMES)])
     for before in sources:
-        assert judge(before, again, 4, 6, 12, 20) == [None] * 4, before
-        assert Stage.BREAK in judge(before, again, 25, 30), before
-        assert Stage.WARN in judge(before, guessed, 23, 24), before
-        assert Stage.BREAK in judge(before, guessed, 26, 31), before
+        assert judge_laps(before, again, 4, 6, 12, 20) == [None] * 4, before
+        assert Stage.BREAK in judge_laps(before, again, 25, 30), before
+        assert Stage.WARN in judge_laps(before, guessed, 23, 24), before
+        assert Stage.BREAK in judge_laps(before, guessed, 26, 31), before
 
 
 ORDERS = (
@@ -79,10 +69,9 @@ def test_each_of_many_has_the_limits_of_a_poll(check: tuple[str, str, str, str])
     tool, key, form, answer = check
     same = [acted(tool, {key: form.format("anna"), "timeout": n, "description": f"try {n}"}, answer) for n in range(9)]
     for order in ORDERS:
-        assert judge([user(order)], laps, 4, 6, 10, 11, 12, 20, 21) == [
-            None, None, None, Stage.WARN, None, None, Stage.BREAK
-        ], order  # fmt: skip
-        assert Stage.BREAK in judge([user(order)], same, 5, 6), order
+        assert judge_laps([user(order)], laps, 4, 6, 10, 12, 20) == [None] * 5, order
+        assert judge_laps([user(order)], laps, 11, 21) == [Stage.WARN, Stage.BREAK], order
+        assert Stage.BREAK in judge_laps([user(order)], same, 5, 6), order
 
 
 @pytest.mark.parametrize("number", ["30", "thirty", "25"])
@@ -94,8 +83,8 @@ def test_so_many_as_are_ordered_are_tried(number: str) -> None:
     for order in ("Check that these {} admin routes answer 403.", "Check which of the {} routes are open.",
                   "Try at least {} candidates.", "Verify {} pages and report."):  # fmt: skip
         before = [user(order.format(number))]
-        assert judge(before, laps, 4, 6, most) == [None] * 3
-        assert judge(before, laps, most + 2, most + 3) == [Stage.WARN, Stage.BREAK]
+        assert judge_laps(before, laps, 4, 6, most) == [None] * 3
+        assert judge_laps(before, laps, most + 2, most + 3) == [Stage.WARN, Stage.BREAK]
 
 
 def test_what_nobody_named_is_guessed() -> None:
@@ -113,14 +102,11 @@ def test_what_nobody_named_is_guessed() -> None:
         assert Stage.BREAK in stages([user(order), *chain(*edits[:7])])
 
 
-@pytest.mark.parametrize(
-    ("text", "each"),
-    [
-        ("Check these 20 admin routes.", 20), ("Check twenty-one pages", 21), ("The 20 tests failed yesterday.", 0),
-        ("Wait every 5 minutes", 0), ("Fix the bug.", 0), ("Do it each time.", 0), ("Fix all lint errors", 1),
-        ("Is that all?", 0), ("Check for 20 seconds.", 0), ("Check page 20.", 0), ("That's all this is.", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "each"), [
+    ("Check these 20 admin routes.", 20), ("Check twenty-one pages", 21), ("The 20 tests failed yesterday.", 0),
+    ("Wait every 5 minutes", 0), ("Fix the bug.", 0), ("Do it each time.", 0), ("Fix all lint errors", 1),
+    ("Is that all?", 0), ("Check for 20 seconds.", 0), ("Check page 20.", 0), ("That's all this is.", 0),
+])  # fmt: skip
 def test_orders_of_each_are_read(text: str, each: int) -> None:
     """A number of things counts behind a verb of checking; times and names don't."""
     assert read_order(text).each == each

@@ -82,9 +82,7 @@ CLOCKS = (
     "{}\nhello", "hello\n{}", "{} hello", "{}: hello", "[{}] hello", "({}) hello", "{},hello", "{}\r\nhello",
     "  {}\na",
 )  # fmt: skip
-NO_CLOCKS = (
-    "{}", "order {}\nok", "0{}\nrows", "{}.txt\nrows", "{}-a\nrows", "{}{}\nrows", "id: {}\nhello",
-)  # fmt: skip
+NO_CLOCKS = ("{}", "order {}\nok", "0{}\nrows", "{}.txt\nrows", "{}-a\nrows", "{}{}\nrows", "id: {}\nhello")
 UNITS = ("", "123", "123456789", ".25")
 
 

@@ -8,56 +8,29 @@ import pytest
 from reliability.loops.comparison.same_result import is_same_result
 
 METERS: list[tuple[str, Any, Any]] = [
-    ("duration_ms", 12, 340),
-    ("durationMs", 340, 12),
-    ("duration", 1.25, 0.5),
-    ("took", "12ms", "1.3 s"),
-    ("elapsed", "0:00:03.2", "0:00:01.9"),
-    ("execution_time", 0.1, 0.9),
-    ("responseTime", 55, 54),
-    ("total_ms", 5, 7),
+    ("duration_ms", 12, 340), ("durationMs", 340, 12), ("duration", 1.25, 0.5), ("took", "12ms", "1.3 s"),
+    ("elapsed", "0:00:03.2", "0:00:01.9"), ("execution_time", 0.1, 0.9), ("responseTime", 55, 54), ("total_ms", 5, 7),
     ("duration_seconds", 12, 11),
     ("timestamp", "2026-03-03T10:00:01Z", "2026-03-03T10:00:09.123+01:00"),
-    ("createdAt", 1_760_000_000, 1_760_000_101),
-    ("ts", 1_760_000_000.5, 1_760_000_101.25),
+    ("createdAt", 1_760_000_000, 1_760_000_101), ("ts", 1_760_000_000.5, 1_760_000_101.25),
     ("date", "Tue, 03 Mar 2026 10:00:01 GMT", "Tue, 03 Mar 2026 10:00:05 GMT"),
-    ("request_id", "a", "b"),
-    ("traceId", 17, 18),
+    ("request_id", "a", "b"), ("traceId", 17, 18),
     ("id", "3f2504e0-4f89-11d3-9a0c-0305e82c3301", "7c9e6679-7425-40de-944b-e07fc1f90ae7"),
-    ("id", "msg_0a1b2c3d4e5f", "msg_9a8b7c6d5e4f"),
-    ("execution_count", 3, 4),
-    ("pid", 71, 9_333),
-    ("nonce", "abc", "xyz"),
-    ("timestamp_ms", 1_760_000_000_123, 1_760_000_000_999),
-    ("time", 0.12, 0.93),
+    ("id", "msg_0a1b2c3d4e5f", "msg_9a8b7c6d5e4f"), ("execution_count", 3, 4), ("pid", 71, 9_333),
+    ("nonce", "abc", "xyz"), ("timestamp_ms", 1_760_000_000_123, 1_760_000_000_999), ("time", 0.12, 0.93),
     ("time", "12 ms", "15 ms"),
     ("server_time", "2026-03-03T10:00:01Z", "2026-03-03T10:00:02Z"),
-    ("transactionId", 5, 6),
-    ("shellId", 23, 24),
-]
+    ("transactionId", 5, 6), ("shellId", 23, 24),
+]  # fmt: skip
 READINGS: list[tuple[str, Any, Any]] = [
-    ("count", 1, 2),
-    ("percent", 10, 20),
-    ("id", 17, 18),
-    ("order_id", "W17", "W18"),
-    ("duration", "one way", "return"),
-    ("duration", True, False),
-    ("duration_seconds", 11, 12),
-    ("timeout_ms", 100, 200),
-    ("remaining_ms", 100, 50),
+    ("count", 1, 2), ("percent", 10, 20), ("id", 17, 18), ("order_id", "W17", "W18"), ("duration", "one way", "return"),
+    ("duration", True, False), ("duration_seconds", 11, 12), ("timeout_ms", 100, 200), ("remaining_ms", 100, 50),
     ("eta", "2026-03-03T10:00:01Z", "2026-03-03T10:00:02Z"),
     ("updated_at", "2026-03-03T10:00:01Z", "2026-03-03T10:00:02Z"),
-    ("last_seen", 1_760_000_000, 1_760_000_001),
-    ("next_run_time", "10:00:01", "10:00:02"),
-    ("time", "noon", "midnight"),
-    ("timestamp", 3, 4),
-    ("time", 3, 4),
-    ("ok", True, False),
-    ("ok", True, 1),
-    ("7", 1, 2),
-    ("note", "line 4", "line 5"),
-    ("request_id", "a", None),
-]
+    ("last_seen", 1_760_000_000, 1_760_000_001), ("next_run_time", "10:00:01", "10:00:02"),
+    ("time", "noon", "midnight"), ("timestamp", 3, 4), ("time", 3, 4), ("ok", True, False), ("ok", True, 1),
+    ("7", 1, 2), ("note", "line 4", "line 5"), ("request_id", "a", None),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "a", "b"), METERS)
@@ -116,22 +89,16 @@ TEXT_METERS = [
     ("saved to /tmp/run-81/out.txt", "saved to /tmp/run-93/out.txt"),
 ]
 TEXT_READINGS = [
-    ("progress 10%", "progress 20%"),
-    ("SyntaxError, line 4", "SyntaxError, line 5"),
-    ("3 passed in 0.35s", "4 passed in 0.35s"),
-    ("still waiting, 12.5s", "still waiting, 13.5s"),
+    ("progress 10%", "progress 20%"), ("SyntaxError, line 4", "SyntaxError, line 5"),
+    ("3 passed in 0.35s", "4 passed in 0.35s"), ("still waiting, 12.5s", "still waiting, 13.5s"),
     ("ETA: 12.5s", "ETA: 11.5s"),
     ("last modified 2026-03-03 10:00:01", "last modified 2026-03-03 10:00:05"),
     ("updated_at: 2026-03-03T10:00:01Z", "updated_at: 2026-03-03T10:00:05Z"),
-    ("web-1  Running  0  12s", "web-1  Running  0  15s"),
-    ("2026-03-03T10:00:01Z", "2026-03-03T10:00:02Z"),
+    ("web-1  Running  0  12s", "web-1  Running  0  15s"), ("2026-03-03T10:00:01Z", "2026-03-03T10:00:02Z"),
     ("Tue Mar  3 10:00:01 UTC 2026", "Tue Mar  3 10:00:02 UTC 2026"),
     ("3f2504e0-4f89-11d3-9a0c-0305e82c3301", "7c9e6679-7425-40de-944b-e07fc1f90ae7"),
-    ("arrives in 5 min", "arrives in 4 min"),
-    ("one\ntwo", "one\ntwo\nthree"),
-    ("6.0", "8.0"),
-    ("[1, 2", "[1, 3"),
-]
+    ("arrives in 5 min", "arrives in 4 min"), ("one\ntwo", "one\ntwo\nthree"), ("6.0", "8.0"), ("[1, 2", "[1, 3"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("a", "b"), TEXT_METERS)

@@ -4,21 +4,9 @@ import json
 
 import pytest
 
+from reliability import tools
 from reliability.steps import OutOfSteps, Steps
-from reliability.tools import (
-    BadTools,
-    CheckConfig,
-    Flaws,
-    Malformed,
-    RawCall,
-    Repair,
-    RepairKind,
-    build_toolbox,
-    check_calls,
-    extract_calls,
-    id_source,
-    parse_choice,
-)
+from reliability.tools import CheckConfig, Flaws, RawCall, Repair, RepairKind, check_calls, id_source, parse_choice
 from reliability.tools.check.calls import VIOLATIONS_MAX, ids_in
 from reliability.tools.schema.toolbox import FREE_TEXT
 from tests.support.call_values import IDS, made
@@ -29,14 +17,11 @@ from tests.unit.reliability.tools.check.test_complaints import BOX as TOOLS
 
 def test_all_violations_are_listed_with_their_places():
     """Every mistake of every call is named at once, each by its own path."""
-    calls = [
-        RawCall(name="get_weather", arguments=json.dumps({"days": "x", "colour": 1, "where": {"tags": [1]}})),
-        RawCall(name="get_wether", arguments="{}"),
-        RawCall(name="get_weather", arguments="[1]"),
-        RawCall(name="get_weather", arguments="{broken"),
-    ]
-
-    found = check_calls(calls, BOX, new_id=IDS, malformed=[Malformed(raw="<tool_call>", reason="cut", format="x")])
+    wrong = json.dumps({"days": "x", "colour": 1, "where": {"tags": [1]}})
+    given = (("get_weather", wrong), ("get_wether", "{}"), ("get_weather", "[1]"), ("get_weather", "{broken"))
+    malformed = [tools.Malformed(raw="<tool_call>", reason="cut", format="x")]
+    calls = [RawCall(name=name, arguments=text) for name, text in given]
+    found = check_calls(calls, BOX, new_id=IDS, malformed=malformed)
 
     assert found.calls == ()
     assert {(v.kind, v.path) for v in found.violations} == {
@@ -117,13 +102,6 @@ def test_violations_are_bounded():
     assert len(check_calls(calls, BOX, new_id=IDS).violations) == VIOLATIONS_MAX
 
 
-def test_repeats_are_kept():
-    """A call said twice in one answer stays twice."""
-    calls = [RawCall(name="get_time", arguments="{}"), RawCall(name="get_time", arguments="{}")]
-    found = check_calls(calls, BOX, new_id=IDS)
-    assert len(found.calls) == 2
-
-
 def test_arguments_that_the_schema_cant_judge_are_refused():
     """A schema that fails while it judges is no consent."""
     box = made([tool("f", {"properties": {"a": {"type": "array", "uniqueItems": True}}})])
@@ -156,30 +134,20 @@ def test_half_a_character_is_replaced_and_noted(given, read):
 
 def test_keys_that_half_characters_alone_tell_apart_are_refused():
     """Two keys that would be one are no reason to lose a value: the call is refused."""
-    found = check_calls(
-        [RawCall(name="f", arguments='{"\\ud83d": 1, "\\udc00": 2}')], made([tool("f", {})]), new_id=IDS
-    )
+    found = verdict('{"\\ud83d": 1, "\\udc00": 2}', "f", made([tool("f", {})]))
     assert found.calls == ()
     assert [violation.kind for violation in found.violations] == [Flaws.NOT_JSON]
 
 
-FREE = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": FREE_TEXT}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
+INPUT = {"type": "string", "description": FREE_TEXT}
+FREE = {"type": "object", "properties": {"input": INPUT}, "required": ["input"], "additionalProperties": False}
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ('{"input": "*** Begin"}', "*** Begin"), ('{"patch": "*** Begin"}', "*** Begin"),
-        ('*** Begin\n+{"a": "b"}', '*** Begin\n+{"a": "b"}'), ('"*** Begin\\n"', "*** Begin\n"),
-        ('{"input": "a', None), ('{"input": "a", "more": "b"}', None), ('{"a": "b", "c": "d"}', None),
-        ('{"a": 1}', None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "read"), [
+    ('{"input": "*** Begin"}', "*** Begin"), ('{"patch": "*** Begin"}', "*** Begin"),
+    ('*** Begin\n+{"a": "b"}', '*** Begin\n+{"a": "b"}'), ('"*** Begin\\n"', "*** Begin\n"), ('{"input": "a', None),
+    ('{"input": "a", "more": "b"}', None), ('{"a": "b", "c": "d"}', None), ('{"a": 1}', None),
+])  # fmt: skip
 def test_a_tool_of_free_text_takes_the_text(given, read):
     """One text under any key, or the bare text, is its input; what may be cut, or is more than one, is refused."""
     box = made([tool("apply_patch", FREE)])
@@ -239,16 +207,13 @@ def kinds(calls, choice=None, parallel=None, **more):
     return [violation.kind for violation in check_calls(calls, TOOLS, choice, parallel, new_id=IDS, **more).violations]
 
 
-@pytest.mark.parametrize(
-    ("choice", "calls", "good"),
-    [
-        (None, [], True), ("auto", [], True), ("auto", [SEARCH, CLOCK], True), ("none", [], True),
-        ("none", [CLOCK], False), ("required", [CLOCK], True), ("required", [], False), ("any", [], False),
-        (NAMED, [SEARCH], True), (NAMED, [], False), (NAMED, [CLOCK], False), (NAMED, [SEARCH, CLOCK], False),
-        ({"type": "function", "name": "search"}, [SEARCH], True), (ALLOWED, [CLOCK], True),
-        (ALLOWED, [SEARCH], False), (ALLOWED, [], False), ("nonsense", [CLOCK], True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("choice", "calls", "good"), [
+    (None, [], True), ("auto", [], True), ("auto", [SEARCH, CLOCK], True), ("none", [], True), ("none", [CLOCK], False),
+    ("required", [CLOCK], True), ("required", [], False), ("any", [], False), (NAMED, [SEARCH], True),
+    (NAMED, [], False), (NAMED, [CLOCK], False), (NAMED, [SEARCH, CLOCK], False),
+    ({"type": "function", "name": "search"}, [SEARCH], True), (ALLOWED, [CLOCK], True), (ALLOWED, [SEARCH], False),
+    (ALLOWED, [], False), ("nonsense", [CLOCK], True),
+])  # fmt: skip
 def test_tool_choice_is_obeyed(choice, calls, good):
     """Every form of the client's choice is kept to; a call against it is refused, not dropped."""
     assert (kinds(calls, choice) == []) is good
@@ -261,38 +226,36 @@ def test_parallel_calls_are_refused_where_one_was_wanted():
     assert kinds([SEARCH, CLOCK], parallel=False) == [Flaws.PARALLEL]
     assert kinds([SEARCH], parallel=False) == []
     assert kinds([SEARCH, CLOCK], parallel=True) == []
-    bad = [Malformed(raw="x", reason="y", format="z")]
+    bad = [tools.Malformed(raw="x", reason="y", format="z")]
     assert kinds([], "required", malformed=bad) == [Flaws.MALFORMED]
     assert kinds([SEARCH], None, False, malformed=bad) == [Flaws.MALFORMED, Flaws.PARALLEL]
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        "sometimes", 3, {"type": "function", "function": {"name": "nope"}}, {}, {"type": "allowed_tools"},
-        {"type": "allowed_tools", "tools": [1]}, {"type": "allowed_tools", "allowed_tools": 3},
-        {"type": "function", "function": {"name": ["x"]}},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("choice", [
+    "sometimes", 3, {"type": "function", "function": {"name": "nope"}}, {}, {"type": "allowed_tools"},
+    {"type": "allowed_tools", "tools": [1]}, {"type": "allowed_tools", "allowed_tools": 3},
+    {"type": "function", "function": {"name": ["x"]}},
+])  # fmt: skip
 def test_a_choice_that_cant_be_meant_is_the_clients_mistake(choice):
     """Unknown words, forms and tools are a 400 with a place."""
     bad = parse_choice(choice, TOOLS)
-    assert isinstance(bad, BadTools)
+    assert isinstance(bad, tools.BadTools)
     assert bad.path.startswith("/tool_choice")
 
 
 def test_without_tools_there_is_nothing_to_choose():
     """No tools: no call is allowed, and requiring one is a mistake."""
     assert parse_choice(None, made([])) == parse_choice("none", TOOLS)
-    assert isinstance(parse_choice("required", made([])), BadTools)
+    assert isinstance(parse_choice("required", made([])), tools.BadTools)
 
 
 @pytest.mark.parametrize("calls", [(), ("other",)])
 @pytest.mark.parametrize("names", [["f" * 100] * 20_000, [f"f{number}".ljust(100, "x") for number in range(500)]])
 def test_what_is_said_of_a_choice_is_bounded(names, calls):
     """Law: a list of allowed tools may name one many times, and many; what was done against it is told in few words."""
-    box = build_toolbox([{"type": "function", "function": {"name": name}} for name in dict.fromkeys([*names, "other"])])
     allowed = [{"type": "function", "function": {"name": name}} for name in names]
+    declared = dict.fromkeys([*names, "other"])
+    box = tools.build_toolbox([{"type": "function", "function": {"name": name}} for name in declared])
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": allowed}}
     raw = [RawCall(name=name, arguments={}) for name in calls]
     checked = check_calls(raw, box, choice, new_id=id_source("s"))
@@ -309,23 +272,9 @@ BEHIND = {
     "named": "<tool_call>get_weather\n{}\n</tool_call>",
 }
 ARGUMENTS_BEHIND = [
-    "\ndays: 5",
-    " days 5",
-    "\ndays=5",
-    "\n- days: 5",
-    " and live true",
-    "\nunit: Celsius",
-    " days : 5",
-    "} days: 5",
-]
-WORDS_BEHIND = [
-    " I hope this helps!",
-    "\nThe days are long.",
-    "\ncity: Lima",
-    " for 5 days",
-    "\nNote: done",
-    "} ok",
-]
+    "\ndays: 5", " days 5", "\ndays=5", "\n- days: 5", " and live true", "\nunit: Celsius", " days : 5", "} days: 5",
+]  # fmt: skip
+WORDS_BEHIND = [" I hope this helps!", "\nThe days are long.", "\ncity: Lima", " for 5 days", "\nNote: done", "} ok"]
 
 
 @pytest.mark.parametrize("form", ["native", *BEHIND])
@@ -337,7 +286,7 @@ def test_an_argument_behind_the_others_is_never_left_out(form, behind):
     if form == "native":
         found = verdict(text)
     else:
-        read = extract_calls(BEHIND[form].format(text), BOX)
+        read = tools.extract_calls(BEHIND[form].format(text), BOX)
         found = check_calls(read.calls, BOX, new_id=IDS, malformed=read.malformed)
     if behind in ARGUMENTS_BEHIND:
         assert found.violations

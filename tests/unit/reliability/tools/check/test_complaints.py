@@ -11,12 +11,8 @@ from tests.support.renderings import tool
 
 def test_messages_say_what_is_wanted():
     """Each kind of complaint names what was wanted and what came."""
-    said = {
-        v.path.rsplit("/", 1)[1]: v.message
-        for v in with_city(
-            unit="K", code=1, day="x", either=3, loose="y", days=0, x=1, live="no", twice=None
-        ).violations
-    }
+    found = with_city(unit="K", code=1, day="x", either=3, loose="y", days=0, x=1, live="no", twice=None)
+    said = {v.path.rsplit("/", 1)[1]: v.message for v in found.violations}
 
     assert said["unit"] == 'must be one of "Celsius", "Fahrenheit", not "K"'
     assert said["code"] == 'must be "Alpha", not 1'
@@ -100,9 +96,8 @@ def test_the_corrective_message_says_everything():
 
     message = corrective_message(check_calls(bad, BOX, new_id=IDS).violations, BOX)
 
-    assert message.startswith(
-        "Your previous response contained an invalid tool call. The error was: /0/name there is no"
-    )
+    opening = "Your previous response contained an invalid tool call. The error was:"
+    assert message.startswith(f"{opening} /0/name there is no")
     assert "did you mean 'search'?" in message
     assert "/1/arguments/query (in search) is required" in message
     assert "/1/arguments/limit (in search) must be integer or null" in message

@@ -39,15 +39,12 @@ def test_an_identifier_is_no_sentence():
     assert found("x y", "x *") == Standin(framed=False)
 
 
-@pytest.mark.parametrize(
-    ("text", "framed", "asks"),
-    [
-        ("<home city>", True, False), ("<YOUR_HOME_CITY>", True, True), ("[insert home city here]", True, True),
-        ("<search_home_city>", True, False), ("{homeCity}", True, False),
-        ("<the user's home city>", True, False), ("home_city", False, False), ("HomeCity", False, False),
-        ("homecity", False, False), ("your home city", False, False), ("home_city_name", False, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "framed", "asks"), [
+    ("<home city>", True, False), ("<YOUR_HOME_CITY>", True, True), ("[insert home city here]", True, True),
+    ("<search_home_city>", True, False), ("{homeCity}", True, False), ("<the user's home city>", True, False),
+    ("home_city", False, False), ("HomeCity", False, False), ("homecity", False, False),
+    ("your home city", False, False), ("home_city_name", False, False),
+])  # fmt: skip
 def test_an_arguments_own_name_is_found(text, framed, asks):
     """However it is spelled, and with words that say nothing beside it."""
     assert found(text) == Standin(framed, own=True, instructs_own=asks)

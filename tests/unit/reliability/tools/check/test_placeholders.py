@@ -49,9 +49,13 @@ def test_what_stands_in_without_brackets_counts_where_nobody_said_it(text):
     assert searched({"query": "x", "host": text, "options": {"a": text}}, ["find me the tide tables"]).ok
 
 
-@pytest.mark.parametrize("text", ["TODO", "example.com", "https://www.example.com/", "N/A", "unknown", "test", "none"])
+@pytest.mark.parametrize("text", [
+    "TODO", "example.com", "https://www.example.com/", "N/A", "unknown", "test", "none",
+    "<div>", "a TODO list", "api.example.com/v1", "strings", "<b>your</b>", "x" * 500, "jane@example.com",
+])  # fmt: skip
 def test_no_word_is_a_placeholder_by_itself(text):
-    """A word that says nothing of its argument is somebody's value, whoever has said it."""
+    """A word that says nothing of its argument is somebody's value, whoever has said it, and what only holds a
+    placeholder passes: only the whole value counts."""
     assert searched({"query": text}, ["find me the tide tables"]).ok
 
 
@@ -91,14 +95,6 @@ def judge_case(case):
     return verdict({key: value}, name, made([declare(case)]), conversation=[said])
 
 
-@pytest.mark.parametrize(
-    "text", ["<div>", "a TODO list", "api.example.com/v1", "strings", "<b>your</b>", "x" * 500, "jane@example.com"]
-)
-def test_real_values_are_no_placeholders(text):
-    """Only the whole value counts; what only holds such a word passes."""
-    assert searched({"query": text}, ["nothing of it"]).ok
-
-
 def test_what_the_schema_mentions_is_no_placeholder():
     """An enum or a description that names the word makes it a value; the list is the user's."""
     assert searched({"query": "x", "kind": "TODO", "host": "example.com"}, ["nothing"]).ok
@@ -111,10 +107,8 @@ def test_only_a_call_that_says_nothing_is_empty():
     """All required strings blank and nothing else given: refused. One blank among others is an edit that
     deletes."""
     assert searched({"query": " "}).violations[0].kind is Flaws.EMPTY
-    assert [v.path for v in searched({"old": "", "new": ""}, name="edit").violations] == [
-        "/0/arguments/old",
-        "/0/arguments/new",
-    ]
+    both = searched({"old": "", "new": ""}, name="edit").violations
+    assert [v.path for v in both] == ["/0/arguments/old", "/0/arguments/new"]
     assert searched({"old": "x", "new": ""}, name="edit").ok
     assert searched({"query": "", "options": {"a": 1}}).ok
     assert searched({"text": ""}, name="note").ok
@@ -126,33 +120,20 @@ def judged(name, key, value, said=None, **schema):
     return verdict({key: value}, name, made([tool(name, parameters)]), conversation=conversation).violations
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "value", "schema"),
-    [
-        ("bash_input", "input", "\n", {"minLength": 1}), ("write_stdin", "chars", "\r\n", {}),
-        ("split", "delimiter", "\t", {}), ("press_key", "key", " ", {}), ("keyboard", "text", " ", {}),
-        ("join", "separator", " ", {}), ("pad", "character", "  ", {}),
-        ("set_mode", "mode", " ", {"enum": [" ", "x"]}), ("set_mode", "mode", " ", {"default": " "}),
-        ("set_mode", "mode", "", {"const": ""}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "key", "value", "schema"), [
+    ("bash_input", "input", "\n", {"minLength": 1}), ("write_stdin", "chars", "\r\n", {}),
+    ("split", "delimiter", "\t", {}), ("press_key", "key", " ", {}), ("keyboard", "text", " ", {}),
+    ("join", "separator", " ", {}), ("pad", "character", "  ", {}), ("set_mode", "mode", " ", {"enum": [" ", "x"]}),
+    ("set_mode", "mode", " ", {"default": " "}), ("set_mode", "mode", "", {"const": ""}),
+    ("search", "query", "  ", None), ("get_weather", "city", " ", None), ("press_key", "key", "", None),
+    ("join", "separator", "", None), ("fetch", "api_key", " ", None), ("ask", "input", " ", None),
+    ("send_message", "text", " ", None), ("run_in_terminal", "command", " ", None),
+])  # fmt: skip
 def test_white_space_is_a_value_where_it_is_meant(name, key, value, schema):
     """Law: a tab and a line break say something; a space does where characters or keys are asked for, or the schema
-    names it."""
-    assert not judged(name, key, value, **schema)
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [
-        ("search", "query", "  "), ("get_weather", "city", " "), ("press_key", "key", ""),
-        ("join", "separator", ""), ("fetch", "api_key", " "), ("ask", "input", " "),
-        ("send_message", "text", " "), ("run_in_terminal", "command", " "),
-    ],
-)  # fmt: skip
-def test_spaces_are_no_value_of_a_text(name, key, value):
-    """Law: elsewhere a space says no more than nothing does."""
-    assert [one.kind for one in judged(name, key, value)] == [Flaws.EMPTY]
+    names it. Elsewhere (None) it says no more than nothing does."""
+    found = judged(name, key, value, **schema or {})
+    assert [one.kind for one in found] == ([Flaws.EMPTY] if schema is None else [])
 
 
 NAMED = [
@@ -179,31 +160,21 @@ def test_a_name_is_said_however_it_is_spelled(title, key):
             assert not judged("make_thing", key, value, said), (value, said)
         assert all(one.doubt is Uncertainty.SUSPECTED for one in judged("make_thing", key, value, "Write it.")), value
     for value in (f"your_{key}", f"YOUR_{key}".upper(), f"<your {key}>", "[your thing]", f"<{key}>"):
-        assert not any(
-            one.doubt is Uncertainty.SUSPECTED for one in judged("make_thing", key, value, "Write your page.")
-        ), value
-    for value, doubt in ((f"<your {key}>", None), ("[your thing]", Uncertainty.PLAIN)):
-        assert [one.doubt for one in judged("make_thing", key, value, "Write your page.")] == [doubt]
+        doubts = [one.doubt for one in judged("make_thing", key, value, "Write your page.")]
+        assert Uncertainty.SUSPECTED not in doubts, value
+        assert value != f"<your {key}>" or doubts == [None]
+        assert value != "[your thing]" or doubts == [Uncertainty.PLAIN]
 
 
-@pytest.mark.parametrize(
-    ("about", "asked"),
-    [
-        ('List a folder. Specify the root folder as an empty string rather than as "/".', False),
-        ("Sets the status; leave it empty to clear it.", False),
-        ("Leave text blank to remove it.", False),
-        ("An empty query lists all.", False),
-        ("The text must be a non-empty string.", True),
-        ("It must not be an empty string.", True),
-        ("Empties the bin.", True),
-        ("", True),
-    ],
-)
+@pytest.mark.parametrize(("about", "asked"), [
+    ('List a folder. Specify the root folder as an empty string rather than as "/".', False),
+    ("Sets the status; leave it empty to clear it.", False), ("Leave text blank to remove it.", False),
+    ("An empty query lists all.", False), ("The text must be a non-empty string.", True),
+    ("It must not be an empty string.", True), ("Empties the bin.", True), ("", True),
+])  # fmt: skip
 def test_a_tool_that_takes_an_empty_text_says_so(about, asked):
     """Law: where the tool's own description takes an empty text, none is asked about; else it is suspected."""
-    parameters = {"properties": {"text": {"type": "string"}}, "required": ["text"]}
-    declared = tool("make_thing", parameters)
+    declared = tool("make_thing", {"properties": {"text": {"type": "string"}}, "required": ["text"]})
     declared["function"]["description"] = about
-    box = made([declared])
-    found = verdict({"text": ""}, "make_thing", box, CheckConfig()).violations
+    found = verdict({"text": ""}, "make_thing", made([declared])).violations
     assert [(one.kind, one.doubt) for one in found] == [(Flaws.EMPTY, Uncertainty.SUSPECTED)] * asked

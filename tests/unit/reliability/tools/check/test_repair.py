@@ -10,23 +10,17 @@ from tests.support.checking import verdict, with_city
 from tests.support.renderings import tool
 
 
-@pytest.mark.parametrize(
-    ("field", "damaged", "mended", "kind"),
-    [
-        ("unit", "celsius", "Celsius", RepairKind.ENUM_CASE),
-        ("code", "ALPHA", "Alpha", RepairKind.ENUM_CASE),
-        ("pick", "red", "Red", RepairKind.ENUM_CASE),
-        ("live", "true", True, RepairKind.BOOLEAN),
-        ("live", "False", False, RepairKind.BOOLEAN),
-        ("flag", "true", True, RepairKind.BOOLEAN),
-        ("where", '{"tags": ["a"]}', {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
-        ("where", {"tags": '["a"]'}, {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
-        ("where", json.dumps({"tags": json.dumps(["a"])}), {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
-        ("where", "{'tags': ['a']}", {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
-        ("either", '{"a": 1}', {"a": 1}, RepairKind.DOUBLE_ENCODING),
-        ("either", "true", True, RepairKind.BOOLEAN),
-    ],
-)
+@pytest.mark.parametrize(("field", "damaged", "mended", "kind"), [
+    ("unit", "celsius", "Celsius", RepairKind.ENUM_CASE), ("code", "ALPHA", "Alpha", RepairKind.ENUM_CASE),
+    ("pick", "red", "Red", RepairKind.ENUM_CASE), ("live", "true", True, RepairKind.BOOLEAN),
+    ("live", "False", False, RepairKind.BOOLEAN), ("flag", "true", True, RepairKind.BOOLEAN),
+    ("where", '{"tags": ["a"]}', {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+    ("where", {"tags": '["a"]'}, {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+    ("where", json.dumps({"tags": json.dumps(["a"])}), {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+    ("where", "{'tags': ['a']}", {"tags": ["a"]}, RepairKind.DOUBLE_ENCODING),
+    ("either", '{"a": 1}', {"a": 1}, RepairKind.DOUBLE_ENCODING),
+    ("either", "true", True, RepairKind.BOOLEAN),
+])  # fmt: skip
 def test_lossless_repairs(field, damaged, mended, kind):
     """What has one meaning by the schema is mended, at every depth, and on record with its place."""
     found = with_city(**{field: damaged})
@@ -36,17 +30,11 @@ def test_lossless_repairs(field, damaged, mended, kind):
     assert all(repair.path.startswith(f"/0/arguments/{field}") for repair in found.repairs)
 
 
-@pytest.mark.parametrize(
-    ("written", "words", "meant"),
-    [
-        *((text, ["in_progress", "done"], "in_progress") for text in ("in-progress", "In Progress", "inProgress")),
-        ("in-progress", ["in_progress", "inProgress"], None),
-        ("1-0", ["10"], None),
-        ("a-1", ["a1"], None),
-        ("-low", ["low"], None),
-        ("re-sign", ["resign"], "resign"),
-    ],
-)
+@pytest.mark.parametrize(("written", "words", "meant"), [
+    *((text, ["in_progress", "done"], "in_progress") for text in ("in-progress", "In Progress", "inProgress")),
+    ("in-progress", ["in_progress", "inProgress"], None), ("1-0", ["10"], None), ("a-1", ["a1"], None),
+    ("-low", ["low"], None), ("re-sign", ["resign"], "resign"),
+])  # fmt: skip
 def test_a_word_is_known_by_its_letters(written, words, meant):
     """Law: spellings that differ in case and in what stands between two letters are one word, where one word alone is
     so spelled. Figures and signs are no spelling."""
@@ -68,14 +56,11 @@ SEARCH = {
 }
 
 
-@pytest.mark.parametrize(
-    ("given", "filled"),
-    [
-        ({"query": "x"}, {"max_results": 5, "deep": False}), ({"query": "x", "deep": True}, {"max_results": 5}),
-        ({"query": "x", "deep": "true"}, {"max_results": 5, "deep": True}), ({"max_results": 3}, None),
-        ({}, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "filled"), [
+    ({"query": "x"}, {"max_results": 5, "deep": False}), ({"query": "x", "deep": True}, {"max_results": 5}),
+    ({"query": "x", "deep": "true"}, {"max_results": 5, "deep": True}),
+    ({"max_results": 3}, None), ({}, None),
+])  # fmt: skip
 def test_a_required_argument_has_its_default(given, filled):
     """Law: what the schema has a default for is filled in where a model leaves it out; what it has none for is asked
     for, and then nothing is filled in."""
@@ -100,10 +85,8 @@ NULLABLE = [
 def test_the_word_null_is_null_where_nothing_else_is_allowed(schema, text):
     """Law: null that was written as a text (in tags a model can't write another) is null where the schema takes that,
     and not the text; where the text is allowed, it stays."""
-    tools = made(
-        [tool("f", {"type": "object", "properties": {"detail": schema, "free": {"type": ["string", "null"]}}})]
-    )
-    found = verdict({"detail": text, "free": text}, name="f", box=tools)
+    properties = {"detail": schema, "free": {"type": ["string", "null"]}}
+    found = verdict({"detail": text, "free": text}, "f", made([tool("f", {"properties": properties})]))
 
     assert [json.loads(call.arguments) for call in found.calls] == [{"detail": None, "free": text}]
     assert found.repairs == (Repair(RepairKind.NULL, "/0/arguments/detail"),)
@@ -117,17 +100,13 @@ def test_null_on_an_optional_field_is_left_out(field):
     assert found.repairs == (Repair(RepairKind.NULL_DROPPED, f"/0/arguments/{field}"),)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("days", "5"), ("days", 5.5), ("days", [5]), ("days", "five"), ("days", True), ("days", 0),
-        ("live", "yes"), ("live", 1), ("where", "Lima"), ("where", '{"tags": ["a"]} more'), ("where", ["a"]),
-        ("where", {"tags": "a"}), ("where", {"tags": [None]}), ("unit", "Kelvin"), ("unit", "celsius "),
-        ("twice", "One"), ("loose", '{"a": 1}'), ("either", "yes"), ("either", '{"b": 1}'),
-        ("day", "2031-02-30"), ("code", 3), ("pick", "green"), ("city", 7), ("city", None), ("city", ["Lima"]),
-        ("flag", "maybe"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "value"), [
+    ("days", "5"), ("days", 5.5), ("days", [5]), ("days", "five"), ("days", True), ("days", 0), ("live", "yes"),
+    ("live", 1), ("where", "Lima"), ("where", '{"tags": ["a"]} more'), ("where", ["a"]), ("where", {"tags": "a"}),
+    ("where", {"tags": [None]}), ("unit", "Kelvin"), ("unit", "celsius "), ("twice", "One"), ("loose", '{"a": 1}'),
+    ("either", "yes"), ("either", '{"b": 1}'), ("day", "2031-02-30"), ("code", 3), ("pick", "green"), ("city", 7),
+    ("city", None), ("city", ["Lima"]), ("flag", "maybe"),
+])  # fmt: skip
 def test_what_would_be_a_guess_is_refused_with_its_place(field, value):
     """No number is changed, no scalar becomes an array, no string that the schema allows is decoded."""
     found = with_city(**{field: value})

@@ -9,22 +9,16 @@ from reliability.tools.format_row import Reader
 from reliability.tools.formats import CALL_FORMATS, OPENER, SPEECH_END
 from tests.evals.tool_cases import toolbox, written_calls
 from tests.support.extracting import BOX, CALL, calls
-from tests.support.streaming import cut_at, inked, play, whole
+from tests.support.streaming import cut_at, inked, play, settled, whole
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"<tool_call>{CALL}\n{CALL}</tool_call>",
-        f"<tool_call>{CALL}, {CALL}",
-        f"<tool_call>[{CALL}, {CALL}]</tool_call>",
-        '[TOOL_CALLS]search[ARGS]{"query": "x"}search[ARGS]{"query": "x"}',
-        '<minimax:tool_call><invoke name="search"><parameter name="query">x</parameter></invoke>\n'
-        '<invoke name="search"><parameter name="query">x</parameter></invoke></minimax:tool_call>',
-        "[search(query='x'), search(query='x')]",
-        f"{CALL}\n{CALL}",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    f"<tool_call>{CALL}\n{CALL}</tool_call>", f"<tool_call>{CALL}, {CALL}", f"<tool_call>[{CALL}, {CALL}]</tool_call>",
+    '[TOOL_CALLS]search[ARGS]{"query": "x"}search[ARGS]{"query": "x"}',
+    '<minimax:tool_call><invoke name="search"><parameter name="query">x</parameter></invoke>\n'
+    '<invoke name="search"><parameter name="query">x</parameter></invoke></minimax:tool_call>',
+    "[search(query='x'), search(query='x')]", f"{CALL}\n{CALL}",
+])  # fmt: skip
 def test_one_envelope_may_hold_several_calls(text):
     """All calls of one envelope are found, however they are set apart; prose behind an open one stays."""
     assert calls(text) == [("search", {"query": "x"})] * 2
@@ -107,8 +101,7 @@ def test_an_envelope_that_holds_nothing_is_dropped(example, row):
         block = opener[0] + inside + (closers[0] if closers else "")
         for text in (f"{ANSWER}{block}", f"{ANSWER}\n\n{block}\n", f"{block}\n\n{ANSWER}"):
             if re.search("|".join(row.opens), text) is not None:
-                assert whole(text, WRITTEN) == ([], False, inked(ANSWER)), text
-                assert all(play(cut_at(text, [size]), WRITTEN) == whole(text, WRITTEN) for size in (1, 4, 1000)), text
+                assert settled(text, WRITTEN, (1, 4, 1000)) == ([], False, inked(ANSWER))
 
 
 @pytest.mark.parametrize(
@@ -121,8 +114,7 @@ def test_a_closer_that_closes_nothing_is_dropped(example, row):
         return
     ends = [inner + closers[0] for inner in ("", "</parameter>\n</function>\n", "</invoke>\n")]
     for text in (text for end in ends for text in (f"{ANSWER}\n{end}", f"{end}\n\n{ANSWER}", f"{ANSWER}{end}")):
-        assert whole(text, WRITTEN) == ([], False, inked(ANSWER)), text
-        assert all(play(cut_at(text, [size]), WRITTEN) == whole(text, WRITTEN) for size in (1, 4, 1000)), text
+        assert settled(text, WRITTEN, (1, 4, 1000)) == ([], False, inked(ANSWER))
 
 
 @pytest.mark.parametrize("inner", ["</parameter>", "</function>\n", "</invoke>", "</arg_value>"])
@@ -130,5 +122,4 @@ def test_a_part_that_closes_at_the_head_is_dropped(inner):
     """Nothing has opened it; further on it may be what the answer shows."""
     assert whole(f"{inner}\n{ANSWER}", WRITTEN).text == inked(ANSWER)
     shown = f"<config>\n  <x>\n  {inner.strip()}\n{ANSWER}"
-    assert whole(shown, WRITTEN).text == inked(shown)
-    assert all(play(cut_at(shown, [size]), WRITTEN) == whole(shown, WRITTEN) for size in (1, 4, 1000))
+    assert settled(shown, WRITTEN, (1, 4, 1000)).text == inked(shown)

@@ -75,10 +75,7 @@ def test_calls_in_tags_stand_in_messages_too():
     text += f"{head}search<|message|>{ATEM.format('y')}<|eom|>{head}user<|message|>I look.<|eot|>"
     found = extract_calls(text, BOX)
 
-    assert [(call.name, call.arguments) for call in found.calls] == [
-        ("search", {"query": "x"}),
-        ("search", {"query": "y"}),
-    ]
+    assert [(call.name, call.arguments) for call in found.calls] == [("search", {"query": q}) for q in "xy"]
     assert (found.reasoning, found.text, found.malformed) == ("Hm.", "I look.", ())
     assert play(list(text), BOX) == play([text], BOX) == whole(text, BOX)
 

@@ -9,27 +9,20 @@ from reliability.tool_calls import RepairKind
 from reliability.tools.extract.literal import DEPTH_MAX, Unreadable, dump, read
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("{'a': True, 'b': None, \"c\": false}", {"a": True, "b": None, "c": False}),
-        ('{"a": TRUE, "b": Null}', {"a": True, "b": None}),
-        ("{'a': (1, 2), 'b': (1), 'c': (), 'd': (1,)}", {"a": [1, 2], "b": 1, "c": [], "d": [1]}),
-        ("[1, 2,]", [1, 2]),
-        ('{"a": 1,}', {"a": 1}),
-        ("{a: 1, $b: 2, 3: 'x'}", {"a": 1, "$b": 2, "3": "x"}),
-        ('{"a": 1_000, "b": .5, "c": 5., "d": -1.5e3}', {"a": 1000, "b": 0.5, "c": 5.0, "d": -1500.0}),
-        ('{"a": 1, /* one */ "b": "x" // two\n, "c": 2 # three\n}', {"a": 1, "b": "x", "c": 2}),
-        ('{"a": "line\nbreak\tand tab"}', {"a": "line\nbreak\tand tab"}),
-        ('{"a": "\\d+\\."}', {"a": "\\d+\\."}),
-        ('{"a": "\\d\\"x\\/"}', {"a": '\\d"x/'}),
-        ('{"a": "it\\\'s"}', {"a": "it's"}),
-        ("{'a': 'it\\'s \\x41\\u00e9\\U0001f600\\n'}", {"a": "it's Aé\U0001f600\n"}),
-        ("{'a': '\\ud83d\\ude00'}", {"a": "\U0001f600"}),
-        ('{"a": "x", "a": "x"}', {"a": "x"}),
-        ('{"a": 12345678901234567890}', {"a": 12345678901234567890}),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), [
+    ("{'a': True, 'b': None, \"c\": false}", {"a": True, "b": None, "c": False}),
+    ('{"a": TRUE, "b": Null}', {"a": True, "b": None}),
+    ("{'a': (1, 2), 'b': (1), 'c': (), 'd': (1,)}", {"a": [1, 2], "b": 1, "c": [], "d": [1]}),
+    ("[1, 2,]", [1, 2]), ('{"a": 1,}', {"a": 1}), ("{a: 1, $b: 2, 3: 'x'}", {"a": 1, "$b": 2, "3": "x"}),
+    ('{"a": 1_000, "b": .5, "c": 5., "d": -1.5e3}', {"a": 1000, "b": 0.5, "c": 5.0, "d": -1500.0}),
+    ('{"a": 1, /* one */ "b": "x" // two\n, "c": 2 # three\n}', {"a": 1, "b": "x", "c": 2}),
+    ('{"a": "line\nbreak\tand tab"}', {"a": "line\nbreak\tand tab"}),
+    ('{"a": "\\d+\\."}', {"a": "\\d+\\."}), ('{"a": "\\d\\"x\\/"}', {"a": '\\d"x/'}),
+    ('{"a": "it\\\'s"}', {"a": "it's"}),
+    ("{'a': 'it\\'s \\x41\\u00e9\\U0001f600\\n'}", {"a": "it's Aé\U0001f600\n"}),
+    ("{'a': '\\ud83d\\ude00'}", {"a": "\U0001f600"}), ('{"a": "x", "a": "x"}', {"a": "x"}),
+    ('{"a": 12345678901234567890}', {"a": 12345678901234567890}),
+])  # fmt: skip
 def test_one_reading_is_read(text, value):
     """Literals of Python and JavaScript, comments, raw line breaks and lone backslashes give the value
     they spell."""
@@ -62,19 +55,15 @@ def test_an_escape_of_python_is_read_behind_single_quotes(text, escape):
     assert read(text).value == ast.literal_eval(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": value}', '{"a": 1 "b": 2}', '{"a" 1}', '{"a": "b" "c"}', '{"a": 5*11}', '{"a": 1/3}',
-        '{"a": 10 // 2\n}', '{"a": 007}', '{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', "{'a': 1e999}",
-        '{"a": -1e-999}', "{'a': .01e-999}", '{"a": 1.1.1}', '{"a": +1}', '{"a": 0x10}', '{"a": 1e}',
-        '{"a": -}', '{"a": 1, "a": 2}', "{'a': 1, 'a': 2}", '{"a": 1, "a": 1.0}', '{"a": true, "a": 1}',
-        "[1, ...]", "{'a', 'b'}", '{"a": "C:\\dir\\new"}', '{"a": "\\d\\\\"}', "{'a': '\\07'}",
-        "{'a': '\\U7fffffff'}", '{"a\nb": 1, }', '{"a": 1', '["a"', "(1", '{"a', "{1.5: 2}", "", '{"a": /* 1}',
-        "{'a': f'x'}", "f(x)", '{"a": ' + "9" * 5_000 + "}", "{'a': " + "9" * 5_000 + "}",
-        "[" * 200 + "]" * 200, "(" * 200, "[" * 100_000, '{"a": [1, , 2]}', '{"a": 1e5_0}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    '{"a": value}', '{"a": 1 "b": 2}', '{"a" 1}', '{"a": "b" "c"}', '{"a": 5*11}', '{"a": 1/3}', '{"a": 10 // 2\n}',
+    '{"a": 007}', '{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', "{'a': 1e999}", '{"a": -1e-999}', "{'a': .01e-999}",
+    '{"a": 1.1.1}', '{"a": +1}', '{"a": 0x10}', '{"a": 1e}', '{"a": -}', '{"a": 1, "a": 2}', "{'a': 1, 'a': 2}",
+    '{"a": 1, "a": 1.0}', '{"a": true, "a": 1}', "[1, ...]", "{'a', 'b'}", '{"a": "C:\\dir\\new"}', '{"a": "\\d\\\\"}',
+    "{'a': '\\07'}", "{'a': '\\U7fffffff'}", '{"a\nb": 1, }', '{"a": 1', '["a"', "(1", '{"a', "{1.5: 2}", "",
+    '{"a": /* 1}', "{'a': f'x'}", "f(x)", '{"a": ' + "9" * 5_000 + "}", "{'a': " + "9" * 5_000 + "}",
+    "[" * 200 + "]" * 200, "(" * 200, "[" * 100_000, '{"a": [1, , 2]}', '{"a": 1e5_0}',
+])  # fmt: skip
 def test_two_readings_are_none(text):
     """Expressions, missing marks, lost digits, keys given twice and the like are refused, never guessed."""
     with pytest.raises(Unreadable) as why:

@@ -82,10 +82,8 @@ def test_a_closing_tag_too_many_or_too_few_is_mended():
     for text in (whole.replace("</parameter>", "</parameter>\n</parameter>"), whole.replace("</parameter>\n", "")):
         assert calls(text) == [("save", {"path": "a"})]
         assert kinds(text) == {RepairKind.ENVELOPE}
-        assert calls(text + "\n" + whole.replace("\na\n", "\nb\n")) == [
-            ("save", {"path": "a"}),
-            ("save", {"path": "b"}),
-        ]
+        both = text + "\n" + whole.replace("\na\n", "\nb\n")
+        assert calls(both) == [("save", {"path": path}) for path in "ab"]
     assert calls(whole.replace("\na\n", "\na</function>b\n")) == []
     assert calls(whole.replace("\na\n", "\na</parameter>b\n")) == []
 
@@ -184,15 +182,11 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        *((text, ([("note", arguments)], 0)) for text, arguments in NOTES),
-        *((text, ([("rooms", {})], 0)) for text in ("<rooms></rooms>", "<rooms/>", "<rooms>\n</rooms>")),
-        *((text, ([], 0)) for text in OTHER_TAGS),
-        *((text, ([], 1)) for text in BROKEN),
-    ],
-)
+@pytest.mark.parametrize(("text", "meant"), [
+    *((text, ([("note", arguments)], 0)) for text, arguments in NOTES),
+    *((text, ([("rooms", {})], 0)) for text in ("<rooms></rooms>", "<rooms/>", "<rooms>\n</rooms>")),
+    *((text, ([], 0)) for text in OTHER_TAGS), *((text, ([], 1)) for text in BROKEN),
+])  # fmt: skip
 def test_the_tags_of_a_declared_tool_are_a_call(text, meant):
     """Each child is a parameter, typed by its schema, and its text is kept to the letter; children of MiniMax's are
     items or members. An empty tag is a call where nothing is required. Without a parameter in it, or of another name, a
@@ -200,14 +194,10 @@ def test_the_tags_of_a_declared_tool_are_a_call(text, meant):
     assert found(text) == meant
 
 
-@pytest.mark.parametrize(
-    ("inner", "kind"),
-    [
-        (f"{M3}<count>3</count>", RepairKind.ENVELOPE),
-        (f"{M3}<tags>[1, ]{M3}</tags>", RepairKind.LITERAL),
-        (f"{M3}<box>{{'w': 1}}{M3}</box>", RepairKind.LITERAL),
-    ],
-)
+@pytest.mark.parametrize(("inner", "kind"), [
+    (f"{M3}<count>3</count>", RepairKind.ENVELOPE), (f"{M3}<tags>[1, ]{M3}</tags>", RepairKind.LITERAL),
+    (f"{M3}<box>{{'w': 1}}{M3}</box>", RepairKind.LITERAL),
+])  # fmt: skip
 def test_what_is_repaired_in_a_child_is_noted(inner, kind):
     """A lost token, and a literal that is no JSON."""
     (call,) = extract_calls(m3(inner), BOX).calls

@@ -15,15 +15,11 @@ def test_json_behind_a_name_and_in_parentheses():
     assert extract_calls('<tool_call>search[ARGS]["x"]</tool_call>', BOX).malformed
 
 
-@pytest.mark.parametrize(
-    ("written", "options"),
-    [
-        ('{"sort": "date"}', {"sort": "date"}),
-        ('{\'k\':[{"z":1}],<|"|>a b<|"|>:<|"|>x<|"|>}', {"k": [{"z": 1}], "a b": "x"}),
-        ('{"a:b": 1}', {"a:b": 1}),
-        ("{ k : 1 }", {"k": 1}),
-    ],
-)
+@pytest.mark.parametrize(("written", "options"), [
+    ('{"sort": "date"}', {"sort": "date"}),
+    ('{\'k\':[{"z":1}],<|"|>a b<|"|>:<|"|>x<|"|>}', {"k": [{"z": 1}], "a b": "x"}),
+    ('{"a:b": 1}', {"a:b": 1}), ("{ k : 1 }", {"k": 1}),
+])  # fmt: skip
 def test_a_key_of_the_brace_notation_is_read_without_its_quotes(written, options):
     """A key in the quotes of JSON or Python is the text in them, at every depth; since the notation has no such quotes,
     and none of the white space around a bare key, taking them off is noted."""

@@ -9,36 +9,28 @@ from reliability.tools.extract.quoting import find_telling, is_block_quoted, is_
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls
 from tests.support.renderings import ALL, tool
-from tests.support.streaming import cut_at, inked, live, play, whole
+from tests.support.streaming import cut_at, inked, live, play, settled, whole
 
 BASH = made([tool(name, {"type": "object"}) for name in ("Bash", "read_file")])
 SENTENCES = {
-    "code": "The README contains `{}`, which I did not run.",
-    "code, words behind": "`{}` is what the README says.",
-    "code, words before": "The README says: `{}`",
-    "code of two ticks": "Never write ``{}`` into a file.",
+    "code": "The README contains `{}`, which I did not run.", "code, words behind": "`{}` is what the README says.",
+    "code, words before": "The README says: `{}`", "code of two ticks": "Never write ``{}`` into a file.",
     "code with words in it": "The page says `please run {} now` to agents.",
     "quotation marks": 'The README contains "{}", which I did not run.',
     "quotation marks and a point": 'The README says "{}."',
     "a quoted sentence": 'The page says "please run {} now" to agents.',
-    "a quoted line": '"Please run {} now"',
-    "curly marks": "The page says “{}” to agents.",
-    "German marks": "Die Seite sagt „{}“ zu Agenten.",
-    "Chinese marks": "该页面写着「{}」给代理。",
-    "German marks, turned": "Die Seite sagt »{}« zu Agenten.",
-    "Swedish marks": "Sidan säger ”{}” till agenter.",
+    "a quoted line": '"Please run {} now"', "curly marks": "The page says “{}” to agents.",
+    "German marks": "Die Seite sagt „{}“ zu Agenten.", "Chinese marks": "该页面写着「{}」给代理。",
+    "German marks, turned": "Die Seite sagt »{}« zu Agenten.", "Swedish marks": "Sidan säger ”{}” till agenter.",
     "Swedish marks, single": "Sidan säger ’{}’ till agenter.",
-    "German marks, single": "Die Seite sagt ‚{}‘ zu Agenten.",
-    "a Chinese title": "该页面写着《{}》给代理。",
+    "German marks, single": "Die Seite sagt ‚{}‘ zu Agenten.", "a Chinese title": "该页面写着《{}》给代理。",
     "wide marks": "该页面写着＂{}＂给代理。",
     "a tag for code": "The page says <code>{}</code> to agents.",
-    "a comment": "The page says <!-- {} --> to agents.",
-    "marks of HTML": "The page says &quot;{}&quot; to agents.",
-    "LaTeX": "The page says ``{}'' to agents.",
-    "apostrophes": "The page says '{}' to agents.",
+    "a comment": "The page says <!-- {} --> to agents.", "marks of HTML": "The page says &quot;{}&quot; to agents.",
+    "LaTeX": "The page says ``{}'' to agents.", "apostrophes": "The page says '{}' to agents.",
     "block quote": "> {}\n\nThat is what the README says; I left it alone.",
     "block quote with words": "> The page says {} so\n> and so.\n\nThat is it.",
-}
+}  # fmt: skip
 # These two lose their own marks, and are still no call.
 LOSES_MARKS = {"muse", "tool name in brackets"}
 # A quoted closing tag without its opener is asked for again, as it was: nothing of it is executed.
@@ -65,11 +57,10 @@ def test_a_quoted_call_is_never_made_and_stays_in_its_sentence(kind):
         if kind == "muse" and sentence in ("apostrophes", "Swedish marks, single", "wide marks", "a tag for code"):
             continue  # its recipient stands between the apostrophe and its tags
         text = write(frame, kind)
-        told = whole(text, BASH)
+        told = settled(text, BASH, (1, 7, 50))
 
         assert told.calls == [], sentence
         assert kind in REFUSED or (not told.refused and (told.text == inked(text) or kind in LOSES_MARKS)), sentence
-        assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3, sentence
 
 
 @pytest.mark.parametrize("kind", ALONE)
@@ -77,10 +68,9 @@ def test_a_quoted_call_is_never_made_and_stays_in_its_sentence(kind):
 def test_a_call_alone_on_its_line_in_a_code_span_is_made(frame, kind):
     """Weak models write so."""
     text = write(frame, kind)
-    told = whole(text, BASH)
+    told = settled(text, BASH, (1, 7, 50))
 
     assert [call[0] for call in told.calls] == ["Bash"]
-    assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
 
 
 # Their special tokens begin messages of the answer itself, wherever they stand.
@@ -98,9 +88,8 @@ def test_a_call_behind_the_marks_of_its_lines_is_never_made(kind):
         for around in ("{}\nold = 1", "old = 1\n{}"):
             text = "\n".join(mark + line for line in around.replace("{}", written).split("\n"))
             text = f"The page says:\n\n{text}\n\nI left it alone."
-            told = whole(text, BASH)
+            told = settled(text, BASH, (7,))
             assert told.calls == [], (mark, around)
-            assert play(cut_at(text, [7]), BASH) == told, (mark, around)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NOTATIONS if kind not in REFUSED | MESSAGES])
@@ -111,9 +100,8 @@ def test_a_call_in_a_diff_or_in_a_fence_within_a_fence_is_never_made(fence, kind
     for mark in ("-", "+", " "):
         lines = "\n".join(mark * ("````" not in fence) + line for line in written.split("\n"))
         text = f"The change:\n\n{fence.replace('{}', lines)}\n\nI left it alone."
-        told = whole(text, BASH)
+        told = settled(text, BASH, (7,))
         assert told.calls == [], mark
-        assert play(cut_at(text, [7]), BASH) == told, mark
 
 
 @pytest.mark.parametrize("kind", ["hermes", "bare", "mistral", "llama", "function tag", "deepseek"])
@@ -126,9 +114,8 @@ def test_a_call_behind_one_mark_is_made(mark, kind):
         (f"I do it:\n\n{mark}{one}\n", 1),
         (f"{mark}{one}\n{mark}{two}\n", 2 if mark in LIST_MARKS else 0),
     ):
-        told = whole(text, BASH)
+        told = settled(text, BASH, (7,))
         assert len(told.calls) == count, text
-        assert play(cut_at(text, [7]), BASH) == told, text
 
 
 QUOTES = [
@@ -174,16 +161,13 @@ def test_the_end_of_a_sample_is_no_call(text):
     assert whole(text, BOX) == play(list(text), BOX)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```python\n# look it up\nsearch(query='x')\n```", "```python\nsearch(query='x')\nget_time()\n```",
-        "```tool_code\nimport tools\nsearch(query='x')\n```", f"```json\n{CALL}\n```\nI will now wait.",
-        f"```\n{CALL}\n```\nI will now wait.", f"```python\n{CALL}\n```\nI will now wait.",
-        f"```python\nx = 1\n```\n{CALL}", f'He said "hi" and `x`: {CALL}', f"It's so: {CALL} and 'so'",
-        f'An inch is 1" and {CALL}', f"Use `search`: {CALL} and `so`", f"1 < 2 > {CALL}", f"`{CALL}` `{CALL}`",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "```python\n# look it up\nsearch(query='x')\n```", "```python\nsearch(query='x')\nget_time()\n```",
+    "```tool_code\nimport tools\nsearch(query='x')\n```", f"```json\n{CALL}\n```\nI will now wait.",
+    f"```\n{CALL}\n```\nI will now wait.", f"```python\n{CALL}\n```\nI will now wait.",
+    f"```python\nx = 1\n```\n{CALL}", f'He said "hi" and `x`: {CALL}', f"It's so: {CALL} and 'so'",
+    f'An inch is 1" and {CALL}', f"Use `search`: {CALL} and `so`", f"1 < 2 > {CALL}", f"`{CALL}` `{CALL}`",
+])  # fmt: skip
 def test_what_is_meant_stays_a_call(text):
     """Fences of calls, and quotes that stand elsewhere in the line."""
     assert calls(text)[:1] == [("search", {"query": "x"})]
@@ -282,9 +266,8 @@ def test_the_form_of_a_call_in_a_sentence_is_prose(sentence, form):
     """Law: what has a stand-in for its name or its arguments, and names no declared tool, is told of where words stand
     before it on its line and text behind it: nobody could make that call. Streams agree."""
     text = sentence.replace("{}", form)
-    told = whole(text, BASH)
+    told = settled(text, BASH, (1, 7, 50))
     assert told == ([], False, inked(text))
-    assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -292,9 +275,8 @@ def test_the_form_of_a_call_in_a_sentence_is_prose(sentence, form):
 def test_a_form_that_may_be_meant_is_no_prose(sentence, form):
     """Law: in a line of its own, at the head or the end of one, a broken call is asked for again."""
     text = sentence.replace("{}", form)
-    told = whole(text, BASH)
+    told = settled(text, BASH, (1, 7, 50))
     assert told.calls or told.refused
-    assert [play(cut_at(text, [size]), BASH) for size in (1, 7, 50)] == [told] * 3
 
 
 @pytest.mark.parametrize("sentence", ["Now {} runs, I think.", "I call {}."])

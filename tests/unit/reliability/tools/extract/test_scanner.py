@@ -13,37 +13,27 @@ from tests.support.extracting import BOX, CALL, calls, kinds
 from tests.support.streaming import cut_at, play, whole
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"<tool_call>{CALL}<tool_call>",
-        f"<|tool_call|>[{CALL}]<|/tool_call|>",
-        f"<tool_calls>{CALL}</tool_calls>",
-        f"<TOOLCALL>[{CALL}]</TOOLCALL>",
-        f"<scratch>{CALL}</scratch>",
-        f"<tool_call>Here it is: {CALL}</tool_call>",
-        f"<tool_call>{CALL}}}}}</tool_call>",
-        f"<think>maybe <tool_call>{CALL}</tool_call></think>{CALL}",
-        "```json\n" + CALL + "\n```",
-        "```tool_code\nsearch(query='x')\n```",
-        "{'name': 'search', 'arguments': {'query': 'x',},}",
-        '{"function": {"name": "search", "arguments": {"query": "x"}}}',
-        '{"tool_calls": [{"type": "function", "function": ' + CALL + "}]}",
-        '{"tool_uses": [{"recipient_name": "search", "parameters": {"query": "x"}}]}',
-        '{"role": "assistant", "content": null, "tool_calls": [' + CALL + "]}",
-        '<tool_call>{"search": {"query": "x"}}</tool_call>',
-        '<tool_call>{"name": "search", "arguments": {"query": "x"}</tool_call>',
-        '<tool_call>search{"query": "x"}</tool_call>',
-        "<function=search><parameter=query>x</parameter></tool_call>",
-        '<function name="search"><param name="query"><![CDATA[x]]></param></function>',
-        '<tool name="search" query="x"></tool>',
-        "search <arg_key>query</arg_key> <arg_value>x</arg_value>",
-        'call:search{<|"|>query<|"|>:<|"|>x<|"|>}',
-        '<|channel|>commentary to=search<|message|>{"query": "x"}<|call|>',
-        "{name: 'search', arguments: {query: 'x'}}",
-        "<tool_call>search(query='''x''')</tool_call>",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    f"<tool_call>{CALL}<tool_call>", f"<|tool_call|>[{CALL}]<|/tool_call|>", f"<tool_calls>{CALL}</tool_calls>",
+    f"<TOOLCALL>[{CALL}]</TOOLCALL>", f"<scratch>{CALL}</scratch>", f"<tool_call>Here it is: {CALL}</tool_call>",
+    f"<tool_call>{CALL}}}}}</tool_call>",
+    f"<think>maybe <tool_call>{CALL}</tool_call></think>{CALL}",
+    "```json\n" + CALL + "\n```", "```tool_code\nsearch(query='x')\n```",
+    "{'name': 'search', 'arguments': {'query': 'x',},}",
+    '{"function": {"name": "search", "arguments": {"query": "x"}}}',
+    '{"tool_calls": [{"type": "function", "function": ' + CALL + "}]}",
+    '{"tool_uses": [{"recipient_name": "search", "parameters": {"query": "x"}}]}',
+    '{"role": "assistant", "content": null, "tool_calls": [' + CALL + "]}",
+    '<tool_call>{"search": {"query": "x"}}</tool_call>',
+    '<tool_call>{"name": "search", "arguments": {"query": "x"}</tool_call>',
+    '<tool_call>search{"query": "x"}</tool_call>',
+    "<function=search><parameter=query>x</parameter></tool_call>",
+    '<function name="search"><param name="query"><![CDATA[x]]></param></function>',
+    '<tool name="search" query="x"></tool>', "search <arg_key>query</arg_key> <arg_value>x</arg_value>",
+    'call:search{<|"|>query<|"|>:<|"|>x<|"|>}',
+    '<|channel|>commentary to=search<|message|>{"query": "x"}<|call|>',
+    "{name: 'search', arguments: {query: 'x'}}", "<tool_call>search(query='''x''')</tool_call>",
+])  # fmt: skip
 def test_one_call_in_many_disguises(text):
     """Envelopes, wrappers, missing tags, foreign keys and literals: one call, exactly, and no prose left."""
     found = extract_calls(text, BOX)
@@ -55,82 +45,56 @@ def test_one_call_in_many_disguises(text):
     assert "search" not in found.text.replace("<think>maybe <tool_call>" + CALL + "</tool_call></think>", "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I would search for it, then call get_time().", 'The record is {"name": "Bob", "age": 3}.',
-        'It says {"name": "search", "description": "finds things"}.',
-        '{"type": "function", "name": "search", "parameters": {"type": "object", "properties": {}}}',
-        '{"data": {"name": "search", "arguments": {"query": "x"}}}',
-        '{"name": "unknown_tool", "arguments": {}} is how a call looks.',
-        'Use the `<tool_call>` tag, or "<tool_call>".', "Write `<function=search>` first.",
-        "In prose a <tool_call> is only a word.", "See [search](https://x/y) and [1].",
-        "search\nis what I do { not }", "Action: think about it\nAction Input: none",
-        "function search() { return { name: 1 } }", "{'a', 'b'} and {1: 2} and [x for x in y]", "[other(a=1)]",
-        "get_time() is a function", "an empty text", '<invoke name="other"></invoke>', "call:other{a:1}",
-        '[search]\n{"query": "x"} is a link and an object', "[note]\n{see below}",
-        'The header to=functions.other {"a": 1}', "Hello <|im_end|>",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "I would search for it, then call get_time().", 'The record is {"name": "Bob", "age": 3}.',
+    'It says {"name": "search", "description": "finds things"}.',
+    '{"type": "function", "name": "search", "parameters": {"type": "object", "properties": {}}}',
+    '{"data": {"name": "search", "arguments": {"query": "x"}}}',
+    '{"name": "unknown_tool", "arguments": {}} is how a call looks.',
+    'Use the `<tool_call>` tag, or "<tool_call>".', "Write `<function=search>` first.",
+    "In prose a <tool_call> is only a word.", "See [search](https://x/y) and [1].", "search\nis what I do { not }",
+    "Action: think about it\nAction Input: none", "function search() { return { name: 1 } }",
+    "{'a', 'b'} and {1: 2} and [x for x in y]", "[other(a=1)]", "get_time() is a function", "an empty text",
+    '<invoke name="other"></invoke>', "call:other{a:1}", '[search]\n{"query": "x"} is a link and an object',
+    "[note]\n{see below}", 'The header to=functions.other {"a": 1}', "Hello <|im_end|>",
+])  # fmt: skip
 def test_prose_and_data_are_left_alone(text):
     """No mark and no declared name with a call's keys: nothing is found, and the text is as it came."""
     found = extract_calls(text, BOX)
     assert (found.calls, found.malformed, found.text) == ((), (), text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>{"name": "search", "arguments": {"query": "x',
-        '<tool_call>{"name": "search", "arguments": {"query": "a "b" c"}}</tool_call>',
-        '<tool_call>{"name": "search", "arguments": {"query": 5*11}}</tool_call>',
-        '<tool_call>{"name": "search", "arguments": {"query": "x"}, "extra": 1}</tool_call>',
-        '<tool_call>{"name": "search", "arguments": {"query": "x"}}, "limit": 3}</tool_call>',
-        '<tool_call>{"name": "search", "arguments": {"query": "x"}}, "limit": 3}',
-        '<tool_call>{"name": "search", "arguments": {"a": {"b": 1}, "c": 2}</tool_call>',
-        '<tool_call>{"name": "get_time"</tool_call>',
-        '<tool_call>{"name": "search"}</tool_call>',
-        '<tool_call>{"query": "x", "limit": 1}</tool_call>',
-        "<tool_call>\n<function=search>\n<",
-        f"<tool_call>{CALL} and then {{}} </tool_call>",
-        "<function=search><parameter=query>x</parameter>",
-        "<function=search><parameter=query>x<parameter=limit>1</parameter></function>",
-        "<function=search><parameter=query>x</parameter><parameter=query>y</parameter></function>",
-        "<function=search><parameter=query>x",
-        "<function=search>[1]</function>",
-        "<function=sear",
-        "<function=",
-        '<function=search[{"query": "x"}]</function>',
-        '{"name" "search", "arguments": {"query": "x"}}',
-        '{"name": search", "arguments": {"query": "x"}}',
-        "<tool_call>search<arg_key>query</arg_key><arg_value>x</arg_value>",
-        "<tool_call>search<arg_key>query</arg_key><arg_value>x</tool_call>",
-        'search<arg_key>query</arg_key><arg_value>"x"</arg_value>',
-        "<tool_call>search<arg_key>a</arg_key><arg_value>x</arg_value><arg_key>a</arg_key><arg_value>y</arg_value></tool_call>",
-        '<tool name="search" query="a &amp; b" />',
-        '<tool name="search" query="a" query="b" />',
-        "call:search{query:one, two}",
-        "call:search{query:<escape>x}",
-        "call:search{query:1,query:2}",
-        "call:search{query}",
-        "call:search{query:[1 2]}",
-        "call:search{query:" + "[" * 100,
-        '[search("x")]',
-        "[search(query=x)]",
-        "[search(query='x', query='y')]",
-        "[search(query='x' 'y')]",
-        "[search(query='x'), 3]",
-        "search[ARGS]{'query': ",
-        '<tool_call>search({"query": "x"}</tool_call>',
-        "Action: search\nAction Input: the weather in Lima",
-        '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": <|call|>',
-        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.search",
-        '{"name": "search", "arguments": {"query": "x"',
-        '{"action": "search", "query": "x"}',
-        '{"tool": "search", "action": "go", "args": {"query": "x"}}',
-        "[" + CALL + ', {"name": 3}]',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    '<tool_call>{"name": "search", "arguments": {"query": "x',
+    '<tool_call>{"name": "search", "arguments": {"query": "a "b" c"}}</tool_call>',
+    '<tool_call>{"name": "search", "arguments": {"query": 5*11}}</tool_call>',
+    '<tool_call>{"name": "search", "arguments": {"query": "x"}, "extra": 1}</tool_call>',
+    '<tool_call>{"name": "search", "arguments": {"query": "x"}}, "limit": 3}</tool_call>',
+    '<tool_call>{"name": "search", "arguments": {"query": "x"}}, "limit": 3}',
+    '<tool_call>{"name": "search", "arguments": {"a": {"b": 1}, "c": 2}</tool_call>',
+    '<tool_call>{"name": "get_time"</tool_call>', '<tool_call>{"name": "search"}</tool_call>',
+    '<tool_call>{"query": "x", "limit": 1}</tool_call>', "<tool_call>\n<function=search>\n<",
+    f"<tool_call>{CALL} and then {{}} </tool_call>", "<function=search><parameter=query>x</parameter>",
+    "<function=search><parameter=query>x<parameter=limit>1</parameter></function>",
+    "<function=search><parameter=query>x</parameter><parameter=query>y</parameter></function>",
+    "<function=search><parameter=query>x", "<function=search>[1]</function>", "<function=sear", "<function=",
+    '<function=search[{"query": "x"}]</function>', '{"name" "search", "arguments": {"query": "x"}}',
+    '{"name": search", "arguments": {"query": "x"}}',
+    "<tool_call>search<arg_key>query</arg_key><arg_value>x</arg_value>",
+    "<tool_call>search<arg_key>query</arg_key><arg_value>x</tool_call>",
+    'search<arg_key>query</arg_key><arg_value>"x"</arg_value>',
+    "<tool_call>search<arg_key>a</arg_key><arg_value>x</arg_value><arg_key>a</arg_key><arg_value>y</arg_value></tool_call>",
+    '<tool name="search" query="a &amp; b" />', '<tool name="search" query="a" query="b" />',
+    "call:search{query:one, two}", "call:search{query:<escape>x}", "call:search{query:1,query:2}", "call:search{query}",
+    "call:search{query:[1 2]}", "call:search{query:" + "[" * 100, '[search("x")]', "[search(query=x)]",
+    "[search(query='x', query='y')]", "[search(query='x' 'y')]", "[search(query='x'), 3]", "search[ARGS]{'query': ",
+    '<tool_call>search({"query": "x"}</tool_call>', "Action: search\nAction Input: the weather in Lima",
+    '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": <|call|>',
+    "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.search",
+    '{"name": "search", "arguments": {"query": "x"', '{"action": "search", "query": "x"}',
+    '{"tool": "search", "action": "go", "args": {"query": "x"}}',
+    "[" + CALL + ', {"name": 3}]',
+])  # fmt: skip
 def test_what_looks_like_a_call_and_cant_be_read_is_reported(text):
     """Nothing is dropped in silence, and nothing is guessed: no call, and the raw text with a reason."""
     found = extract_calls(text, BOX)
@@ -170,14 +134,10 @@ def test_without_tools_nothing_is_a_call():
 @pytest.mark.parametrize(
     "before", ["See {x} and [1]: ", "See {x and\n", "It has {a: b c} in it.\n", "{ return 1 } ", "[link](url) "]
 )
-@pytest.mark.parametrize(
-    "text",
-    [
-        CALL,
-        f"<tool_call>{CALL}</tool_call>",
-        '<|channel|>commentary to=functions.search<|message|>{"query": "x"}<|call|>',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    CALL, f"<tool_call>{CALL}</tool_call>",
+    '<|channel|>commentary to=functions.search<|message|>{"query": "x"}<|call|>',
+])  # fmt: skip
 def test_braces_in_the_prose_before_a_call_spoil_nothing(before, text):
     """What only looks like JSON is prose, and the call behind it is a call."""
     if before == "See {x and\n" and text.startswith("<|"):
@@ -217,14 +177,11 @@ def test_python_with_comments_is_shown(fence, comment):
         assert extract_calls(shown, BOX) == Extraction(text=shown)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        r"[save(pa\_th='x\_y')]", r"save(pa\_th='x\_y')", r"[get\_time(a='b\_c')]",
-        r"[get\_time(a='b\_c'), get\_time(a='d')]", r"[get\_time(a='b\_c'), search(query='x')]", r"get\_time(a='b\_c')",
-        r"<|tool_call_start|>[save(pa\_th='x\_y')]<|tool_call_end|>",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    r"[save(pa\_th='x\_y')]", r"save(pa\_th='x\_y')", r"[get\_time(a='b\_c')]",
+    r"[get\_time(a='b\_c'), get\_time(a='d')]", r"[get\_time(a='b\_c'), search(query='x')]", r"get\_time(a='b\_c')",
+    r"<|tool_call_start|>[save(pa\_th='x\_y')]<|tool_call_end|>",
+])  # fmt: skip
 def test_an_underscore_that_markdown_may_have_escaped_is_refused(text):
     """Where the underscores of a name or a key are escaped, one in a string may be Markdown's too: no call, and no
     text either."""
@@ -294,14 +251,10 @@ def test_a_word_that_begins_no_call_hides_no_delimiter(word):
     assert [call.name for call in extract_calls(text, BOX).calls] == ["search"]
 
 
-@pytest.mark.parametrize(
-    ("words", "sign", "kind"),
-    [
-        ("call:search", '{query:<|"|>x<|"|>}', Reader.BRACES),
-        ("to=functions.search ", '{"query": "x"}', Reader.CHANNEL),
-        ("search", '[ARGS]{"query": "x"}', Reader.NAMED),
-    ],
-)
+@pytest.mark.parametrize(("words", "sign", "kind"), [
+    ("call:search", '{query:<|"|>x<|"|>}', Reader.BRACES), ("to=functions.search ", '{"query": "x"}', Reader.CHANNEL),
+    ("search", '[ARGS]{"query": "x"}', Reader.NAMED),
+])  # fmt: skip
 def test_a_word_within_a_sentence_has_left_already(words, sign, kind):
     """Where a sentence begins the call's text is taken away from its word on, within one from its first bracket on."""
     for before in ("", "So. ", "So:\n"):

@@ -71,15 +71,12 @@ def test_a_call_behind_an_example_of_another_thing_is_made(before, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "before",
-    [
-        "I don't know that, so I will search:", "I have never seen it. I look it up:", "If it isn't there I try again:",
-        "With this I can find it:", "To avoid mistakes, I search:", "Don't worry, I will call it:", "Never mind:",
-        "You should not use old data, so I search:", "Don't use the old file, use the new one:",
-        "Do not run the tests yet:", "Avoid guessing:",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("before", [
+    "I don't know that, so I will search:", "I have never seen it. I look it up:", "If it isn't there I try again:",
+    "With this I can find it:", "To avoid mistakes, I search:", "Don't worry, I will call it:", "Never mind:",
+    "You should not use old data, so I search:", "Don't use the old file, use the new one:",
+    "Do not run the tests yet:", "Avoid guessing:",
+])  # fmt: skip
 def test_a_call_behind_words_of_another_sense_is_made(before, form):
     """Law: a no in a sentence that speaks of something else, or a word that code has as well, loses no call."""
     assert calls(f"{before}\n{form}") == [("search", {"query": "x"})]

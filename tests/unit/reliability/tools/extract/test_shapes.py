@@ -10,7 +10,7 @@ from reliability.tools.extract.shapes import goes_on, looks_like_a_call
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls
 from tests.support.renderings import tool
-from tests.support.streaming import cut_at, inked, play, whole
+from tests.support.streaming import cut_at, inked, play, settled, whole
 
 
 def test_model_ids_are_kept():
@@ -39,8 +39,7 @@ def test_a_whole_message_is_its_calls_and_its_text(frame, call, said):
         f'"role": "assistant", "content": {said}, "refusal": null, "tool_calls": [{call}]',
     ):
         text = frame.format(f"{{{fields}}}")
-        assert whole(text, BOX) == ([("search", {"query": "x"})], False, inked("I look." if "look" in said else ""))
-        assert play(list(text), BOX) == play([text], BOX) == whole(text, BOX)
+        assert settled(text, BOX) == ([("search", {"query": "x"})], False, inked("I look." if "look" in said else ""))
     for told in (f'{{"tool_calls": [], "content": {said}}}', f'{{"role": "assistant", "content": {said}}}'):
         assert whole(told, BOX) == ([], False, inked(told))
 
@@ -50,9 +49,7 @@ def test_data_before_a_closer_is_data(text):
     """Law: what names no tool, holds no arguments and has other keys than a tool's is an answer: the closer is dropped,
     streamed and whole. What a closer may end as a call, or an opener begins, is refused."""
     for full in (f"{text}</tool_call>", f"So:\n{text}\n</tool_call>\nDone."):
-        told = whole(full, BOX)
-        assert (told.calls, told.refused, told.text) == ([], False, inked(full.replace("</tool_call>", "")))
-        assert play(list(full), BOX) == play([full], BOX) == told
+        assert settled(full, BOX) == ([], False, inked(full.replace("</tool_call>", "")))
     assert extract_calls(f"<tool_call>{text}</tool_call>", BOX).malformed
 
 
@@ -142,13 +139,10 @@ def test_python_as_the_whole_answer():
         assert (found.calls, len(found.malformed)) == ((), 1), text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"name": "Ada Lovelace"}', '[{"name": "Ada"}, {"name": "Bo"}]', '{"action": "wait"}',
-        '{"tool": "hammer"}', '{"function": "sine"}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    '{"name": "Ada Lovelace"}', '[{"name": "Ada"}, {"name": "Bo"}]', '{"action": "wait"}', '{"tool": "hammer"}',
+    '{"function": "sine"}',
+])  # fmt: skip
 def test_a_name_that_is_no_tools_is_data(text):
     """An answer in JSON is the answer, though tools are declared; a name that is nearly a tool's is asked about."""
     assert extract_calls(text, BOX) == Extraction(text=text)
@@ -231,8 +225,7 @@ def test_a_joint_between_calls_loses_none(joint, count):
     """All of a row are delivered, never one of several; and none where prose ends it. Whole and streamed."""
     row = joint.join(f"search(query='{at}')" for at in range(count))
     for text in (row, f"I look it up:\n{row}"):
-        assert whole(text, BOX).calls == [("search", {"query": str(at)}) for at in range(count)]
-        assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 2, 5, 9, 1000))
+        assert settled(text, BOX, (1, 2, 5, 9, 1000)).calls == [("search", {"query": str(at)}) for at in range(count)]
     shown = f"{row}\nThat is how it is done."
     assert all(play(cut_at(shown, [size]), BOX) == ([], False, inked(shown)) for size in (1, 2, 5, 9, 1000))
 
@@ -263,21 +256,18 @@ def test_a_tools_definition_is_data(text, frame):
     assert extract_calls(f"<tool_call>{text}</tool_call>", BOX).malformed
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"name": "search", "arguments": [{"query": "x"}]}',
-        '{"name": "search", "arguments": [{"name": "query", "value": "x"}]}',
-        '{"name": "search", "arguments": [{"name": "x"}]}', '{"name": "search", "arguments": ["query"]}',
-        '{"name": "search", "arguments": {"query": {"value": "x"}}}',
-        '{"name": "search", "parameters": {"query": {"type": "string"}}}',
-        '{"name": "search", "arguments": {"title": {"type": "string"}}}',
-        '{"name": "search", "arguments": {"type": "object", "properties": {"query": "x"}}}',
-        '{"name": "search", "description": "Finds.", "arguments": {"query": "x"}}',
-        '{"name": "save", "arguments": {"data": {"type": "string"}}}',
-        '{"name": "save", "description": "Saves.", "parameters": {"data": {"type": "object", "title": "x"}}}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    '{"name": "search", "arguments": [{"query": "x"}]}',
+    '{"name": "search", "arguments": [{"name": "query", "value": "x"}]}',
+    '{"name": "search", "arguments": [{"name": "x"}]}', '{"name": "search", "arguments": ["query"]}',
+    '{"name": "search", "arguments": {"query": {"value": "x"}}}',
+    '{"name": "search", "parameters": {"query": {"type": "string"}}}',
+    '{"name": "search", "arguments": {"title": {"type": "string"}}}',
+    '{"name": "search", "arguments": {"type": "object", "properties": {"query": "x"}}}',
+    '{"name": "search", "description": "Finds.", "arguments": {"query": "x"}}',
+    '{"name": "save", "arguments": {"data": {"type": "string"}}}',
+    '{"name": "save", "description": "Saves.", "parameters": {"data": {"type": "object", "title": "x"}}}',
+])  # fmt: skip
 def test_arguments_that_define_nothing_are_a_call(text):
     """Law: a value, an unknown parameter, one that takes an object, or schemas as arguments without a description are
     no definition: it is called, or asked for again."""

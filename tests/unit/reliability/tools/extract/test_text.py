@@ -23,34 +23,27 @@ def test_harmless_text_is_taken_off(text):
     assert value.repair_kinds
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": 1}, "b": 2}', '{"a": 1} {"b": 2}', '[]{"a": 1}', '{"a": 1} and "b": 2', "city: {'a': 1}",
-        '"b": {"a": 1}', '{"a": 1} b=2', '{"a": 1} 42', '```json\n{"a": 1}\n```\n```json\n{"b": 1}\n```',
-        '{"a": 1}, []', "x = {'a': 1}", "no value at all", '{"a": 1}: 2', '{"a": 1} ' + "x" * 5_000,
-        "a: b: {'a': 1}", "{1, 2}", '{"a": ',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    '{"a": 1}, "b": 2}', '{"a": 1} {"b": 2}', '[]{"a": 1}', '{"a": 1} and "b": 2', "city: {'a': 1}", '"b": {"a": 1}',
+    '{"a": 1} b=2', '{"a": 1} 42', '```json\n{"a": 1}\n```\n```json\n{"b": 1}\n```', '{"a": 1}, []', "x = {'a': 1}",
+    "no value at all", '{"a": 1}: 2', '{"a": 1} ' + "x" * 5_000, "a: b: {'a': 1}", "{1, 2}", '{"a": ',
+])  # fmt: skip
 def test_text_that_may_be_data_is_not_taken_off(text):
     """Where something would be lost, nothing is read."""
     assert isinstance(read_arguments(text), str)
 
 
-@pytest.mark.parametrize(
-    ("schema", "text", "value"),
-    [
-        ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}), ({"properties": {"a": {}}}, "see {a}", "see {a}"),
-        ({"properties": {"a": {}}}, "{a", "{a"), ({"items": {"type": "integer"}}, " [1]", [1]),
-        ({"items": {}}, '{"a": 1}', '{"a": 1}'), ({"type": "string", "items": {}}, "[1]", "[1]"),
-        ({"enum": ["a", None]}, "null", None), ({"enum": ["a", "null", None]}, "null", "null"),
-        ({"enum": ["a", None]}, "a", "a"), ({"type": ["string", "null"]}, "null", None),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
-        ({"type": ["string", "null"]}, "Null", "Null"), ({"type": ["string", "null"]}, "None", "None"),
-        ({"type": "string"}, "null", "null"), ({}, "null", "null"),
-        ({"not": {"type": "string"}}, "5", 5), ({"pattern": "^5"}, "5", "5"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("schema", "text", "value"), [
+    ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}), ({"properties": {"a": {}}}, "see {a}", "see {a}"),
+    ({"properties": {"a": {}}}, "{a", "{a"), ({"items": {"type": "integer"}}, " [1]", [1]),
+    ({"items": {}}, '{"a": 1}', '{"a": 1}'), ({"type": "string", "items": {}}, "[1]", "[1]"),
+    ({"enum": ["a", None]}, "null", None), ({"enum": ["a", "null", None]}, "null", "null"),
+    ({"enum": ["a", None]}, "a", "a"), ({"type": ["string", "null"]}, "null", None),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+    ({"type": ["string", "null"]}, "Null", "Null"), ({"type": ["string", "null"]}, "None", "None"),
+    ({"type": "string"}, "null", "null"), ({}, "null", "null"), ({"not": {"type": "string"}}, "5", 5),
+    ({"pattern": "^5"}, "5", "5"),
+])  # fmt: skip
 def test_a_text_stands_for_what_its_schema_means(schema, text, value):
     """Law: a text is read as a value where no text is allowed, where it is null and the schema names that, and where
     the schema tells of an object or a list and the text is one; anything else stays the text that it is."""
@@ -104,16 +97,13 @@ def test_what_is_taken_off_from_around_arguments_is_taken_off_here(text):
     assert value.value == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "X X", "X\nX", "```json\nX\n```\n```json\nX\n```", "[]X", "X, []", "[X, X", "[1, X", '{"p": X',
-        "{p: X, q: 1", "{'a': 1, 'p': X", "{{X}}"[1:-1], '{"name": "Bob", "age": }\nX', 'X\n{"name": "Bo',
-        'X, "b": 2}', 'X and "b": 2', "X, 'b': None", "X: 2", "X 42", "X\n42", 'X\n"b"', '"a": 1\nX', '"p": X',
-        '"a", "p":\n X', "name: X", "**age** = X", "city: Lima\nitem: X", "item: X\nother: 3", "x = X\ny = 2",
-        "```yaml\ncity: Lima\nitem: X\n```", "no value at all", "{1, 2}", "",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "X X", "X\nX", "```json\nX\n```\n```json\nX\n```", "[]X", "X, []", "[X, X", "[1, X", '{"p": X', "{p: X, q: 1",
+    "{'a': 1, 'p': X", "{{X}}"[1:-1], '{"name": "Bob", "age": }\nX', 'X\n{"name": "Bo', 'X, "b": 2}', 'X and "b": 2',
+    "X, 'b': None", "X: 2", "X 42", "X\n42", 'X\n"b"', '"a": 1\nX', '"p": X', '"a", "p":\n X', "name: X", "**age** = X",
+    "city: Lima\nitem: X", "item: X\nother: 3", "x = X\ny = 2", "```yaml\ncity: Lima\nitem: X\n```", "no value at all",
+    "{1, 2}", "",
+])  # fmt: skip
 def test_a_part_of_a_document_is_never_left_out(text):
     """Law: where another value, a part of one, or a key of this one stands around the document, nothing is read."""
     assert isinstance(read_document(text.replace("X", DOCUMENT), SCHEMA), str)

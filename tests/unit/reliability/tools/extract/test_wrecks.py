@@ -49,26 +49,22 @@ def test_what_was_meant_as_a_call_is_no_text(wreck, frame):
     assert all(play(cut_at(text, [size]), BOX) == whole(text, BOX) for size in (1, 7, 1000))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "write_file(path: str, n: int = 1) writes a file.", 'The tool write_file takes "path": a string.',
-        '"write_file" takes "path" and "n".', "- write_file: path, n and opts",
-        "**write_file** (path, n): writes n lines.", "`write_file(path='a'))`",
-        "Use `write_file` with path='a' if you like.",
-        'Never write {"name"": "write_file", "arguments": {"path": "a"}} into a file.',
-        '> {"name"": "write_file", "arguments": {"path": "a"}}', "write_file(path='a')\nis how one writes.",
-        "In HTML `&lt;tool_call&gt;` opens a call.", "Write &lt;invoke name=...&gt; in the page.",
-        '<write_file>{"title": "a"}</write_file>', "<write_file>{path}</write_file>", "<name>Bash</name> is a shell.",
-        '{"tool": "write_file", "path": "a", "why": "it is data"}', "write_file", "Bash: command not found",
-        "1. Bash(command=\"git status\")\n2. write_file(path='a', n=50)\n\nAll tests pass.",
-        '● Bash(command: "git status")\n  ⎿  clean', "```toml\n[Bash]\ncommand = 30\n```",
-        'tool: Bash\nargs:\n  command: "ls"', "| Bash | command: 3 |", 'tool=Bash command="ls" ms=12',
-        'function Bash({command = "x"}) {', '### Bash\n\n- `command`: "x"',
-        "write_file(path'a', opts={'c': x'})", 'shell Bash {"command": ["ls"]}',
-        "```python\nimport os\nwrite_file(path'a')\n```\nis wrong.",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "write_file(path: str, n: int = 1) writes a file.", 'The tool write_file takes "path": a string.',
+    '"write_file" takes "path" and "n".', "- write_file: path, n and opts", "**write_file** (path, n): writes n lines.",
+    "`write_file(path='a'))`", "Use `write_file` with path='a' if you like.",
+    'Never write {"name"": "write_file", "arguments": {"path": "a"}} into a file.',
+    '> {"name"": "write_file", "arguments": {"path": "a"}}', "write_file(path='a')\nis how one writes.",
+    "In HTML `&lt;tool_call&gt;` opens a call.", "Write &lt;invoke name=...&gt; in the page.",
+    '<write_file>{"title": "a"}</write_file>', "<write_file>{path}</write_file>", "<name>Bash</name> is a shell.",
+    '{"tool": "write_file", "path": "a", "why": "it is data"}', "write_file", "Bash: command not found",
+    "1. Bash(command=\"git status\")\n2. write_file(path='a', n=50)\n\nAll tests pass.",
+    '● Bash(command: "git status")\n  ⎿  clean', "```toml\n[Bash]\ncommand = 30\n```",
+    'tool: Bash\nargs:\n  command: "ls"', "| Bash | command: 3 |", 'tool=Bash command="ls" ms=12',
+    'function Bash({command = "x"}) {', '### Bash\n\n- `command`: "x"', "write_file(path'a', opts={'c': x'})",
+    'shell Bash {"command": ["ls"]}',
+    "```python\nimport os\nwrite_file(path'a')\n```\nis wrong.",
+])  # fmt: skip
 def test_a_sentence_about_a_tool_is_text(text):
     """Law: words that no call has, quotation, code around it, and what a reader knows as data make it none."""
     assert extract_calls(text, BOX).malformed == ()

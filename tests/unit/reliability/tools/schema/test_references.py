@@ -23,26 +23,19 @@ def test_bad_references_are_told_apart(parameters, said):
     assert said in bad.message
 
 
-@pytest.mark.parametrize(
-    ("schema", "kinds"),
-    [
-        ({}, None),
-        (True, None),
-        ({"type": "integer"}, {"integer"}),
-        ({"type": ["string", "null"]}, {"string", "null"}),
-        ({"enum": ["a", 1]}, {"string", "integer"}),
-        ({"const": None}, {"null"}),
-        ({"not": {"type": "string"}}, {"number", "integer", "boolean", "object", "array", "null"}),
-        ({"not": {"type": ["string", "null"]}, "type": ["string", "integer"]}, {"integer"}),
-        ({"not": {"type": ["number", "string"]}}, {"boolean", "object", "array", "null"}),
-        ({"not": {"type": "string", "minLength": 5}}, None),
-        ({"anyOf": [{"type": "string"}, {"type": "array"}]}, {"string", "array"}),
-        ({"anyOf": [{}, {"type": "array"}]}, None),
-        ({"allOf": [{"type": "number"}, {"type": ["integer", "string"]}]}, {"integer"}),
-        ({"$ref": "#/$defs/A", "type": ["boolean", "object"]}, {"boolean"}),
-        ({"$ref": "#/$defs/Loop"}, None),
-    ],
-)
+@pytest.mark.parametrize(("schema", "kinds"), [
+    ({}, None), (True, None), ({"type": "integer"}, {"integer"}), ({"type": ["string", "null"]}, {"string", "null"}),
+    ({"enum": ["a", 1]}, {"string", "integer"}), ({"const": None}, {"null"}),
+    ({"not": {"type": "string"}}, {"number", "integer", "boolean", "object", "array", "null"}),
+    ({"not": {"type": ["string", "null"]}, "type": ["string", "integer"]}, {"integer"}),
+    ({"not": {"type": ["number", "string"]}}, {"boolean", "object", "array", "null"}),
+    ({"not": {"type": "string", "minLength": 5}}, None),
+    ({"anyOf": [{"type": "string"}, {"type": "array"}]}, {"string", "array"}),
+    ({"anyOf": [{}, {"type": "array"}]}, None),
+    ({"allOf": [{"type": "number"}, {"type": ["integer", "string"]}]}, {"integer"}),
+    ({"$ref": "#/$defs/A", "type": ["boolean", "object"]}, {"boolean"}),
+    ({"$ref": "#/$defs/Loop"}, None),
+])  # fmt: skip
 def test_the_types_that_a_schema_allows(schema, kinds):
     """No type is left out; what can't be told is anything."""
     root = {"$defs": {"A": {"type": "boolean"}, "Loop": {"$ref": "#/$defs/Loop"}}}

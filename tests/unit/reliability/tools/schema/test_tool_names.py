@@ -33,21 +33,17 @@ def test_what_stands_between_the_words_of_a_name_says_nothing(parts, declared, c
     assert ToolNames((name, "other_tool")).find(spelled(parts, called, other)) == name
 
 
-@pytest.mark.parametrize(
-    ("declared", "called"),
-    [
-        ("math_gcd", "math.gcd"), ("math_gcd", "math__gcd"), ("math_gcd", "functions.math_gcd"),
-        ("math_gcd", "functions.math.gcd"), ("math_gcd", "functions_math_gcd"),
-        ("math_gcd", "default_api.math_gcd"), ("math_gcd", "default_api:math_gcd"),
-        ("math_gcd", "tools.math_gcd"), ("math_gcd", "tool__math_gcd"), ("math_gcd", "MathGcd"),
-        ("math.gcd", "math_gcd"), ("math.gcd", "gcd"), ("math_gcd", "mcp__calculator__math_gcd"),
-        ("math_gcd", "mcp_calculator_math_gcd"), ("math_gcd", "mcp.calculator.math_gcd"),
-        ("calculator_gcd", "mcp__calculator__gcd"), (GITHUB, "mcp.github.create_issue"),
-        (GITHUB, "mcp_github_create_issue"), (GITHUB, "github.create_issue"), (GITHUB, "github__create_issue"),
-        (GITHUB, "github_create_issue"), (GITHUB, "create_issue"), (GITHUB, "functions.create_issue"),
-        (GITHUB, "createIssue"), ("HTTPServer_get", "http_server_get"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("declared", "called"), [
+    ("math_gcd", "math.gcd"), ("math_gcd", "math__gcd"), ("math_gcd", "functions.math_gcd"),
+    ("math_gcd", "functions.math.gcd"), ("math_gcd", "functions_math_gcd"), ("math_gcd", "default_api.math_gcd"),
+    ("math_gcd", "default_api:math_gcd"), ("math_gcd", "tools.math_gcd"), ("math_gcd", "tool__math_gcd"),
+    ("math_gcd", "MathGcd"), ("math.gcd", "math_gcd"), ("math.gcd", "gcd"), ("math_gcd", "mcp__calculator__math_gcd"),
+    ("math_gcd", "mcp_calculator_math_gcd"), ("math_gcd", "mcp.calculator.math_gcd"),
+    ("calculator_gcd", "mcp__calculator__gcd"), (GITHUB, "mcp.github.create_issue"),
+    (GITHUB, "mcp_github_create_issue"), (GITHUB, "github.create_issue"), (GITHUB, "github__create_issue"),
+    (GITHUB, "github_create_issue"), (GITHUB, "create_issue"), (GITHUB, "functions.create_issue"),
+    (GITHUB, "createIssue"), ("HTTPServer_get", "http_server_get"),
+])  # fmt: skip
 def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
     """The name that is delivered is the client's, and the change is recorded."""
     box = made([tool(declared, {}), tool("search", {})])
@@ -57,21 +53,18 @@ def test_a_name_in_another_spelling_or_namespace_is_meant(declared, called):
     assert [(repair.kind, repair.path) for repair in verdict.repairs] == [("name", "/0/name")]
 
 
-@pytest.mark.parametrize(
-    ("declared", "called"),
-    [
-        (["a.search", "b.search"], "search"), (["a__search", "b__search"], "functions.search"),
-        (["math.gcd", "math__gcd"], "math_gcd"), (["getItem", "get_item"], "get.item"),
-        (["Read-File", "read_file"], "READ_FILE"),
-        (["mcp__github__search", "mcp__jira__search"], "mcp__gitlab__search"), (["math_gcd"], "gcd"),
-        (["gcd"], "math.gcd"), (["math_gcd"], "mathgcd"), (["math_gcd"], "math_gcd_v2"),
-        (["math_gcd"], "do_math_gcd"), (["math_gcd"], "math_lcm"), (["remove"], "os.remove"),
-        (["mcp__github__search"], "mcp__jira__search"), (["search"], "functions."), (["search"], "mcp__"),
-        (["search"], ""), (["run_c"], "run_c++"), ([], "functions.search"),
-        (["web.search", "github_search"], "search"), (["mcp__web__search", "githubSearch"], "functions.search"),
-        (["mcp__a__get_item", "b_get_item"], "get-item"), (["a.b.search", "c_b_search"], "b.search"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("declared", "called"), [
+    (["a.search", "b.search"], "search"), (["a__search", "b__search"], "functions.search"),
+    (["math.gcd", "math__gcd"], "math_gcd"), (["getItem", "get_item"], "get.item"),
+    (["Read-File", "read_file"], "READ_FILE"),
+    (["mcp__github__search", "mcp__jira__search"], "mcp__gitlab__search"),
+    (["math_gcd"], "gcd"), (["gcd"], "math.gcd"), (["math_gcd"], "mathgcd"), (["math_gcd"], "math_gcd_v2"),
+    (["math_gcd"], "do_math_gcd"), (["math_gcd"], "math_lcm"), (["remove"], "os.remove"),
+    (["mcp__github__search"], "mcp__jira__search"), (["search"], "functions."), (["search"], "mcp__"), (["search"], ""),
+    (["run_c"], "run_c++"), ([], "functions.search"), (["web.search", "github_search"], "search"),
+    (["mcp__web__search", "githubSearch"], "functions.search"), (["mcp__a__get_item", "b_get_item"], "get-item"),
+    (["a.b.search", "c_b_search"], "b.search"),
+])  # fmt: skip
 def test_what_would_be_a_guess_is_not_meant(declared, called):
     """Several that fit, another word, another namespace: the model is asked again."""
     box = made([tool(name, {}) for name in declared])
@@ -84,13 +77,10 @@ def test_a_name_without_its_namespace_is_meant_where_no_other_tool_ends_with_it(
     assert ToolNames(("web.search", other)).find("search") == "web.search"
 
 
-@pytest.mark.parametrize(
-    "called",
-    [
-        "functions.search:0", "search<|channel|>commentary", " search\n", "`search`", '"search"', "search()",
-        "SEARCH:12", "search.call", "web\\_find",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("called", [
+    "functions.search:0", "search<|channel|>commentary", " search\n", "`search`", '"search"', "search()", "SEARCH:12",
+    "search.call", "web\\_find",
+])  # fmt: skip
 def test_what_is_left_on_a_native_name_is_taken_off(called):
     """A special token, an index, quotes, brackets, Markdown's escapes and the `.call` of Llama's tools are no name."""
     raw = RawCall(name=called, arguments="{}")

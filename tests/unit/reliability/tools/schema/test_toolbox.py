@@ -17,34 +17,27 @@ def test_a_tool_without_parameters_takes_nothing(parameters):
     assert box.tools[0].validator.is_valid({})
 
 
-@pytest.mark.parametrize(
-    ("tools", "path"),
-    [
-        ("x", "/tools"),
-        ([1], "/tools/0"),
-        ([{"type": "function"}], "/tools/0/function"),
-        ([{"type": "retrieval"}], "/tools/0/type"),
-        ([tool("", {})], "/tools/0/function/name"),
-        ([tool("get weather", {})], "/tools/0/function/name"),
-        ([tool("x" * 129, {})], "/tools/0/function/name"),
-        ([tool(None, {})], "/tools/0/function/name"),
-        ([tool("a", {}), tool("b", {}), tool("a", {})], "/tools/2/function/name"),
-        ([tool("a", [])], "/tools/0/function/parameters"),
-        ([tool("a", {"x": {1, 2}})], "/tools/0/function/parameters"),
-        ([tool("a", {"type": "string"})], "/tools/0/function/parameters/type"),
-        ([tool("a", {"type": "nonsense"})], "/tools/0/function/parameters/type"),
-        ([tool("a", {"properties": {"b": {"type": 3}}})], "/tools/0/function/parameters/properties/b/type"),
-        ([tool("a", {"properties": {"b": {"minimum": "x"}}})], "/tools/0/function/parameters/properties/b/minimum"),
-        ([tool("a", {"required": "b"})], "/tools/0/function/parameters/required"),
-        ([tool("a", {"$ref": "https://remote/schema.json"})], "/tools/0/function/parameters/$ref"),
-        ([tool("a", {"properties": {"b": {"$ref": "/$defs/B"}}})], "/tools/0/function/parameters/properties/b/$ref"),
-        ([tool("a", {"$ref": "#/$defs/B"})], "/tools/0/function/parameters/$ref"),
-        ([tool("a", {"$ref": "#/required/3"})], "/tools/0/function/parameters/$ref"),
-        ([tool("a", {"$ref": "#/$defs/B", "$defs": {"B": {"$ref": "#/$defs/B"}}})], "/tools/0/function/parameters"),
-        ([tool("a", {"properties": {"b": {"pattern": "["}}})], "/tools/0/function/parameters/properties/b/pattern"),
-        ([tool("a", {"patternProperties": {"(": {}}})], "/tools/0/function/parameters/patternProperties/("),
-    ],
-)
+NAME, PARAMETERS = "/tools/0/function/name", "/tools/0/function/parameters"
+# Parameters of a tool that can't be used, and where in them the mistake is.
+BAD_PARAMETERS = [
+    ([], ""), ({"x": {1, 2}}, ""), ({"type": "string"}, "/type"), ({"type": "nonsense"}, "/type"),
+    ({"properties": {"b": {"type": 3}}}, "/properties/b/type"), ({"required": "b"}, "/required"),
+    ({"properties": {"b": {"minimum": "x"}}}, "/properties/b/minimum"),
+    ({"$ref": "https://remote/schema.json"}, "/$ref"), ({"$ref": "#/$defs/B"}, "/$ref"),
+    ({"properties": {"b": {"$ref": "/$defs/B"}}}, "/properties/b/$ref"), ({"$ref": "#/required/3"}, "/$ref"),
+    ({"$ref": "#/$defs/B", "$defs": {"B": {"$ref": "#/$defs/B"}}}, ""),
+    ({"properties": {"b": {"pattern": "["}}}, "/properties/b/pattern"),
+    ({"patternProperties": {"(": {}}}, "/patternProperties/("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tools", "path"), [
+    ("x", "/tools"), ([1], "/tools/0"), ([{"type": "function"}], "/tools/0/function"),
+    ([{"type": "retrieval"}], "/tools/0/type"),
+    *(([tool(name, {})], NAME) for name in ("", "get weather", "x" * 129, None)),
+    ([tool("a", {}), tool("b", {}), tool("a", {})], "/tools/2/function/name"),
+    *(([tool("a", given)], PARAMETERS + place) for given, place in BAD_PARAMETERS),
+])  # fmt: skip
 def test_bad_tools_are_the_clients_mistake_with_a_place(tools, path):
     """What can't be used is a value that names its place in the request; nothing raises and nothing is
     fetched."""
@@ -84,7 +77,6 @@ def test_legacy_functions_and_flat_tools_are_tools():
     assert legacy.tools[0].description == "says"
     assert flat.tools[0].strict
     assert made(None).names == made([]).names == ()
-    assert build_toolbox(None, [{"name": "a b"}]) == BadTools(
-        "/functions/0/name", build_toolbox([tool("a b", {})]).message
-    )
+    wrong = build_toolbox([tool("a b", {})]).message
+    assert build_toolbox(None, [{"name": "a b"}]) == BadTools("/functions/0/name", wrong)
     assert isinstance(build_toolbox([tool("f", {})], [{"name": "f"}]), BadTools)

@@ -58,20 +58,17 @@ def test_a_union_costs_by_its_depth_and_not_its_power(leaf, valid):
     assert costs[2] < 3_000
 
 
-@pytest.mark.parametrize(
-    ("parameters", "value", "valid", "steps"),
-    [
-        (object_of(a={"uniqueItems": True}), {"a": [{"a": i, "b": [i]} for i in range(4_000)]}, True, 20_000),
-        (object_of(a={"uniqueItems": True}), {"a": [i * (2**61 - 1) for i in range(9_000)]}, True, 10_000),
-        (
-            object_of(a={"items": {"enum": [f"Word{i}" for i in range(5_000)]}}),
-            {"a": [f"word{i}" for i in range(5_000)]}, False, 10_000,
-        ),
-        (object_of(a={"items": {"type": "boolean"}}), {"a": ["true"] * 5_000}, False, 10_000),
-        (object_of(a={"items": {"type": "boolean"}}), {"a": ["true"] * 60}, True, 10_000),
-        (object_of(a={"items": {"type": "integer"}}), {"a": list(range(50_000))}, True, 60_000),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("parameters", "value", "valid", "steps"), [
+    (object_of(a={"uniqueItems": True}), {"a": [{"a": i, "b": [i]} for i in range(4_000)]}, True, 20_000),
+    (object_of(a={"uniqueItems": True}), {"a": [i * (2**61 - 1) for i in range(9_000)]}, True, 10_000),
+    (
+        object_of(a={"items": {"enum": [f"Word{i}" for i in range(5_000)]}}),
+        {"a": [f"word{i}" for i in range(5_000)]}, False, 10_000,
+    ),
+    (object_of(a={"items": {"type": "boolean"}}), {"a": ["true"] * 5_000}, False, 10_000),
+    (object_of(a={"items": {"type": "boolean"}}), {"a": ["true"] * 60}, True, 10_000),
+    (object_of(a={"items": {"type": "integer"}}), {"a": list(range(50_000))}, True, 60_000),
+])  # fmt: skip
 def test_judging_costs_by_the_size_of_the_value(parameters, value, valid, steps):
     """Nothing is compared with everything, and no repair judges all of it anew for each place."""
     assert judge_cost(parameters, value, valid=valid) < steps
