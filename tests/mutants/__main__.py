@@ -51,7 +51,7 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/unit/reliability/tools/**/test_*.py",
         "tests/unit/reliability/answer/test_judgement_arguments.py",
     ),
-    "deployments/tiers/hosted/": ("tests/unit/deployments/tiers/hosted/test_chat_chunks.py",),
+    "deployments/tiers/hosted/": ("tests/unit/deployments/tiers/hosted/test_chat_*.py",),
     "deployments/request/": ("tests/unit/deployments/request/test_*.py", "tests/sim/test_sim.py"),
     "deployments/running/": ("tests/unit/deployments/running/test_*.py",),
 }

@@ -73,10 +73,10 @@ def hosted_tier(upstream: Upstream, model: str = "m", **options: Any) -> HostedT
     return HostedTier(name="premium", base_url=upstream.base_url, model=model, **options)
 
 
-def play(upstream: Upstream, played: Play, **options: Any) -> list[Event]:
+def play(upstream: Upstream, played: Play, request: ChatRequest | None = None, **options: Any) -> list[Event]:
     """The events of one request that a hosted tier's upstream answers with `played`."""
     upstream.plays("m", played)
-    return answers(hosted_tier(upstream, **options), ask())[0]
+    return answers(hosted_tier(upstream, **options), request or ask())[0]
 
 
 def exchange(player: Player, *requests: ChatRequest, **options: Any) -> tuple[list[list[Event]], list[Seen]]:

@@ -172,25 +172,17 @@ def test_without_keys_only_loopback_may_ask(host):
     access("", allow_open=True).guard(host, {})
 
 
+OWN = [
+    "127.0.0.1:8000", "localhost", "LOCALHOST:8000", "[::1]:8000", "http://localhost:3000", "host.docker.internal:8000"
+]  # fmt: skip
+FOREIGN = [
+    "evil.example:8000", "https://evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.5:8000",
+    "null", "[",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["host", "origin"])
-@pytest.mark.parametrize(
-    ("named", "good"),
-    [
-        ("127.0.0.1:8000", True),
-        ("localhost", True),
-        ("LOCALHOST:8000", True),
-        ("[::1]:8000", True),
-        ("http://localhost:3000", True),
-        ("host.docker.internal:8000", True),
-        ("evil.example:8000", False),
-        ("https://evil.example", False),
-        ("127.0.0.1.evil.example", False),
-        ("localhost.evil.example", False),
-        ("192.168.1.5:8000", False),
-        ("null", False),
-        ("[", False),
-    ],
-)
+@pytest.mark.parametrize(("named", "good"), [*((one, True) for one in OWN), *((one, False) for one in FOREIGN)])
 def test_without_keys_no_web_page_may_ask(name, named, good):
     """A browser on this machine is a peer on loopback. A page from elsewhere is known by its `Origin`, or, where its
     name was turned into this machine's address, by its `Host`; with keys, or where the door is open, neither counts."""
@@ -215,6 +207,9 @@ applications:
 """
 
 
+OPENED = "warning: server.allow_open lets everybody who reaches 0.0.0.0:"
+
+
 @pytest.mark.parametrize("command", ["check", "preflight"])
 @pytest.mark.parametrize(
     ("host", "server", "patch", "value", "code", "said"),
@@ -224,14 +219,7 @@ applications:
         ("0.0.0.0", "{}", "{}", f"a:{AGENT}", 0, ""),
         ("0.0.0.0", "{}", "{}", "a:short", 2, f"c.yaml: {ENV}: entry 1: the key must have"),
         ("127.0.0.1", "{}", "{}", "a:short", 2, f"c.yaml: {ENV}: entry 1: the key must have"),
-        (
-            "0.0.0.0",
-            "{allow_open: true}",
-            "{}",
-            "",
-            0,
-            "warning: server.allow_open lets everybody who reaches 0.0.0.0:",
-        ),
+        ("0.0.0.0", "{allow_open: true}", "{}", "", 0, OPENED),
         ("127.0.0.1", "{allow_open: true}", "{}", "", 0, ""),
         ("0.0.0.0", "{allow_open: true}", "{allow_open: false}", "", 2, "is not loopback"),
         ("0.0.0.0", "{}", "{allow_open: true}", "", 2, "is not loopback"),

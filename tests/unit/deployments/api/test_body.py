@@ -198,9 +198,8 @@ class Pool:
 
 
 def parsed(pool: Any) -> ChatCall:
-    return asyncio.run(
-        body.parse_body(pool, parse_chat, BODY, {}, key="b", request_id="r", tokens_max=100, timeout_s=9.0)
-    )
+    given = {"key": "b", "request_id": "r", "tokens_max": 100, "timeout_s": 9.0}
+    return asyncio.run(body.parse_body(pool, parse_chat, BODY, {}, **given))
 
 
 def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,9 +221,7 @@ def test_what_is_dear_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> No
     ("error", "code", "param"),
     [(JobTooLong("it took 9 s"), "invalid_tools", "tools"), (Undone("busy"), "overloaded", None)],
 )
-def test_a_worker_that_can_not_is_told(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, param: str | None
-) -> None:
+def test_a_worker_that_can_not_is_told(monkeypatch, error, code, param) -> None:
     """Law: schemas that take too long are the client's mistake; a worker that is missing isn't."""
     monkeypatch.setattr(body, "STEPS_INLINE", 0)
     refused = refusal_of(parsed, Pool(error))

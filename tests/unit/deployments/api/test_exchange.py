@@ -159,10 +159,8 @@ async def test_a_reader_that_is_cancelled_ends_the_source():
 def prefilling(dialect: Dialect, call: Any, keepalive_s: float = 10.0) -> tuple[Exchange, StreamWriter]:
     """An exchange whose tier is reading a long prompt."""
     run = run_of(request_of("hi"), tier="fast")
-    exchange = Exchange(
-        dialect=dialect, call=call, run=run, events=breaking(0), report=dict, close=list, keepalive_s=keepalive_s
-    )
-    return exchange, dialect.writer(call, run)
+    given = {"dialect": dialect, "call": call, "run": run, "keepalive_s": keepalive_s}
+    return Exchange(**given, events=breaking(0), report=dict, close=list), dialect.writer(call, run)
 
 
 def read_to(exchange: Exchange, tokens: int, left_s: float) -> None:

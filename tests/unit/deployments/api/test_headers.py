@@ -92,11 +92,8 @@ def test_any_request_says_one_or_the_other(headers: dict[str, str], body: dict[s
 @pytest.mark.parametrize(
     ("headers", "body", "kept"),
     [
-        ({}, {}, True),
-        ({}, {"store": None}, True),
-        ({}, {"store": True}, True),
-        ({}, {"store": False}, False),
-        ({}, {"cache_prompt": False}, False),
+        *(({}, body, True) for body in ({}, {"store": None}, {"store": True})),
+        *(({}, body, False) for body in ({"store": False}, {"cache_prompt": False})),
         ({}, {"prompt_cache_retention": "in_memory"}, False),
         ({}, {"prompt_cache_retention": "in-memory", "store": True}, False),
         ({}, {"prompt_cache_retention": "24h", "store": False}, True),

@@ -121,6 +121,10 @@ def load(size: int) -> dict[str, Any]:
     return {"messages": [USER, *(turns * size)], "tools": [hidden, {"name": "other", "input_schema": {}}]}
 
 
+def spare(size: int) -> Message:
+    return {"type": "clear_tool_uses_20250919", "exclude_tools": [f"n{n}" for n in range(size)]}
+
+
 CHATS: dict[str, Callable[[int], dict[str, Any]]] = {
     "messages": say,
     "tools": lambda size: say(1, tools=[declare(n) for n in range(size)]),
@@ -137,12 +141,7 @@ MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
     "texts": lambda size: block(size, {"type": "text", "text": "w"}),
     "results": lambda size: block(size, {"type": "tool_result", "tool_use_id": "t", "content": "w"}),
     "searches": load,
-    "spared tools": lambda size: say(
-        size,
-        context_management={
-            "edits": [{"type": "clear_tool_uses_20250919", "exclude_tools": [f"n{n}" for n in range(size)]}]
-        },
-    ),
+    "spared tools": lambda size: say(size, context_management={"edits": [spare(size)]}),
 }
 RESPONSES: dict[str, Callable[[int], dict[str, Any]]] = {
     "items": lambda size: {"input": [USER] * size},

@@ -68,9 +68,7 @@ def test_a_ready_tier_that_takes_no_requests_is_degraded(
 
 
 @given(STATUSES, CHAINS, HEALTH)
-def test_who_asks_sees_as_much_as_he_may(
-    statuses: tuple[TierStatus, ...], chain: list[str], health: dict[str, Health]
-) -> None:
+def test_who_asks_sees_as_much_as_he_may(statuses, chain, health) -> None:
     """Law: a stranger sees whether it is ready and nothing else; a key shows the tiers, but neither the nodes nor the
     configuration's mistakes; an admin sees all."""
     body = told(statuses, chain, health)
@@ -82,13 +80,10 @@ def test_who_asks_sees_as_much_as_he_may(
 
 
 @given(STATUSES, CHAINS, HEALTH)
-def test_an_alias_is_listed_as_the_tier_that_it_starts_at(
-    statuses: tuple[TierStatus, ...], chain: list[str], health: dict[str, Health]
-) -> None:
+def test_an_alias_is_listed_as_the_tier_that_it_starts_at(statuses, chain, health) -> None:
     """Law: each tier once, then `auto` and the aliases; these say what their first tier says, under their own name."""
-    tiers, others = (lambda rows: (rows[:3], rows[3:]))(
-        model_list(statuses, {"gpt": "standard", "any": "auto"}, chain, 5, health)
-    )
+    rows = model_list(statuses, {"gpt": "standard", "any": "auto"}, chain, 5, health)
+    tiers, others = rows[:3], rows[3:]
     by_id = {row["id"]: row for row in tiers}
 
     assert [row["id"] for row in tiers] == list(NAMES)

@@ -161,9 +161,8 @@ def test_a_choice_of_a_kind_that_is_not_had_is_refused_by_kind(choice):
     assert (refused.value.code, refused.value.param) == ("unsupported", "tool_choice.type")
 
 
-FLAT = [
-    {"name": "f", "description": "d", key: F["parameters"]} for key in ("parameters", "input_schema", "inputSchema")
-]
+SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")
+FLAT = [{"name": "f", "description": "d", key: F["parameters"]} for key in SCHEMA_KEYS]
 
 
 @pytest.mark.parametrize(
@@ -226,9 +225,8 @@ def test_a_tool_that_another_server_runs_is_left_out(kinds):
         return
     call = parse(tools=tools)
     assert [tool["function"]["name"] for tool in call.request.tools] == [f"f{at}" for at in own]
-    assert [kind for kind in SERVED if any(kind in note for note in call.notes)] == [
-        k for k in SERVED if k in str(kinds)
-    ]
+    noted = [kind for kind in SERVED if any(kind in note for note in call.notes)]
+    assert noted == [kind for kind in SERVED if kind in str(kinds)]
     tools[own[-1]]["input_schema"] = {"type": "objec"}
     refused = refusal_of(parse, tools=tools)
     assert str(refused.param).startswith(f"tools.{own[-1]}.")
@@ -262,9 +260,8 @@ def test_a_body_has_a_depth(where, kind):
 
 def test_null_is_as_good_as_absent():
     """Clients send null for what they don't set."""
-    call = parse(
-        tools=None, stop=None, max_tokens=None, stream=None, temperature=None, response_format=None, tool_choice=None
-    )
+    names = ("tools", "stop", "max_tokens", "stream", "temperature", "response_format", "tool_choice")
+    call = parse(**dict.fromkeys(names))
 
     assert (call.stream, call.request.streamed, call.request.tools, call.request.stop) == (False, False, (), ())
 

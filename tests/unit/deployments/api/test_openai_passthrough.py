@@ -19,10 +19,8 @@ END = Finish(reason=FinishReason.STOP)
 
 
 def parse(dialect: Any, headers: dict[str, str] | None = None, **fields: Any) -> ChatCall:
-    call: ChatCall = dialect.parse(
-        json.dumps(fields).encode(), headers or {}, request_id="r", tokens_max=100, timeout_s=60.0
-    )
-    return call
+    raw = json.dumps(fields).encode()
+    return dialect.parse(raw, headers or {}, request_id="r", tokens_max=100, timeout_s=60.0)
 
 
 def test_a_completion_goes_on_as_it_came():

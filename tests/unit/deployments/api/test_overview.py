@@ -114,9 +114,8 @@ async def test_what_runs_is_shared_only_with_others_who_look(seen, rig, monkeypa
         sent.append(rows)
 
     seen.state.share_running = take  # type: ignore[method-assign]
-    rig.config = rig.config.model_copy(
-        update={"server": rig.config.server.model_copy(update={"router_replicas": replicas})}
-    )
+    server = rig.config.server.model_copy(update={"router_replicas": replicas})
+    rig.config = rig.config.model_copy(update={"server": server})
     sharing = asyncio.create_task(seen.share_on())
     await turn()
     assert sent == []

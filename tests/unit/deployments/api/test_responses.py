@@ -25,9 +25,8 @@ async def bug(_: Request) -> Response:
     raise RuntimeError("the secret words of a prompt")
 
 
-APP = Starlette(
-    routes=[Route(f"/{one.__name__}", one) for one in (good, refused, bug)], exception_handlers=build_error_handlers({})
-)
+ROUTES = [Route(f"/{one.__name__}", one) for one in (good, refused, bug)]
+APP = Starlette(routes=ROUTES, exception_handlers=build_error_handlers({}))
 
 
 @pytest.mark.parametrize(

@@ -26,25 +26,16 @@ def wish_of(request: ChatRequest) -> tuple[bool | None, int | None]:
 @pytest.mark.parametrize(
     ("fields", "wish"),
     [
-        ({}, NOTHING),
-        ({"reasoning_effort": "none"}, OFF),
-        ({"reasoning_effort": "minimal"}, (None, 512)),
-        ({"reasoning_effort": "low"}, (None, 2048)),
-        ({"reasoning_effort": "medium"}, (None, 8192)),
-        ({"reasoning_effort": "high"}, (None, 24576)),
-        ({"reasoning_effort": "xhigh"}, NOTHING),
-        ({"reasoning": {"effort": "low"}}, (None, 2048)),
-        ({"reasoning": {"max_tokens": 77}}, (None, 77)),
-        ({"reasoning": {"enabled": False}}, OFF),
-        ({"max_thinking_tokens": 300}, (None, 300)),
-        ({"thinking_budget": 300}, (None, 300)),
-        ({"thinking_budget": 0}, OFF),
-        ({"thinking_budget": -1}, NOTHING),
-        ({"thinking": {"type": "enabled", "budget_tokens": 99}}, (None, 99)),
-        ({"thinking": {"type": "disabled"}}, OFF),
+        ({}, NOTHING), ({"reasoning_effort": "none"}, OFF), ({"reasoning_effort": "minimal"}, (None, 512)),
+        ({"reasoning_effort": "low"}, (None, 2048)), ({"reasoning_effort": "medium"}, (None, 8192)),
+        ({"reasoning_effort": "high"}, (None, 24576)), ({"reasoning_effort": "xhigh"}, NOTHING),
+        ({"reasoning": {"effort": "low"}}, (None, 2048)), ({"reasoning": {"max_tokens": 77}}, (None, 77)),
+        ({"reasoning": {"enabled": False}}, OFF), ({"max_thinking_tokens": 300}, (None, 300)),
+        ({"thinking_budget": 300}, (None, 300)), ({"thinking_budget": 0}, OFF), ({"thinking_budget": -1}, NOTHING),
+        ({"thinking": {"type": "enabled", "budget_tokens": 99}}, (None, 99)), ({"thinking": {"type": "disabled"}}, OFF),
         ({"reasoning_effort": "high", "thinking_budget": 5, "max_thinking_tokens": 6}, (None, 5)),
     ],
-)
+)  # fmt: skip
 def test_a_chat_completion_says_it_in_many_ways(fields: dict[str, Any], wish: Any) -> None:
     """Law: each field is one number, the least of them holds, and all of them are passed on to hosted tiers."""
     request = parse_chat(json.dumps({"messages": HI} | fields).encode(), {}, **TERMS).request

@@ -12,6 +12,7 @@ from deployments.reports.report import report_of
 from deployments.request.accounting import OVERRUN_BYTES, TOKEN_BYTES_MOST
 from deployments.request.attempt import record_attempt
 from deployments.request.run_record import Run
+from reliability import types
 from reliability.answer.estimate import text_bytes
 from reliability.answer.judgement import expect
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
@@ -20,25 +21,7 @@ from reliability.loops import LoopConfig
 from reliability.steps import Steps
 from reliability.thinking import Thinking, ThoughtEnd
 from reliability.tools import CheckConfig, ToolBox, build_toolbox
-from reliability.types import (
-    CallDelta,
-    ChatRequest,
-    Counted,
-    Event,
-    Failed,
-    Fault,
-    Finish,
-    FinishReason,
-    Flaw,
-    Hold,
-    Logprobs,
-    Reasoning,
-    RefuseCode,
-    Started,
-    Text,
-    TokenLogprob,
-    Usage,
-)
+from reliability.types import CallDelta, Event, Failed, Fault, Finish, FinishReason, Flaw, Hold, Reasoning, Text, Usage
 from tests.support.driving import TOOLS as ONE_TOOL
 from tests.support.driving import drive_once, say, tell_in_turn, text_of
 from tests.support.readings import MESSAGES, TOOLS, reading
@@ -73,7 +56,7 @@ def test_a_long_word_is_within_any_cap():
     assert made.end is None
 
 
-@pytest.mark.parametrize("count", [Counted, lambda usage: Finish(reason=FinishReason.STOP, usage=usage)])
+@pytest.mark.parametrize("count", [types.Counted, lambda usage: Finish(reason=FinishReason.STOP, usage=usage)])
 @pytest.mark.parametrize(("text", "cap", "tokens"), [("and so on " * 1_000, 1_000, 970), ("and so on " * 50, 5, 77)])
 def test_what_a_tier_has_counted_is_known_though_it_was_stopped(text, cap, tokens, count):
     """The rest of a piece is not read any more, where the answer is over its cap or goes round in circles, but for the
@@ -93,8 +76,8 @@ def test_no_call_of_a_damaged_answer_is_trusted(text, native):
     """Where a piece was lost, a call may be whole and another than was meant, written as text or not: the attempt has
     failed. Text alone is delivered."""
     made = reading(100, expected=expect(MESSAGES, build_toolbox(TOOLS), id_seed="r", checks=CheckConfig()))
-    call = CallDelta(index=0, id="c", name="look", arguments="{}")
-    made.take([Started(), Text(text), *([call] if native else []), Finish(reason=FinishReason.STOP, damaged=True)], 1)
+    calls = [CallDelta(index=0, id="c", name="look", arguments="{}")] * native
+    made.take([types.Started(), Text(text), *calls, Finish(reason=FinishReason.STOP, damaged=True)], 1)
     made.finish()
     record = record_attempt(made, 2)
 
@@ -106,12 +89,12 @@ def test_no_call_of_a_damaged_answer_is_trusted(text, native):
 
 
 def told_by(events):
-    return [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
+    return [token for event in events if isinstance(event, types.Logprobs) for token in event.tokens]
 
 
 def spelled(text):
     """A token of four characters each, with a number of its own."""
-    return [TokenLogprob(text[i : i + 4].encode(), -i / 8) for i in range(0, len(text), 4)]
+    return [types.TokenLogprob(text[i : i + 4].encode(), -i / 8) for i in range(0, len(text), 4)]
 
 
 def answered(text, *, hold=Hold.TOOL_CALLS, text_committed=False):
@@ -120,7 +103,7 @@ def answered(text, *, hold=Hold.TOOL_CALLS, text_committed=False):
     made = reading(100, expected=expected, hold=hold, text_committed=text_committed)
     out = []
     for token in spelled(text):
-        out += made.take([Text(token.raw.decode()), Logprobs((token,))], 1)
+        out += made.take([Text(token.raw.decode()), types.Logprobs((token,))], 1)
     made.take([Finish(reason=FinishReason.STOP)], 1)
     out += made.finish()
     return out, made.judged
@@ -158,7 +141,7 @@ def test_probabilities_of_text_that_is_dropped_are_dropped():
 def test_probabilities_that_nobody_asked_for_stay_here():
     """A tier may send them all the same; the client gets the answer that it asked for."""
     made = reading(100, logprobs=False)
-    out = made.take([Text("Hi."), Logprobs(tuple(spelled("Hi."))), Finish(reason=FinishReason.STOP)], 1)
+    out = made.take([Text("Hi."), types.Logprobs(tuple(spelled("Hi."))), Finish(reason=FinishReason.STOP)], 1)
     out += made.finish()
 
     assert made.judged is not None
@@ -172,12 +155,12 @@ ends = st.builds(
     status=st.sampled_from([None, 429, 500]),
     usage=st.sampled_from([None, Usage(), Usage(prompt_tokens=5, completion_tokens=3)]),
 )
-events = st.lists(st.just(Started()) | st.just(Text("so far")) | st.just(Reasoning("hm")), max_size=3)
+events = st.lists(st.just(types.Started()) | st.just(Text("so far")) | st.just(Reasoning("hm")), max_size=3)
 
 
 @given(events, ends, st.booleans())
 @example([Text("so far")], Failed(fault=Fault.CONNECT_TIMEOUT, message="x"), False)
-@example([Started()], Failed(fault=Fault.CONNECT_TIMEOUT, message="x"), True)
+@example([types.Started()], Failed(fault=Fault.CONNECT_TIMEOUT, message="x"), True)
 @example([], Failed(fault=Fault.UNAVAILABLE, message="x", usage=Usage(prompt_tokens=5)), True)
 def test_what_did_not_run_is_not_charged(events, end, trusted):
     """Whatever a tier says and in whatever order: an attempt that costs or writes something has run, and where it does
@@ -191,7 +174,7 @@ def test_what_did_not_run_is_not_charged(events, end, trusted):
     assert record.ran or not (record.usage.total_tokens or spoke)
     if TRAITS[end.fault].ran is not Ran.RAN and not spoke and end.usage in (None, Usage()):
         assert record.usage.total_tokens == 0
-        assert record.ran == (TRAITS[end.fault].ran is Ran.IF_STARTED and Started() in events)
+        assert record.ran == (TRAITS[end.fault].ran is Ran.IF_STARTED and types.Started() in events)
 
 
 def test_a_record_says_how_many_calls_came_as_calls():
@@ -211,7 +194,7 @@ GOOD = '{"name": "Ada"}'
 
 def drive_through(
     *answers: list[dict[str, Any]], strict: bool = True, tools: bool = False, **rule: Any
-) -> tuple[Run, list[Event], list[ChatRequest]]:
+) -> tuple[Run, list[Event], list[types.ChatRequest]]:
     """Drive one request for JSON over two tiers, which give these answers, whoever is asked."""
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": strict}}
     form, box = read_wanted_form(wanted, Steps(1_000)), build_toolbox(ONE_TOOL) if tools else ToolBox()
@@ -250,7 +233,7 @@ def test_then_the_next_tier_and_then_an_error():
 
     assert text_of(events) == ""
     assert {attempt.tier for attempt in run.attempts} == {"fast", "standard"}
-    assert run.refusal.code is RefuseCode.INVALID_ANSWER
+    assert run.refusal.code is types.RefuseCode.INVALID_ANSWER
 
 
 def test_a_form_that_is_only_a_wish_never_costs_the_answer():

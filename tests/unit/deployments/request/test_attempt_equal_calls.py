@@ -75,10 +75,9 @@ def test_a_run_of_equal_calls_is_each_of_them_once_in_whatever_pieces(written, p
     made = reading(tools=SEARCH, hold=hold)
     left = read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
 
-    meant = {"a": value, "b": f"{value} and y"}
-    assert [json.loads(call.arguments) for call in made.judged.calls] == [
-        {"query": meant[letter]} for letter in dict.fromkeys(pattern)
-    ]
+    meant = {"a": {"query": value}, "b": {"query": f"{value} and y"}}
+    found = [json.loads(call.arguments) for call in made.judged.calls]
+    assert found == [meant[letter] for letter in dict.fromkeys(pattern)]
     assert made.judged.dropped_calls >= 1
     assert record_attempt(made, 2).good
     assert not "".join([left, *(event.text for event in made.judged.events if isinstance(event, Text))]).strip()
@@ -116,7 +115,7 @@ def check_ordered(text: str, words: str, letters: list[str], size: int, hold: Ho
     """Check that an answer of this text makes the calls of these letters."""
     made = reading(tools=SEARCH, hold=hold, messages=[{"role": "user", "content": words}])
     read(made, [Text(text[at : at + size]) for at in range(0, len(text), size)])
-    assert [json.loads(call.arguments)["query"] for call in made.judged.calls] == letters
+    assert read_queries(made) == letters
     assert record_attempt(made, 2).good
 
 
@@ -130,21 +129,17 @@ def test_who_orders_a_thing_twice_gets_a_pair():
 def test_equal_native_calls_are_one_whatever_their_ids(letters, same_ids):
     """Three and more equal native calls are one, a pair may be meant; spacing and ids make no other call."""
     made = reading(tools=SEARCH)
-    made.take(
-        [
-            CallDelta(
-                index=i, id="c" if same_ids else f"c{i}", name="search", arguments=f'{{"query":{" " * i}"{letter}"}}'
-            )
-            for i, letter in enumerate(letters)
-        ],
-        1,
-    )
+    calls = list[Event]()
+    for i, letter in enumerate(letters):
+        arguments = f'{{"query":{" " * i}"{letter}"}}'
+        calls.append(CallDelta(index=i, id="c" if same_ids else f"c{i}", name="search", arguments=arguments))
+    made.take(calls, 1)
     made.take([Finish(reason=FinishReason.TOOL_CALLS)], 1)
     made.finish()
 
     counts = Counter(letters)
     kept = [letter for i, letter in enumerate(letters) if counts[letter] <= 2 or letter not in letters[:i]]
-    assert [json.loads(call.arguments)["query"] for call in made.judged.calls] == kept
+    assert read_queries(made) == kept
     assert made.judged.dropped_calls == len(letters) - len(kept)
     assert record_attempt(made, 2).good
 
@@ -256,7 +251,5 @@ def test_what_a_repair_makes_equal_is_one():
     made.finish()
 
     assert [json.loads(call.arguments)["unit"] for call in made.judged.calls] == ["Celsius", "Kelvin"]
-    assert (made.judged.dropped_calls, [repair.path for repair in made.judged.repairs]) == (
-        2,
-        ["/0/arguments/unit", "/1/arguments/unit"],
-    )
+    assert made.judged.dropped_calls == 2
+    assert [repair.path for repair in made.judged.repairs] == ["/0/arguments/unit", "/1/arguments/unit"]

@@ -19,16 +19,9 @@ from tests.support.repeating_texts import HONEST
 CALL = '<tool_call>{"name": "look", "arguments": {"what": "up"}}</tool_call>\n'
 QUOTED = "It stands between `<tool_call>` and `</tool_call>`. "
 PIECES = [
-    CALL,
-    QUOTED,
-    '<tool_call>{"name": "look", "argu',
-    "<tool_call>nothing\n",
-    "⏺ Working on it\n",
-    "And it goes on like this. ",
-    " \n" * 20,
-    "```\n",
-    "A word. ",
-]
+    CALL, QUOTED, '<tool_call>{"name": "look", "argu', "<tool_call>nothing\n", "⏺ Working on it\n",
+    "And it goes on like this. ", " \n" * 20, "```\n", "A word. ",
+]  # fmt: skip
 WORDS = "".join(f"Sentence {i} is about the number {i * i + 7}. " for i in range(40))
 CHANT = "And it goes on like this. " * 500
 written = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 30)), max_size=4).map(
@@ -36,9 +29,7 @@ written = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(1, 30)), max_s
 )
 
 
-def reading(
-    tools: list[dict] | None = None, hold: Hold = Hold.TOOL_CALLS, *, checked: bool = True, messages=MESSAGES
-) -> Reading:
+def reading(tools=None, hold: Hold = Hold.TOOL_CALLS, *, checked: bool = True, messages=MESSAGES) -> Reading:
     """An attempt under all the loop rules."""
     box = build_toolbox(TOOLS if tools is None else tools)
     expected = expect(messages, box, id_seed="r", checks=CheckConfig() if checked else None, loops=LoopConfig())
@@ -231,10 +222,8 @@ def test_what_was_only_reasoned_is_what_was_said(count, stage, hold):
     made, thought = reading(hold=hold), "I should look at the sky first, and then see."
     expected = replace(made.plan.expected, turns=(Turn(text=thought),) * count)
     made.plan = replace(made.plan, expected=expected)
-    out = [Reasoning(thought[:20]), Reasoning(thought[20:])]
-    for event in out:
+    for event in (Reasoning(thought[:20]), Reasoning(thought[20:]), Finish(reason=FinishReason.LENGTH)):
         made.take([event], 1)
-    made.take([Finish(reason=FinishReason.LENGTH)], 1)
     made.finish()
 
     assert made.judged.turn is None or made.judged.turn.text == thought

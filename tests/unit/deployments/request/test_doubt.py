@@ -111,11 +111,8 @@ def test_a_call_in_doubt_is_better_than_none(after: str) -> None:
     ("hesitates", "least", "calibration"),
     [(False, 0.5, CALIBRATION), (True, 0.0, CALIBRATION), (True, 0.5, None), (None, 0.5, CALIBRATION)],
 )
-def test_no_doubt_where_nothing_tells(
-    hesitates: bool | None, least: float, calibration: ModelCalibration | None
-) -> None:
-    """Law: a sure model, a switch that is off, a model without a calibration and a tier that can't tell are asked
-    once."""
+def test_no_doubt_where_nothing_tells(hesitates, least, calibration) -> None:
+    """Law: a sure model, a switch that is off, a model without a calibration or that can't tell are asked once."""
     run, _ = ask(("call", hesitates), ("call", False), least=least, calibration=calibration)
     assert (run.tier, len(run.attempts)) == ("fast", 1)
     assert run.attempts[0].good

@@ -21,32 +21,10 @@ from deployments.work.worker_pool import Busy
 from reliability.admission.admit import AdmissionConfig
 from reliability.attempt import Attempt
 from reliability.escalation.refusals import verdict_of
-from reliability.types import (
-    CallDelta,
-    Event,
-    Fault,
-    Finish,
-    FinishReason,
-    Flaw,
-    Reason,
-    RefuseCode,
-    Verdict,
-)
+from reliability.types import CallDelta, Event, Fault, Finish, FinishReason, Flaw, Reason, RefuseCode, Verdict
 from tests.sim.clock import VirtualClock
-from tests.support.driving import (
-    ANSWERS,
-    CALL,
-    CHAIN,
-    Listening,
-    calls_of,
-    drive_once,
-    make_ports,
-    make_run,
-    say,
-    scripted,
-    tell_in_turn,
-    text_of,
-)
+from tests.support import driving
+from tests.support.driving import ANSWERS, CALL, CHAIN, calls_of, drive_once, say, scripted, text_of
 
 
 def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tuple[Run, list[Event]]:
@@ -58,7 +36,7 @@ def run_once(names: tuple[str, ...], *, hold_all: bool, retries: int = 1) -> tup
 @pytest.mark.parametrize(("trouble", "why"), [("", ""), ("the disk is full", " (the disk is full)")])
 def test_a_ledger_that_is_shut_says_why(trouble, why):
     """A tier that costs money isn't called without a grant; its client is told what keeps the ledger shut."""
-    shut = Listening(VirtualClock(), AdmissionConfig())
+    shut = driving.Listening(VirtualClock(), AdmissionConfig())
     shut.silence, shut.trouble = 1.0, trouble
     run, _ = drive_once(scripted({"premium": [{"answer": ANSWERS["good"][0]}]}), admission=shut, cloud={"premium"})
 
@@ -78,8 +56,8 @@ def test_a_ledger_that_is_shut_says_why(trouble, why):
 def test_only_what_follows_a_fault_is_extra(answers, extra):
     """Law: a second try after a fault may storm a tier that dies; a correction of what a well tier has answered
     doesn't, and is neither extra nor a first call, which would allow further ones."""
-    tiers, _ = tell_in_turn(("fast",), [ANSWERS[name][0] for name in answers])
-    heard = Listening(VirtualClock(), AdmissionConfig())
+    tiers, _ = driving.tell_in_turn(("fast",), [ANSWERS[name][0] for name in answers])
+    heard = driving.Listening(VirtualClock(), AdmissionConfig())
     run, _ = drive_once(tiers, retries=3, admission=heard)
 
     assert run.finish is not None
@@ -121,9 +99,8 @@ def test_text_comes_from_one_tier_and_calls_from_one_tier(names, hold_all):
 
     assert sum(tier in text for tier in CHAIN) <= 1
     assert sum(isinstance(e, CallDelta) and e.name == "f" for e in events) <= 1
-    if run.refusal is not None and not any(attempt.text_out for attempt in run.attempts):
-        assert not text
     if run.refusal is not None:
+        assert not text or any(attempt.text_out for attempt in run.attempts)
         assert not any(isinstance(e, CallDelta) for e in events)
 
 
@@ -157,15 +134,10 @@ def test_the_report_tells_the_truth(names, hold_all):
     assert orjson.dumps(report)
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("hang", Fault.FIRST_TOKEN_TIMEOUT),
-        ("stall", Fault.IDLE_TIMEOUT),
-        ("cut", Fault.CRASHED),
-        ("429", Fault.OVERLOADED),
-    ],
-)
+FAULTS = {"hang": Fault.FIRST_TOKEN_TIMEOUT, "stall": Fault.IDLE_TIMEOUT, "cut": Fault.CRASHED, "429": Fault.OVERLOADED}
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS.items())
 def test_each_break_is_written_down_as_what_it_is(name, fault):
     """The record of an attempt names its fault, and the next tier answers."""
     run, events = run_once((name, "good"), hold_all=True)
@@ -243,7 +215,7 @@ def test_a_tier_that_ignores_its_cap_is_stopped_there():
     what is settled is an estimate of what was written."""
 
     words = " ".join(f"{random.Random(i).getrandbits(64):x}" for i in range(2000))
-    tiers, _ = tell_in_turn(["fast"], [[{"raw": words}]], obeys=False)
+    tiers, _ = driving.tell_in_turn(["fast"], [[{"raw": words}]], obeys=False)
 
     def cap(run: Run) -> None:
         run.request = replace(run.request, max_tokens=100)
@@ -270,7 +242,7 @@ def test_a_model_that_gives_itself_a_tool_s_result_is_asked_for_the_call(tag, to
     result is closed there. The same holds for what agents add to the user's turn: Qwen2.5-Coder 1.5B wrote Claude
     Code's reminder and the user's next question, turn after turn."""
     result = f"<{tag}>\n" + "".join(f"{line}: made up\n" for line in range(100)) + f"</{tag}>"
-    tiers, asked = tell_in_turn(["fast"], [say(before + result), [CALL]])
+    tiers, asked = driving.tell_in_turn(["fast"], [say(before + result), [CALL]])
 
     run, events = drive_once(tiers, hold_all=hold_all)
 
@@ -287,8 +259,8 @@ async def test_a_reader_that_leaves_is_written_down():
     """Closing the generator closes the tier's stream; the attempt says cancelled, and neither good nor a fault."""
     tier = ScriptedTier(name="fast", script=[{"answer": "one two three four", "token_delay_s": 0.01}])
     clock = MonotonicClock()
-    run = make_run(("fast",), clock)
-    events = drive(run, make_ports({"fast": tier}, clock))
+    run = driving.make_run(("fast",), clock)
+    events = drive(run, driving.make_ports({"fast": tier}, clock))
     await anext(events)
     assert tier.active == 1
     await events.aclose()
@@ -312,7 +284,7 @@ def test_a_request_ends_at_its_deadline_and_an_attempt_at_its_total(total_s, end
 
 def test_the_reason_is_what_was_wrong_not_that_no_second_try_was_left():
     """Where the retry budget holds the second call back, the request left its tier for what it had answered."""
-    run = make_run(CHAIN[:2], MonotonicClock())
+    run = driving.make_run(CHAIN[:2], MonotonicClock())
     run.attempts = [
         Attempt(tier=CHAIN[0], ran=True, flaw=Flaw.TOOL_CALL_INVALID),
         Attempt(tier=CHAIN[0], ran=False, fault=Fault.RETRY_BUDGET),

@@ -14,41 +14,15 @@ from deployments.request.drive import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability import types
 from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, tokens_max, tokens_min
 from reliability.loops import LoopConfig, Turn, Window, observe
 from reliability.summaries import NEWEST_END, NEWEST_HEAD
-from reliability.types import (
-    CallDelta,
-    ChatRequest,
-    Event,
-    Fault,
-    Finish,
-    FinishReason,
-    Flaw,
-    Hold,
-    Logprobs,
-    RefuseCode,
-    Started,
-    Text,
-    Usage,
-)
+from reliability.types import CallDelta, ChatRequest, Event, Fault, Finish, FinishReason, Flaw, Hold, Text, Usage
 from tests.sim.world import SimAdmission
-from tests.support.driving import (
-    ANSWERS,
-    CALL,
-    CHAIN,
-    TOOLS,
-    Listening,
-    calls_of,
-    drive_once,
-    make_ports,
-    make_run,
-    scripted,
-    show,
-    tell_in_turn,
-    text_of,
-)
+from tests.support import driving
+from tests.support.driving import ANSWERS, CALL, TOOLS, Listening, calls_of, drive_once, scripted, show, text_of
 from tests.unit.deployments.request.test_drive import names
 
 SAID = {"text": "Let me look. "}
@@ -121,7 +95,7 @@ def test_words_behind_a_looped_call_stay_behind():
     assert [a.flaw for a in run.attempts] == [Flaw.LOOP, Flaw.TOOL_CALL_INVALID, Flaw.EMPTY]
     assert text_of(events) == "Well then. "
     assert [e.name for e in events if isinstance(e, CallDelta)] == ["f"]
-    assert not any(isinstance(event, Logprobs) for event in events)
+    assert not any(isinstance(event, types.Logprobs) for event in events)
 
 
 def test_a_nudge_that_brings_another_call_is_taken():
@@ -145,7 +119,7 @@ def test_an_answer_in_one_piece_is_cut_where_it_turns_round(copies):
 
     class AtOnce(ScriptedTier):
         async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-            yield [Started()]
+            yield [types.Started()]
             text = words + "And it goes on like this. " * copies
             yield [Text(text), Finish(reason=FinishReason.STOP, usage=count)]
 
@@ -173,7 +147,7 @@ def test_an_agent_whose_answers_are_texts_is_nudged_before_it_is_told(count, out
     run, events = drive_once(scripted({"t0": script}), show(messages, (), stream=True))
 
     assert text_of(events) == {"streamed": text, "nudged": "Then otherwise.", "broken": ""}[outcome]
-    assert (run.refusal is not None and run.refusal.code is RefuseCode.LOOP) is (outcome == "broken")
+    assert (run.refusal is not None and run.refusal.code is types.RefuseCode.LOOP) is (outcome == "broken")
 
 
 async def test_a_session_without_its_history_is_held_by_its_window():
@@ -183,7 +157,7 @@ async def test_a_session_without_its_history_is_held_by_its_window():
         window, _ = observe(window, Turn(text=text), LoopConfig(), number)
     clock, tiers = MonotonicClock(), scripted({"t0": [{"answer": [{"text": "One. "}, {"text": "Two. "}]}]})
     for known, held in ((Window(), False), (window, True)):
-        run, ports = make_run(("t0",), clock), make_ports(tiers, clock)
+        run, ports = driving.make_run(("t0",), clock), driving.make_ports(tiers, clock)
         run.expected = replace(run.expected, asked="c")
         ports.admission.window = known
         batches = [batch async for batch in drive(run, ports)]
@@ -228,9 +202,9 @@ def asked(
     async def go() -> tuple[Run, Listening, list[ChatRequest]]:
         clock, sent = MonotonicClock(), []
         tiers = {name: Overheard(name=name, script=script) for name, script in scripts.items()}
-        run = make_run(tuple(tiers), clock, retries=2)
+        run = driving.make_run(tuple(tiers), clock, retries=2)
         run.prompt_bytes = prompt_bytes(run.request.messages, TOOLS) if size is None else size
-        made: Ports = replace(make_ports(tiers, clock), **ports)
+        made: Ports = replace(driving.make_ports(tiers, clock), **ports)
         admission = Listening(clock, made.admission.config)
         for tier in tiers.values():
             tier.sent = sent
@@ -248,7 +222,7 @@ def asked(
 def test_what_is_reserved_is_the_prompt_that_is_sent(chosen):
     """With the failed answer in it, and the words of the correction; and so is the estimate that stands where no tier
     says what it has read."""
-    scripts = {tier: [{"answer": ANSWERS[name][0]}] for tier, name in zip(CHAIN, chosen, strict=False)}
+    scripts = {tier: [{"answer": ANSWERS[name][0]}] for tier, name in zip(driving.CHAIN, chosen, strict=False)}
     run, admission, sent = asked(scripts)
     read = [tokens_max(prompt_bytes(request.messages, request.tools)) for request in sent]
 
@@ -293,9 +267,9 @@ async def test_the_grant_still_bounds_the_answer(cap):
             return replace(granted, output_cap=cap) if isinstance(granted, Grant) else granted
 
     clock, tier = MonotonicClock(), Overheard(name="fast", script=[{"answer": ANSWERS["invented"][0]}])
-    tier.sent, ports = [], make_ports({"fast": tier}, clock)
+    tier.sent, ports = [], driving.make_ports({"fast": tier}, clock)
     small = Small(ports.admission.rng, clock, ports.admission.config)
-    async for _ in drive(make_run(("fast",), clock), replace(ports, admission=small)):
+    async for _ in drive(driving.make_run(("fast",), clock), replace(ports, admission=small)):
         pass
 
     assert [request.max_tokens for request in tier.sent] == [min(cap, 2000)] * 2
@@ -319,7 +293,7 @@ def test_a_copied_answer_is_held_and_asked_for_a_call(nudged, events):
         messages += [{"role": "user", "content": f"read {name}"}, {"role": "assistant", "content": COPIED}]
     messages.append({"role": "user", "content": "read a3.txt"})
 
-    tiers, asked = tell_in_turn(["t0"], [SAYS_IT, nudged])
+    tiers, asked = driving.tell_in_turn(["t0"], [SAYS_IT, nudged])
     run, told = drive_once(tiers, show(messages, READS, stream=True), retries=3)
 
     assert run.refusal is None

@@ -13,23 +13,11 @@ from deployments.request import drive
 from deployments.request.interfaces import MonotonicClock, Ports
 from deployments.request.passthrough import forward, restrict_to_hosted
 from deployments.request.run_record import Run
+from reliability import types
 from reliability.escalation.decisions import Call, Decision
 from reliability.escalation.policies import decide
-from reliability.types import (
-    ChatRequest,
-    Counted,
-    Event,
-    Failed,
-    Fault,
-    Finish,
-    FinishReason,
-    Passed,
-    RefuseCode,
-    Started,
-    TierStatus,
-    Usage,
-    Verdict,
-)
+from reliability.types import ChatRequest, Event, Fault, Finish, Passed, RefuseCode, Started, Usage, Verdict
+from tests.support import run_values
 from tests.support.admissions import CONFIG
 from tests.support.driving import Listening
 from tests.support.refusing import refusal_of
@@ -37,7 +25,7 @@ from tests.support.run_values import run_of
 
 HOSTED = {"fast": "hosted", "standard": "hosted"}
 USAGE = Usage(prompt_tokens=11, completion_tokens=7)
-END = Finish(reason=FinishReason.STOP, usage=USAGE)
+END = Finish(reason=types.FinishReason.STOP, usage=USAGE)
 NS = 1_000_000_000
 
 
@@ -60,7 +48,7 @@ class PlayedTier:
         finally:
             self.closed += 1
 
-    async def status(self) -> TierStatus:
+    async def status(self) -> types.TierStatus:
         raise AssertionError("nobody asks")
 
     async def close(self) -> None:
@@ -72,24 +60,15 @@ def listen() -> Listening:
 
 
 def request_of(route: str = "/completions", **extra: Any) -> ChatRequest:
-    return ChatRequest(
-        request_id="r",
-        session_id="s",
-        messages=({"role": "user", "content": "Once upon"},),
-        max_tokens=16,
-        timeout_s=30.0,
-        route=route,
-        extra={"prompt": "Once upon"} | extra,
-    )
+    messages = ({"role": "user", "content": "Once upon"},)
+    extra = {"prompt": "Once upon"} | extra
+    return run_values.request_of("", messages=messages, tools=(), max_tokens=16, route=route, extra=extra)
 
 
-def ask(
-    tiers: dict[str, PlayedTier], *, ledger: Listening | None = None, timeouts: Timeouts | None = None, **changes: Any
-) -> tuple[Run, list[list[Event]]]:
-    """One request from start to end."""
+def prepare(tiers: dict[str, Any], ledger: Any, timeouts: Any = None, **changes: Any) -> tuple[Run, Ports]:
+    """A request, and what it runs with."""
     clock = MonotonicClock()
     changes = {"request": request_of(), "prompt_bytes": 25, "deadline_ns": clock.now_ns() + 30 * NS} | changes
-    run = run_of(**changes, chain=tuple(tiers))
     ports = Ports(
         tiers=tiers,
         timeouts=dict.fromkeys(tiers, timeouts or Timeouts()),
@@ -100,6 +79,12 @@ def ask(
         foreign=frozenset(tiers),
         context_tokens={"fast": 1000},
     )
+    return run_of(**changes, chain=tuple(tiers)), ports
+
+
+def ask(tiers: dict[str, Any], *, ledger: Any = None, **changes: Any) -> tuple[Run, list[list[Event]]]:
+    """One request from start to end."""
+    run, ports = prepare(tiers, ledger, **changes)
 
     async def main() -> list[list[Event]]:
         async with aclosing(forward(run, ports)) as batches:
@@ -113,7 +98,7 @@ def good(*pieces: bytes) -> list[list[Event] | None]:
 
 
 def broken(fault: Fault, *pieces: bytes, **more: Any) -> list[list[Event] | None]:
-    return [*good(*pieces)[:-1], [Failed(fault=fault, message="it broke", **more)]]
+    return [*good(*pieces)[:-1], [types.Failed(fault=fault, message="it broke", **more)]]
 
 
 def data_of(batches: list[list[Event]]) -> list[bytes]:
@@ -141,11 +126,8 @@ def test_another_tier_stands_in_for_a_fault():
     run, batches = ask(tiers)
 
     assert data_of(batches) == [b"whole"]
-    assert [(a.tier, a.fault) for a in run.attempts] == [
-        ("fast", Fault.CRASHED),
-        ("fast", Fault.CRASHED),
-        ("standard", None),
-    ]
+    assert [a.tier for a in run.attempts] == ["fast", "fast", "standard"]
+    assert [a.fault for a in run.attempts] == [Fault.CRASHED, Fault.CRASHED, None]
     assert run.escalation is not None
 
 
@@ -233,12 +215,8 @@ async def test_a_client_that_leaves_ends_the_call():
     """The tier's stream is closed, and the grant is settled with what was counted so far, as nobody's fault."""
     ledger = listen()
     counted = Usage(prompt_tokens=11, completion_tokens=3)
-    tier = PlayedTier([[Started()], [Passed(b"one", 3), Counted(counted)], None])
-    clock = MonotonicClock()
-    run = run_of(request_of(stream=True), chain=("fast",), prompt_bytes=25, deadline_ns=clock.now_ns() + 30 * NS)
-    ports = Ports(
-        tiers={"fast": tier}, timeouts={"fast": Timeouts()}, clock=clock, jitter=lambda: 0.0, admission=ledger
-    )
+    tier = PlayedTier([[Started()], [Passed(b"one", 3), types.Counted(counted)], None])
+    run, ports = prepare({"fast": tier}, ledger, request=request_of(stream=True))
     async with aclosing(forward(run, ports)) as batches:
         await anext(batches)
 
@@ -251,7 +229,7 @@ async def test_a_client_that_leaves_ends_the_call():
 def test_a_count_that_cannot_be_is_not_believed(count, believed):
     """As in a chat; with `best_of` the cap is that of all the answers that the upstream has made."""
     usage = Usage(prompt_tokens=11, completion_tokens=count)
-    end = Finish(reason=FinishReason.STOP, usage=usage)
+    end = Finish(reason=types.FinishReason.STOP, usage=usage)
     tier = PlayedTier([[Started()], [Passed(b"one two three four", 18)], [end]])
     run, _ = ask({"fast": tier}, request=request_of(best_of=3))
 

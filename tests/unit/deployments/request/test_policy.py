@@ -7,16 +7,8 @@ import pytest
 
 from deployments.config.app_config import RouterConfig, ServerConfig
 from deployments.errors import ApiError
-from deployments.request.policy import (
-    READ_LOCALLY,
-    WORDLESS,
-    build_expected,
-    chain_for,
-    chain_of,
-    hold_of,
-    limits_of,
-    note_unread,
-)
+from deployments.request import policy
+from deployments.request.policy import READ_LOCALLY, chain_for, chain_of, hold_of, limits_of, note_unread
 from deployments.tiers.mlx.mlx_tier import _NEUTRAL
 from deployments.tiers.mlx.sampling import _BOUNDS
 from reliability.config import ReliabilityConfig, StreamingConfig
@@ -49,7 +41,7 @@ def test_a_conversation_that_repeats_itself_is_held(count, held):
     reliability = ReliabilityConfig(streaming=StreamingConfig(hold=Hold(held)))
     config = RouterConfig(reliability=reliability, server=ServerConfig())
     request = request_of("", messages=({"role": "user", "content": "Change it."}, *SAID * count))
-    expected = build_expected(config, request, ToolBox())
+    expected = policy.build_expected(config, request, ToolBox())
 
     assert hold_of(config, expected, stream=True) is (Hold.ALL if count >= 2 else Hold(held))
     assert hold_of(config, expected, stream=False) is Hold.ALL
@@ -157,7 +149,7 @@ KINDS = {"fast": "mlx", "standard": "scripted", "premium": "hosted"}
             "web_search_options, moderation, made_up",
         ),
         ({"web_search_options": None}, ""),
-        (dict.fromkeys(READ_LOCALLY | WORDLESS, 1), ""),
+        (dict.fromkeys(READ_LOCALLY | policy.WORDLESS, 1), ""),
     ],
 )
 def test_fields_that_only_hosted_tiers_read_are_noted(chain, extra, noted):

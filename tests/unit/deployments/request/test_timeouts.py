@@ -12,22 +12,10 @@ from deployments.request.attempt import NOT_TAKEN
 from deployments.request.run_record import Run
 from deployments.request.timeouts import _convert_stall
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability import types
 from reliability.escalation.refusals import verdict_of
 from reliability.faults import TRAITS, Again
-from reliability.types import (
-    ChatRequest,
-    Event,
-    Failed,
-    Fault,
-    Finish,
-    FinishReason,
-    Prefilled,
-    Reason,
-    RefuseCode,
-    Started,
-    Text,
-    Verdict,
-)
+from reliability.types import ChatRequest, Event, Failed, Fault, Finish, FinishReason, Reason, Started, Text, Verdict
 from tests.sim.clock import VirtualClock
 from tests.support.driving import drive_once, scripted
 from tests.support.readings import reading
@@ -110,7 +98,7 @@ def test_a_short_deadline_says_nothing_of_a_tier(steps, deadline_s, verdict):
     run, _ = walked(ScriptedTier(name="fast", script=[{"answer": steps}]), deadline_s=deadline_s)
 
     assert verdict_of(run.attempts[0]) is verdict
-    assert run.refusal.code is RefuseCode.DEADLINE
+    assert run.refusal.code is types.RefuseCode.DEADLINE
 
 
 @pytest.mark.parametrize("text", ["", "half "])
@@ -173,7 +161,7 @@ class Reading(ScriptedTier):
         yield [Started()]
         for second in range(self.seconds):
             await asyncio.sleep(1)
-            yield [Prefilled(tokens=second * self.speed, of_tokens=1000, left_s=1.0)]
+            yield [types.Prefilled(tokens=second * self.speed, of_tokens=1000, left_s=1.0)]
         yield [Text("word"), Finish(reason=FinishReason.STOP)]
 
 
@@ -211,9 +199,9 @@ def test_how_far_a_prompt_is_read_is_known_until_the_first_token():
     """Also where the report comes with the first token; before a replica has taken the request it waits for one."""
     waits, state = reading(100, events=()).prefilling, reading(100)
     begun = state.prefilling
-    state.note_prefill(Prefilled(tokens=1, of_tokens=9, left_s=8.0))
+    state.note_prefill(types.Prefilled(tokens=1, of_tokens=9, left_s=8.0))
     known = state.prefilling
-    out = state.look([Prefilled(tokens=8, of_tokens=9, left_s=1.0), Text("word")], 5)
+    out = state.look([types.Prefilled(tokens=8, of_tokens=9, left_s=1.0), Text("word")], 5)
 
     assert (waits, begun) == (NOT_TAKEN, None)
     assert (known and known.tokens, out, state.prefilling) == (1, [Text("word")], None)

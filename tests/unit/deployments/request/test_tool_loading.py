@@ -11,20 +11,10 @@ from deployments.api.openai_render import CollectedAnswer
 from deployments.reports.report import report_of
 from deployments.request.run_record import Run
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
+from reliability import types
 from reliability.admission.admit import AdmissionConfig
 from reliability.deferred_tools import ROUNDS_MAX
-from reliability.types import (
-    ChatRequest,
-    Event,
-    Finish,
-    FinishReason,
-    Flaw,
-    Logprobs,
-    Text,
-    TokenLogprob,
-    Usage,
-    Verdict,
-)
+from reliability.types import ChatRequest, Event, Finish, FinishReason, Flaw, Logprobs, Text, Usage, Verdict
 from tests.sim.clock import VirtualClock
 from tests.support.driving import Listening, calls_of, drive_once, show, tell_in_turn, text_of
 from tests.support.many_tools import TOOLS, make_tool, write_call
@@ -207,7 +197,7 @@ class _Counting(ScriptedTier):
     async def stream(self, request: ChatRequest) -> Any:
         said = "It is done." if request.added else self._name
         for word in said.replace(" ", " \0").split("\0"):
-            yield [Text(word), Logprobs((TokenLogprob(word.encode(), -0.5),))]
+            yield [Text(word), Logprobs((types.TokenLogprob(word.encode(), -0.5),))]
         yield [Finish(reason=FinishReason.STOP, usage=Usage(prompt_tokens=1, completion_tokens=1))]
 
 

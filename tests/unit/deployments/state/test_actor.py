@@ -35,8 +35,8 @@ def test_a_hard_stop_holds_under_every_interleaving(words: list[tuple[str, int, 
     """Whatever three Routers ask, settle and send again, and however often the actor dies: spent and reserved never
     exceed the budget, and spent is what was settled."""
     with TemporaryDirectory(dir=ROOM) as room:
-        drivers = [Driver(life(Path(room)), f"c{n}", tight(TOKENS)) for n in range(1)]
-        drivers += [Driver(drivers[0].actor, f"c{n}", tight(TOKENS)) for n in (1, 2)]
+        actor = life(Path(room))
+        drivers = [Driver(actor, f"c{n}", tight(TOKENS)) for n in range(3)]
         held: dict[int, list[Grant]] = {0: [], 1: [], 2: []}
         last: dict[int, list[Grant]] = {0: [], 1: [], 2: []}  # of the last step: a resend takes them back
         spent = 0
@@ -109,8 +109,8 @@ def test_the_timer_closes_without_any_step(tmp_path):
     clock.wait(31)
     driver.actor.step(StateStep(client="c", number=9, config=LIMITS.digest))
 
-    assert driver.actor.stats()["grants"] == 0
-    assert driver.actor.stats()["reserved_tokens"] == 0
+    stats = driver.actor.stats()
+    assert (stats["grants"], stats["reserved_tokens"]) == (0, 0)
 
 
 def test_idle_sessions_leave_and_make_room(tmp_path):
@@ -136,11 +136,9 @@ def test_a_breaker_that_changes_leaves_an_incident(tmp_path):
     driver.put(*(settled(grant, 0, request_id=f"q{n}", **more) for n, grant in enumerate(grants)))
 
     (incident,) = driver.actor.browse(Query(kind="breaker"))
-    assert (incident["tier"], incident["request_id"]) == ("fast", "q1")
-    assert (incident["session"], incident["key"]) == ("s", "k")
+    assert [incident[name] for name in ("tier", "request_id", "session", "key")] == ["fast", "q1", "s", "k"]
     assert incident["reason"] == "closed -> open: consecutive_failures"
-    (rejection,) = driver.ask(ask())
-    assert rejection.rejected_by is RejectedBy.OPEN
+    assert driver.ask(ask())[0].rejected_by is RejectedBy.OPEN
     clock.wait(2)
     (probe,) = driver.granted(ask())
     driver.put(settled(probe, 0, request_id="q9"))

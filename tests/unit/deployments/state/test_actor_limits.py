@@ -16,20 +16,8 @@ from reliability.admission.request import Grant
 from reliability.loops import LoopConfig, Turn
 from reliability.loops.transcript import answer_turn, read_turns
 from reliability.sessions import describe_answer, read_trail
-from tests.support.incarnations import (
-    CONFIG,
-    LIMITS,
-    Driver,
-    HandClock,
-    S,
-    ask,
-    done,
-    life,
-    limits,
-    settled,
-    state_of,
-    tight,
-)
+from tests.support import incarnations
+from tests.support.incarnations import LIMITS, Driver, S, ask, done, life, limits, settled, state_of, tight
 from tests.support.shrunk_histories import HEAD, SHAPES, ShrunkSession, make_lap
 
 SHORT = limits(loops=LoopConfig(window_size=4))
@@ -90,7 +78,7 @@ def written(actor: SessionState) -> int:
 def test_idle_routers_under_different_limits_write_nothing(tmp_path):
     """While a new configuration is rolled out and nobody asks anything, beats are answered and the state is left
     alone."""
-    actor = life(tmp_path, clock=HandClock())
+    actor = life(tmp_path, clock=incarnations.HandClock())
     routers = Driver(actor, "old", tight(200)), Driver(actor, "new", tight(1000))
     for router in routers:
         router.granted(ask())
@@ -136,7 +124,7 @@ def test_a_clock_that_was_set_back_moves_no_book_back(tmp_path, monkeypatch):
     monkeypatch.setattr("deployments.state.actor.time.time_ns", lambda: 5)
     actor = life(tmp_path)
 
-    assert actor._now_ns() >= grant.expires_ns - CONFIG.budget.reservation_ns
+    assert actor._now_ns() >= grant.expires_ns - incarnations.CONFIG.budget.reservation_ns
     assert grant.expires_ns > 31 * S
 
 
@@ -181,11 +169,8 @@ def test_a_budget_is_the_session_s(tmp_path):
 
 def test_an_answer_that_nobody_was_asked_for_is_heard(tmp_path):
     """A call that ran while the actor was silent brings its trail with its answer, and its conversation goes on."""
-    driver = Driver(life(tmp_path))
-    item = AnswerItem(
-        key="k", session="fallback", ticket="a", answered=describe_answer(answer_turn(SAID)), trail=read_trail(BEGIN)
-    )
-    driver.put(item)
+    driver, answered = Driver(life(tmp_path)), describe_answer(answer_turn(SAID))
+    driver.put(AnswerItem(key="k", session="fallback", ticket="a", answered=answered, trail=read_trail(BEGIN)))
     (more,) = driver.step(requests=(nameless(MORE, "b"),))
 
     assert driver.actor.stats()["conversations"] == 1

@@ -6,23 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.idempotent_answers import (
-    _ALIVE_S,
-    _KEPT_S,
-    KeptAnswers,
-    KeptEnd,
-    KeptItem,
-    KeptName,
-    KeptQuestion,
-    Piece,
-    RepeatKind,
-    Standing,
-)
+from deployments.state import idempotent_answers as module
+from deployments.state.idempotent_answers import _KEPT_S, KeptAnswers, KeptItem, KeptName, Piece, RepeatKind, Standing
 from reliability.types import CallDelta, Finish, FinishReason, Reasoning, Refusal, Text
 
 S = 1_000_000_000
 NAME = KeptName("k", "chat", "name n")
-END = KeptEnd(finish=Finish(reason=FinishReason.STOP), request_id="r")
+END = module.KeptEnd(finish=Finish(reason=FinishReason.STOP), request_id="r")
 
 
 def item(ticket: str = "a", at: int = 0, *pieces: Piece, **more: Any) -> KeptItem:
@@ -30,9 +20,9 @@ def item(ticket: str = "a", at: int = 0, *pieces: Piece, **more: Any) -> KeptIte
     return KeptItem(ticket=ticket, at=at, pieces=pieces, **made)
 
 
-def question(ticket: str = "b", **more: Any) -> KeptQuestion:
+def question(ticket: str = "b", **more: Any) -> module.KeptQuestion:
     made = {"name": NAME, "digest": "d", "client": "other"} | more
-    return KeptQuestion(ticket=ticket, **made)
+    return module.KeptQuestion(ticket=ticket, **made)
 
 
 def begun(*pieces: Piece, now_ns: int = 0, **more: Any) -> KeptAnswers:
@@ -68,7 +58,7 @@ def test_what_a_dead_router_ran_is_taken_over_once():
     told late is passed over."""
     kept = begun(Text("one"))
     kept.hear("router", 10 * S)
-    now_ns = 10 * S + int(_ALIVE_S * S)
+    now_ns = 10 * S + int(module._ALIVE_S * S)
 
     assert kept.ask(question("b"), now_ns - 1).found is RepeatKind.FOLLOW
     assert kept.ask(question("b"), now_ns).found is RepeatKind.CONTINUE
@@ -186,9 +176,8 @@ def test_it_is_bounded_and_tells_what_it_was_told(drawn):
             new = [Text(f"{number}" + "x" * size)] if what in ("tell", "finish") else []
             at = 0 if what == "again" else before
             standing = {"finish": Standing.FINISHED, "stop": Standing.INTERRUPTED, "drop": Standing.DROPPED}
-            sent = item(
-                *(mine, at, *(told[mine][at:] + new)), name=name, standing=standing.get(what, Standing.RUNNING), end=END
-            )
+            pieces, then = told[mine][at:] + new, standing.get(what, Standing.RUNNING)
+            sent = item(mine, at, *pieces, name=name, standing=then, end=END)
             told[mine] += new
             kept.take(sent, "router", now_ns)
             owners[name] = (mine, digest, now_ns)
@@ -214,9 +203,6 @@ def test_a_key_that_holds_little_loses_nothing_to_another(puts: list[tuple[str, 
 
         assert kept.size <= 3_000
         assert len(kept) <= 12
-    found = [
-        kept.ask(question(name=KeptName("a", "chat", str(n)), anew=True), 0).found
-        for n, (k, _) in enumerate(puts)
-        if k == "a"
-    ]
+    names = [KeptName("a", "chat", str(n)) for n, (key, _) in enumerate(puts) if key == "a"]
+    found = [kept.ask(question(name=name, anew=True), 0).found for name in names]
     assert found.count(RepeatKind.REPLAY) == mine

@@ -5,15 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.incident_record import (
-    _EVIDENCE_BYTES_MAX,
-    _RECORD_BYTES_MAX,
-    IncidentKind,
-    _to_plain_json,
-    cut,
-    fit_evidence,
-    record,
-)
+from deployments.state import incident_record
+from deployments.state.incident_record import IncidentKind, _to_plain_json, cut, fit_evidence, record
 from tests.support.run_values import AT_S, FIELDS, SLOW, long, values, words
 
 
@@ -21,12 +14,11 @@ from tests.support.run_values import AT_S, FIELDS, SLOW, long, values, words
 @given(values, st.dictionaries(words | long, values, max_size=8))
 def test_a_record_of_anything_is_bounded(value, evidence):
     """Whoever makes a record, and of whatever: it is JSON, and it fits."""
-    one = record(
-        IncidentKind.OPERATOR, at_s=AT_S, reason="isolate", evidence=evidence, model=value, session="\x00" * 9000
-    )
+    facts = {"evidence": evidence, "model": value, "session": "\x00" * 9000}
+    one = record(IncidentKind.OPERATOR, at_s=AT_S, reason="isolate", **facts)
 
-    assert len(orjson.dumps(one)) <= _RECORD_BYTES_MAX
-    assert len(orjson.dumps(one["evidence"])) <= _EVIDENCE_BYTES_MAX
+    assert len(orjson.dumps(one)) <= incident_record._RECORD_BYTES_MAX
+    assert len(orjson.dumps(one["evidence"])) <= incident_record._EVIDENCE_BYTES_MAX
     assert orjson.loads(orjson.dumps(one)) == one
     assert set(one) == FIELDS
 

@@ -21,16 +21,7 @@ from deployments.config.config_errors import ConfigError
 from deployments.state import unix_socket
 from deployments.state.link import Link, StateUnavailable
 from deployments.state.records import Reply, ReportItem, StateLimits, StateStep
-from deployments.state.unix_socket import (
-    _ANSWER,
-    _FRAME_BYTES_MAX,
-    _QUESTION,
-    SocketActor,
-    StepListener,
-    _Question,
-    _refuse_foreigner,
-    find_socket_folder,
-)
+from deployments.state.unix_socket import SocketActor, StepListener, _Question, _refuse_foreigner, find_socket_folder
 from reliability.admission.request import Grant
 from tests.support.incarnations import ask, life, settled, tight
 
@@ -132,17 +123,17 @@ async def test_a_step_that_the_types_do_not_promise_goes_through_ray():
 @settings(max_examples=60, deadline=None)
 @given(
     st.binary(max_size=300)
-    | st.binary(max_size=60).map(lambda end: _QUESTION.encode(_Question(numbered(1)))[:-5] + end)
+    | st.binary(max_size=60).map(lambda end: unix_socket._QUESTION.encode(_Question(numbered(1)))[:-5] + end)
 )
 def test_bad_bytes_are_refused_and_the_door_stays_open(frame):
     """Whatever a frame holds, the answer is a refusal in words, or it was a step; the next frame is answered."""
     with door(echo) as path, socket.socket(socket.AF_UNIX) as router:
         router.settimeout(10)
         router.connect(path)
-        for sent in (frame, _QUESTION.encode(_Question(numbered(2)))):
+        for sent in (frame, unix_socket._QUESTION.encode(_Question(numbered(2)))):
             router.sendall(struct.pack(">I", len(sent)) + sent)
             (size,) = struct.unpack(">I", router.recv(4, socket.MSG_WAITALL))
-            answer = _ANSWER.decode(router.recv(size, socket.MSG_WAITALL))
+            answer = unix_socket._ANSWER.decode(router.recv(size, socket.MSG_WAITALL))
             assert answer.refused.startswith("this is no _Question") or not answer.refused
     assert not answer.refused
 
@@ -220,7 +211,7 @@ def test_a_frame_has_a_bound():
     with door(echo) as path, socket.socket(socket.AF_UNIX) as router:
         router.settimeout(10)
         router.connect(path)
-        router.sendall(struct.pack(">I", _FRAME_BYTES_MAX + 1))
+        router.sendall(struct.pack(">I", unix_socket._FRAME_BYTES_MAX + 1))
         assert router.recv(1) == b""
 
 

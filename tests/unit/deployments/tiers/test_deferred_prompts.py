@@ -17,11 +17,11 @@ from deployments.tiers.prompt import render
 from deployments.tiers.session_prompts import SessionPrompts
 from reliability.deferred_tools import answer_load, build_load, read_name
 from reliability.tools import build_toolbox
-from reliability.types import ChatRequest, Finish
+from reliability.types import ChatRequest
 from tests.support import tiny_model
 from tests.support.many_tools import LINES, TOOLS, make_call, make_tool
 from tests.support.mlx_rig import ready
-from tests.support.tier_asking import answer, ask
+from tests.support.tier_asking import answer, ask, usage_of
 from tests.unit.deployments.tiers.test_prompt import Letters
 
 NOW = datetime(2026, 11, 27, 12, 0)
@@ -72,9 +72,7 @@ class Session:
     ],
 )
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
-def test_what_a_search_has_found_isnt_written_twice(
-    separators: Any, searched: Any, in_results: Any, behind: list[str]
-) -> None:
+def test_what_a_search_has_found_isnt_written_twice(separators, searched, in_results, behind) -> None:
     """Law: a tool leaves the head of the prompt only where its definition stands in a result, and one tool stays."""
     text = "\n".join(json.dumps(tool, separators=separators) for tool in TOOLS if read_name(tool) in in_results)
     messages = (*ASKED.messages, {"role": "tool", "tool_call_id": "c", "content": text})
@@ -147,18 +145,12 @@ def test_what_was_loaded_is_not_written_again() -> None:
 
 
 def test_what_no_longer_fits_is_left_out() -> None:
-    """Law: a load isn't put into another conversation, another key's session or among other tools; the one that it
-    was made in keeps it."""
+    """Law: a load isn't put into another conversation, key's session or set of tools; its own keeps it."""
     session, said = Session(), [*ASKED.messages, *turn(1, "tool_1")]
     session.say([*ASKED.messages], load(1, "tool_7"))
-    others: list[tuple[list[Any], dict[str, Any]]] = [
-        ([{"role": "user", "content": "Something else."}, *turn(1, "tool_1")], {}),
-        (said, {"key": "another"}),
-        (said, {"session_id": "another"}),
-        (said, {"tools": (*TOOLS, make_tool("one_more"))}),
-    ]
-    for messages, fields in others:
-        assert "load_1" not in session.say(messages, **fields)
+    assert "load_1" not in session.say([{"role": "user", "content": "Something else."}, *turn(1, "tool_1")])
+    for field, value in (("key", "another"), ("session_id", "another"), ("tools", (*TOOLS, make_tool("one_more")))):
+        assert "load_1" not in session.say(said, **{field: value})
     assert "load_1" in session.say(said)
     assert "load_1" in session.say(said, tools=TOOLS[::-1])
 
@@ -167,10 +159,8 @@ def test_an_answer_may_call_what_is_listed() -> None:
     """Law: a grammar has all of the client's tools, and where a call is required the loader, until it has loaded."""
     asked = dataclasses.replace(ASKED, tool_choice="required")
     loaded = dataclasses.replace(asked, messages=(*asked.messages, *load(1, "tool_7")), added=2)
-    made = [
-        DeferredPrompts().lay_out(one, 0).callable
-        for one in (ASKED, asked, loaded, dataclasses.replace(asked, constrained=True))
-    ]
+    requests = (ASKED, asked, loaded, dataclasses.replace(asked, constrained=True))
+    made = [DeferredPrompts().lay_out(one, 0).callable for one in requests]
     assert [len(tools) - len(TOOLS) for tools in made] == [0, 1, 0, 0]
     assert "20 of 20 tools" in DeferredPrompts().lay_out(ASKED, 0).note
 
@@ -184,14 +174,11 @@ def test_an_engine_reads_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyP
     later = (*ASKED.messages, *turn(1, "tool_1"))
     found = []
     for messages, loads in ((ASKED.messages, ()), (ASKED.messages, load(1, "tool_7")), (later, ()), (later, ())):
-        request = dataclasses.replace(
-            ASKED, messages=(*messages, *loads), added=len(loads), max_tokens=1, temperature=0.0
-        )
-        last = asyncio.run(answer(tier, request))[-1]
-        assert isinstance(last, Finish)
-        assert last.usage is not None
-        assert last.notes == ("20 of 20 tools stood behind load_tools",)
-        found.append((last.usage.prompt_tokens, last.usage.cached_tokens))
+        fields = {"messages": (*messages, *loads), "added": len(loads), "max_tokens": 1, "temperature": 0.0}
+        request = dataclasses.replace(ASKED, **fields)
+        events = asyncio.run(answer(tier, request))
+        assert events[-1].notes == ("20 of 20 tools stood behind load_tools",)
+        found.append((usage_of(events).prompt_tokens, usage_of(events).cached_tokens))
     asyncio.run(tier.close())
 
     opening = len("<assistant>") + 2

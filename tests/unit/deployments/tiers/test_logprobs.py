@@ -13,7 +13,7 @@ from deployments.tiers.logprobs import _NEVER, _TOKENS_MAX, LogprobReader, read_
 from reliability.types import Logprobs, TokenLogprob
 from tests.support import plays
 from tests.support.plays import Head, Send, frame
-from tests.support.tier_asking import answers, ask, hosted_tier, play
+from tests.support.tier_asking import ask, play
 from tests.support.upstream import Upstream
 from tests.unit.deployments.tiers.mlx.test_sequence import letter
 
@@ -64,15 +64,8 @@ def test_a_chunk_of_numbers_has_a_bound():
 
 def scored(*tokens: str) -> Send:
     """A chunk with these tokens, as OpenAI sends it."""
-    content = [
-        {
-            "token": t,
-            "logprob": -0.25,
-            "bytes": list(t.encode()),
-            "top_logprobs": [{"token": "other", "logprob": -2, "bytes": None}],
-        }
-        for t in tokens
-    ]
+    other = {"logprob": -0.25, "top_logprobs": [{"token": "other", "logprob": -2, "bytes": None}]}
+    content = [other | {"token": token, "bytes": list(token.encode())} for token in tokens]
     choice = {"index": 0, "delta": {"content": "".join(tokens)}, "logprobs": {"content": content, "refusal": None}}
     return Send(frame({"id": "gen-1", "model": "m", "choices": [choice | {"finish_reason": None}]}))
 
@@ -99,8 +92,7 @@ CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}
     ],
 )
 def test_an_upstream_s_thoughts_and_calls_are_not_told(delta: dict[str, Any], told: bool) -> None:
-    """Law: the numbers of a chunk are those of its text; where it has none, but a thought or a call, they are no part
-    of the answer's text."""
+    """Law: the numbers of a chunk are its text's; where it has a thought or a call instead, they are left out."""
     numbers = {"content": [{"token": "x", "logprob": -1.0}]}
     events = ChunkReader(logprobs=True).read({"choices": [{"delta": delta, "logprobs": numbers}]})
 
@@ -112,8 +104,7 @@ class TestHosted:
 
     def test_an_upstream_s_numbers_pass(self, upstream: Upstream) -> None:
         """Law: what was asked of the upstream, and what it says, is what the client asked for and is told."""
-        upstream.plays("m", self.PLAY)
-        (events,) = answers(hosted_tier(upstream), ask(top_logprobs=1))
+        events = play(upstream, self.PLAY, ask(top_logprobs=1))
         told = [token for event in events if isinstance(event, Logprobs) for token in event.tokens]
 
         assert told == [TokenLogprob(raw, -0.25, ((b"other", -2.0),)) for raw in (b"Hel", b"lo", b" you")]

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from deployments.tiers.mlx.job_builder import JobBuilder
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.moved_reminders import _SHARE, RemindedMessages, _split, find_reminded, keep_moved
-from reliability.types import Finish
 from tests.support import tiny_model
 from tests.support.agent_sessions import SESSIONS
 from tests.support.mlx_rig import ready
-from tests.support.tier_asking import ask
+from tests.support.tier_asking import answer, ask, usage_of
 
 PLAN = "<system-reminder>\nPlan only.\n</system-reminder>"
 LONG, SHORT = ("what a tool said " * times for times in (40, 12))
@@ -30,10 +29,10 @@ def user(text: str, *reminders: str) -> dict[str, Any]:
 
 def loop(*results: str) -> Messages:
     """Calls and their results, in one message each."""
-    said = [
-        ({"role": "assistant", "content": f"call {n}"}, {"role": "tool", "content": r}) for n, r in enumerate(results)
-    ]
-    return [message for pair in said for message in pair]
+    found: Messages = []
+    for n, result in enumerate(results):
+        found += [{"role": "assistant", "content": f"call {n}"}, {"role": "tool", "content": result}]
+    return found
 
 
 def turn_on(*, first: str = "Do it.", old: tuple[str, ...] = (), new: tuple[str, ...] = (PLAN,)) -> Messages:
@@ -49,8 +48,7 @@ def test_what_moved_stays_and_is_where_it_moved():
     kept = keep_moved(sent, BEFORE)
 
     assert kept is not None
-    assert [message["content"] for message in kept[:1]] == [user("Do it.", PLAN)["content"]]
-    assert list(kept[1:]) == sent[1:]
+    assert list(kept) == [user("Do it.", PLAN), *sent[1:]]
 
 
 @pytest.mark.parametrize(
@@ -61,9 +59,7 @@ def test_what_moved_stays_and_is_where_it_moved():
         pytest.param(turn_on(first="Do it now."), id="other words"),
         pytest.param(turn_on(old=(PLAN.replace("only", "now"),)), id="another reminder in its place"),
         pytest.param([user("Do it."), user("And that.", PLAN)], id="nothing was read behind it"),
-        pytest.param(
-            [user("Do it."), *loop(LONG, LONG), {"role": "assistant", "content": PLAN}], id="the model's words"
-        ),
+        pytest.param([user("Do it."), *loop(LONG, LONG), {"role": "assistant", "content": PLAN}], id="the model's"),
         pytest.param(turn_on(old=(PLAN,)), id="never moved"),
         pytest.param([*turn_on()[1:-1], user("And that.", PLAN)], id="another history"),
     ],
@@ -99,15 +95,10 @@ def test_what_stays_is_a_small_part_of_the_conversation():
     assert keep_moved([user("x"), user("y", skills)], find_reminded([user("x", skills)])) is None
 
 
-TEXTS = st.lists(st.sampled_from(["a ", "<system-reminder>", "</system-reminder>", "\n", PLAN, "<b>"]), max_size=8).map(
-    "".join
-)
-MESSAGES = st.lists(
-    st.builds(
-        lambda role, text: {"role": role, "content": text}, st.sampled_from(["user", "tool", "assistant"]), TEXTS
-    ),
-    max_size=8,
-)
+PIECES = st.sampled_from(["a ", "<system-reminder>", "</system-reminder>", "\n", PLAN, "<b>"])
+TEXTS = st.lists(PIECES, max_size=8).map("".join)
+ROLES = st.sampled_from(["user", "tool", "assistant"])
+MESSAGES = st.lists(st.fixed_dictionaries({"role": ROLES, "content": TEXTS}), max_size=8)
 
 
 @given(MESSAGES, MESSAGES)
@@ -140,23 +131,15 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlxTier]:
     asyncio.run(made.close())
 
 
-def read_again(tier: MlxTier, name: str, requests: list[Messages], **fields: Any) -> list[tuple[int, int]]:
+def read_again(tier: MlxTier, name: str, requests: list[Messages]) -> list[tuple[int, int]]:
     """Ask in one session; return of each request the tokens of its prompt, and those that weren't in the cache."""
 
-    async def go() -> list[tuple[int, int]]:
-        found = []
-        for messages in requests:
-            request = dataclasses.replace(
-                ask(max_tokens=1, temperature=0.0), messages=tuple(messages), session_id=name, key=name, **fields
-            )
-            async for events in tier.stream(request):
-                last = events[-1]
-            assert isinstance(last, Finish)
-            assert last.usage is not None
-            found.append((last.usage.prompt_tokens, last.usage.prompt_tokens - last.usage.cached_tokens))
-        return found
-
-    return asyncio.run(go())
+    found = []
+    for messages in requests:
+        request = ask(messages=tuple(messages), max_tokens=1, temperature=0.0, session_id=name, key=name)
+        usage = usage_of(asyncio.run(answer(tier, request)))
+        found.append((usage.prompt_tokens, usage.prompt_tokens - usage.cached_tokens))
+    return found
 
 
 def play(reminder: str, turns: int = 4) -> list[Messages]:
@@ -164,9 +147,8 @@ def play(reminder: str, turns: int = 4) -> list[Messages]:
     told: Messages = []
     requests = []
     for n in range(turns):
-        for calls in range(4):
-            asked = user(f"Step {n}.", *filter(None, [reminder]))
-            requests.append([*told, asked, *loop(*[SHORT] * calls)])
+        asked = user(f"Step {n}.", *filter(None, [reminder]))
+        requests += [[*told, asked, *loop(*[SHORT] * calls)] for calls in range(4)]
         told = [*told, user(f"Step {n}."), *loop(*[SHORT] * 3), {"role": "assistant", "content": "Done."}]
     return requests
 
@@ -198,7 +180,7 @@ def test_what_would_not_fit_does_not_stay(tier):
         loaded = dataclasses.replace(tier._engine.phase.loaded, context_tokens=context)
         jobs, found = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None), 0
         for messages in requests[3:5]:
-            request = dataclasses.replace(ask(max_tokens=tokens), messages=tuple(messages), session_id="one")
+            request = ask(messages=tuple(messages), max_tokens=tokens, session_id="one")
             found = len(jobs.build(request, list)[0].prompt)
         assert found == alone + extra * kept, (context, tokens)
 

@@ -1,26 +1,17 @@
 """From a request to a prompt or a refusal."""
 
-import dataclasses
 from datetime import datetime
 from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
+from deployments.tiers import prompt as module
 from deployments.tiers.mlx.sampling import Sampling, read_sampling
-from deployments.tiers.prompt import (
-    RequestRefused,
-    _hold_date,
-    find_checkpoints,
-    read_date,
-    read_opening,
-    read_template_options,
-    render,
-    tidy_messages,
-)
+from deployments.tiers.prompt import RequestRefused, find_checkpoints, read_date, read_opening, render, tidy_messages
 from reliability.types import Fault
 from tests.support.repository import ROOT
 from tests.support.tier_asking import WEATHER_TOOL, ask
@@ -32,6 +23,12 @@ TAKES_TURNS = """{% for m in messages %}{% if m.role == 'system' and not loop.fi
 {{- m.role }}:{{ m.content }}|{% endfor %}"""
 TEMPLATE = ROOT / "deployments" / "models" / "smollm2_tools.jinja"
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
+
+
+def read_said(text: str) -> tuple[dict[str, str], ...]:
+    """The messages that `ANYWHERE` writes so."""
+    said = (one.split(":", 1) for one in text.removesuffix("|").split("|"))
+    return tuple({"role": role, "content": content} for role, content in said)
 
 
 class Tokenizer(PreTrainedTokenizerFast):  # type: ignore[misc] # transformers has no types
@@ -55,6 +52,13 @@ class Letters(Tokenizer):
 
     def encode(self, text: str, **_: Any) -> list[int]:
         return [ord(letter) for letter in text]
+
+
+CONTENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text"]), inner),
+    max_leaves=6,
+)
 
 
 class TestTidied:
@@ -82,13 +86,8 @@ class TestTidied:
             tidy_messages([{"role": "user", "content": [part]}])
         assert (caught.value.failed.fault, caught.value.failed.param) == (Fault.UNSUPPORTED, "messages")
 
-    @given(
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text"]), inner),
-            max_leaves=6,
-        )
-    )
+    @example([{"type": "text", "text": 5}])
+    @given(CONTENTS)
     def test_any_content_is_text_or_refused(self, content: Any) -> None:
         """Law: for every JSON value as content, a string or a refusal."""
         assert refusal_of(content) in (None, "messages")
@@ -115,16 +114,9 @@ class TestSampling:
         ("field", "value"),
         [
             *(("top_k", value) for value in ("warm", -1, True, float("nan"))),
-            ("presence_penalty", 2.1),
-            ("frequency_penalty", "much"),
-            ("repetition_penalty", 0),
-            ("logit_bias", [1]),
-            ("logit_bias", {"100": 1}),
-            ("logit_bias", {"-1": 1}),
-            ("logit_bias", {"9" * 5000: 1}),
-            ("logit_bias", {"\u0663": 1}),
-            ("logit_bias", {"1": 101}),
-            ("logit_bias", {"1": 10**400}),
+            *(("presence_penalty", 2.1), ("frequency_penalty", "much"), ("repetition_penalty", 0), ("logit_bias", [1])),
+            *(("logit_bias", {token: 1}) for token in ("100", "-1", "9" * 5000, "\u0663")),
+            *(("logit_bias", {"1": bias}) for bias in (101, 10**400)),
         ],
     )
     def test_a_value_out_of_bounds_never_reaches_the_model(self, field: str, value: Any) -> None:
@@ -136,15 +128,9 @@ class TestSampling:
 
     def test_penalties_and_biases_are_taken(self) -> None:
         """Law: what is within bounds arrives."""
-        extra = {
-            "presence_penalty": -2,
-            "frequency_penalty": 0.5,
-            "repetition_penalty": 1.3,
-            "logit_bias": {"99": -100},
-        }
-        asked = read_sampling(ask(extra=extra), Sampling(), 100)
-        assert (asked.presence_penalty, asked.frequency_penalty, asked.repetition_penalty) == (-2.0, 0.5, 1.3)
-        assert asked.logit_bias == ((99, -100.0),)
+        extra = {"presence_penalty": -2, "frequency_penalty": 0.5, "repetition_penalty": 1.3}
+        asked = read_sampling(ask(extra=extra | {"logit_bias": {"99": -100}}), Sampling(), 100)
+        assert asked == Sampling(**extra, logit_bias=((99, -100.0),))
 
 
 class TestCheckpoints:
@@ -159,10 +145,8 @@ class TestCheckpoints:
             (system,) = find_checkpoints(tokenizer, request, prompt, turns=False)
             assert text[:system].endswith("<|im_start|>user\n")
             assert "Hello" not in text[:system]
-            assert find_checkpoints(tokenizer, request, prompt, turns=True) == (
-                system,
-                text.index("<|im_start|>assistant\n", system),
-            )
+            answer = text.index("<|im_start|>assistant\n", system)
+            assert find_checkpoints(tokenizer, request, prompt, turns=True) == (system, answer)
 
     def test_a_template_that_refuses_parts_gives_none(self) -> None:
         """Law: where a part of the conversation can't be rendered there is no checkpoint, and no error."""
@@ -205,8 +189,7 @@ class TestTemplate:
             {"role": "tool", "tool_call_id": "c", "content": "one"},
             {"role": "tool", "tool_call_id": "c", "content": "two"},
         )
-        request = dataclasses.replace(ask(tools=(WEATHER_TOOL,)), messages=messages)
-        text = render(Tokenizer(), request)
+        text = render(Tokenizer(), ask(messages=messages, tools=(WEATHER_TOOL,)))
         call = '<tool_call>\n{"name": "f", "arguments": {"a": "é"}}\n</tool_call>'
         assert f"<|im_start|>assistant\nWell.\n{call}\n{call}<|im_end|>\n" in text
         results = "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>"
@@ -219,28 +202,20 @@ class TestTemplate:
 
     def test_a_template_without_tools_refuses_them(self) -> None:
         """Law: tools that the template would leave out are refused."""
-        deaf = DeafTokenizer("{{ messages[0].content }}")
         with pytest.raises(RequestRefused) as caught:
-            render(deaf, ask(tools=(WEATHER_TOOL,)))
+            render(DeafTokenizer("{{ messages[0].content }}"), ask(tools=(WEATHER_TOOL,)))
         assert caught.value.failed.param == "tools"
 
     def test_a_template_that_raises_leaves_the_request_to_another_tier(self) -> None:
         """Law: what the template refuses is the request's fault, with the template's words."""
-        strict = Tokenizer("{{ missing.field }}")
         with pytest.raises(RequestRefused, match=r"chat template can't render.*missing") as caught:
-            render(strict, ask())
+            render(Tokenizer("{{ missing.field }}"), ask())
         assert caught.value.failed.fault is Fault.UNSUPPORTED
 
     def test_a_system_message_in_between_is_the_users_where_a_template_knows_none(self) -> None:
         """Law: what an agent says as the system in the middle of a conversation reaches a model whose template takes it
         at the head only, or wants roles to take turns; one that takes it anywhere gets it in its place."""
-        messages = (
-            {"role": "system", "content": "Be good."},
-            {"role": "user", "content": "hi"},
-            {"role": "system", "content": "Later."},
-            {"role": "assistant", "content": "Hello."},
-            {"role": "system", "content": "Last."},
-        )
+        messages = read_said("system:Be good.|user:hi|system:Later.|assistant:Hello.|system:Last.|")
         strict, free = (render(Tokenizer(template), ask(messages=messages)) for template in (TAKES_TURNS, ANYWHERE))
 
         assert strict == "system:Be good.|user:hi\n\nLater.|assistant:Hello.|user:Last.|"
@@ -250,13 +225,8 @@ class TestTemplate:
         """Law: where a template takes system messages at the head only, one in the middle leaves the messages before
         it as they were rendered without it: two of the user's stay two, unless roles must take turns."""
         head_only = TAKES_TURNS.replace("m.role == loop.previtem.role", "false")
-        before = (
-            {"role": "user", "content": "Here is what there is."},
-            {"role": "user", "content": "Go."},
-            {"role": "assistant", "content": "Gone."},
-        )
-        later = (*before, {"role": "user", "content": "On."}, {"role": "system", "content": "Later."})
-        softened = (*later, {"role": "user", "content": "Still on."})
+        before = read_said("user:Here is what there is.|user:Go.|assistant:Gone.|")
+        softened = before + read_said("user:On.|system:Later.|user:Still on.|")
         first, second = (render(Tokenizer(head_only), ask(messages=messages)) for messages in (before, softened))
 
         assert second == f"{first}user:On.\n\nLater.\n\nStill on.|"
@@ -273,8 +243,8 @@ class TestTemplate:
 
         assert render(tokenizer, ask()) == str(value)
         assert render(tokenizer, ask(extra=own)) == str(not value)
-        assert set(read_template_options(tokenizer, ask())) == {name}
-        assert read_template_options(Tokenizer(), ask()) == {}
+        assert set(module.read_template_options(tokenizer, ask())) == {name}
+        assert module.read_template_options(Tokenizer(), ask()) == {}
 
     def test_thinking_is_switched_by_the_request(self) -> None:
         """Law: the template's usual variable says whether to think, unless the request sets it itself."""
@@ -298,9 +268,8 @@ LLAMA = """{%- if not date_string is defined %}{%- if strftime_now is defined %}
 {%- set date_string = strftime_now("%d %b %Y") %}{%- else %}{%- set date_string = "26 Jul 2024" %}{%- endif %}
 {%- endif %}
 {{- "Today Date: " + date_string + "|" }}{%- for m in messages %}{{- m.content }}{%- endfor %}"""
-GPT_OSS = (
-    """{{- "Current date: " + strftime_now('%Y-%m-%d') + "|" }}{%- for m in messages %}{{- m.content }}{% endfor %}"""
-)
+GPT_OSS = """{{- "Current date: " + strftime_now('%Y-%m-%d') + "|" }}
+{%- for m in messages %}{{- m.content }}{% endfor %}"""
 
 
 @pytest.mark.parametrize(
@@ -316,7 +285,7 @@ def test_the_date_is_that_of_the_moment(template: str, date: str) -> None:
 
 def test_without_a_moment_it_is_now() -> None:
     """Law: who names no moment gets the template as its maker wrote it."""
-    assert _hold_date(Tokenizer(LLAMA), None) is None
+    assert module._hold_date(Tokenizer(LLAMA), None) is None
     assert f"{datetime.now():%Y}" in render(Tokenizer(GPT_OSS), ask("Hi"))
 
 
@@ -341,5 +310,5 @@ def test_what_cant_be_held_stays_as_it_is(template: str | None) -> None:
     tokenizer, coded = Tokenizer(template), Tokenizer(GPT_OSS)
     coded._chat_template = lambda *_: "rendered by code"
     for one in (tokenizer, coded):
-        assert _hold_date(one, MONDAY) is None
+        assert module._hold_date(one, MONDAY) is None
         assert read_date(one, MONDAY) == ""

@@ -1,6 +1,5 @@
 """The last prompts of sessions: what stays a prefix, and what is said where it doesn't."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from deployments.tiers.prompt import render
 from deployments.tiers.session_prompts import _DATE_S, _PROMPTS_MAX, SessionPrompts
 from reliability.prefix import LostPrefix, PrefixChange
-from reliability.types import ChatRequest
 from tests.support.tier_asking import ask
 from tests.unit.deployments.tiers.test_prompt import GPT_OSS, Letters
 
@@ -23,17 +21,13 @@ FORGETFUL = """{%- set ns = namespace(last=0) %}{%- for m in messages %}{%- if m
 {%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}{%- for m in messages %}{{- '<' + m.role + '>' }}
 {%- if m.reasoning_content and loop.index0 > ns.last %}{{- '<think>' + m.reasoning_content + '</think>' }}{%- endif %}
 {{- m.content }}{%- endfor %}{%- if add_generation_prompt %}{{- '<assistant><think>' }}{%- endif %}"""
-KEEPING = FORGETFUL.replace(
-    "loop.index0 > ns.last", "((preserve_thinking is defined and preserve_thinking) or loop.index0 > ns.last)"
-)
+KEPT = "((preserve_thinking is defined and preserve_thinking) or loop.index0 > ns.last)"
+KEEPING = FORGETFUL.replace("loop.index0 > ns.last", KEPT)
 
 
 def tool(name: str, says: str = "") -> dict[str, Any]:
-    properties = {"path": {"type": "string"}, "lines": {"type": "integer"}}
-    return {
-        "type": "function",
-        "function": {"name": name, "description": says, "parameters": {"properties": properties}},
-    }
+    parameters = {"properties": {"path": {"type": "string"}, "lines": {"type": "integer"}}}
+    return {"type": "function", "function": {"name": name, "description": says, "parameters": parameters}}
 
 
 class Tier:
@@ -46,8 +40,7 @@ class Tier:
         self.text = ""
 
     def ask(self, messages: Sequence[dict[str, Any]], now: datetime = NOW, **fields: Any) -> LostPrefix | None:
-        request = dataclasses.replace(ask(**fields), messages=tuple(messages))
-        prepared = self.sessions.prepare(request, now)
+        prepared = self.sessions.prepare(ask(messages=tuple(messages), **fields), now)
         self.text = render(self.tokenizer, prepared.request, prepared.at)
         self.tokens = self.tokenizer.encode(self.text)
         return self.sessions.note(prepared, self.tokens)
@@ -71,11 +64,8 @@ def go_on(assistant: str = "a", user: str = "b") -> list[dict[str, Any]]:
 
 
 @given(TURNS, TURNS, TOOLS, st.booleans())
-def test_a_history_that_goes_on_loses_nothing(
-    turns: list[tuple[str, str]], more: list[tuple[str, str]], names: list[str], thinking: bool
-) -> None:
-    """Law: whatever follows, a conversation that only goes on is not reported, turn by turn, on any template that
-    renders it as before."""
+def test_a_history_that_goes_on_loses_nothing(turns, more, names, thinking) -> None:
+    """Law: a conversation that only goes on is never reported, on any template that renders it as before."""
     tools = tuple(map(tool, names))
     for template in (None, KEEPING):
         tier = Tier(template)
@@ -87,8 +77,7 @@ def test_a_history_that_goes_on_loses_nothing(
 
 @given(TURNS, st.permutations(["read", "write", "list", "find"]), st.randoms(use_true_random=False))
 def test_permuted_tools_are_rendered_as_before(turns: list[tuple[str, str]], order: list[str], dice: Any) -> None:
-    """Law: the same tools in another order, with their keys in another order, give the prompt that the first order
-    gave: it goes on."""
+    """Law: the same tools, in another order and with their keys in another, go on with the first order's prompt."""
     tools = [tool(name) for name in order]
     tier, straight = Tier(), Tier()
     tier.ask(talk(turns), tools=tuple(tools))
@@ -105,16 +94,10 @@ def change_system(messages: list[dict[str, Any]], fields: dict[str, Any], _: Any
 
 
 def change_tools(messages: list[dict[str, Any]], fields: dict[str, Any], dice: Any) -> None:
-    tools = list(fields["tools"])
-    dice.choice(
-        [
-            lambda: tools.append(tool("new")),
-            tools.pop,
-            lambda: tools.insert(0, tool("new")),
-            lambda: tools.__setitem__(0, tool("read", "anew")),
-        ]
-    )()
-    fields["tools"] = tuple(tools)
+    first, *rest = fields["tools"]
+    new = tool("new")
+    others = [(first, *rest, new), (first, *rest[:-1]), (new, first, *rest), (tool("read", "anew"), *rest)]
+    fields["tools"] = dice.choice(others)
 
 
 def change_options(messages: list[dict[str, Any]], fields: dict[str, Any], _: Any) -> None:
@@ -123,21 +106,14 @@ def change_options(messages: list[dict[str, Any]], fields: dict[str, Any], _: An
 
 def change_history(messages: list[dict[str, Any]], fields: dict[str, Any], dice: Any) -> None:
     at = dice.randrange(2, len(messages) - 1)
-    dice.choice(
-        [
-            lambda: messages.__setitem__(at, {**messages[at], "content": "another"}),
-            lambda: messages.insert(at, {"role": "user", "content": "put in"}),
-            lambda: messages.__delitem__(at),
-        ]
-    )()
+    put_in = {"role": "user", "content": "put in"}
+    messages[at : at + 1] = dice.choice([[{**messages[at], "content": "another"}], [put_in, messages[at]], []])
 
 
 CHANGES = {
-    PrefixChange.SYSTEM_PROMPT: change_system,
-    PrefixChange.TOOLS: change_tools,
-    PrefixChange.OPTIONS: change_options,
+    PrefixChange.SYSTEM_PROMPT: change_system, PrefixChange.TOOLS: change_tools, PrefixChange.OPTIONS: change_options,
     PrefixChange.HISTORY: change_history,
-}
+}  # fmt: skip
 
 
 @given(TURNS, st.sampled_from(sorted(CHANGES)), st.randoms(use_true_random=False))
@@ -145,8 +121,7 @@ def test_a_change_is_reported_where_it_is(turns: list[tuple[str, str]], change: 
     """Law: one change of anything is reported with its reason and the first token that differs; where no token of the
     history differs there is nothing to report. Once reported it is not reported again."""
     fields: dict[str, Any] = {"tools": (tool("read"), tool("write"))}
-    tier = Tier()
-    messages = talk(turns)
+    tier, messages = Tier(), talk(turns)
     tier.ask(messages, **fields)
     before = tier.tokens
     messages += go_on("So.", "Go on.")
@@ -155,11 +130,8 @@ def test_a_change_is_reported_where_it_is(turns: list[tuple[str, str]], change: 
     both = min(len(before), len(tier.tokens))
     differs = next((i for i in range(both) if before[i] != tier.tokens[i]), both)
     opening = len("<|im_start|>assistant\n")
-    if differs >= both - opening:
-        assert lost is None
-    else:
-        assert lost is not None
-        assert (lost.token, lost.of, lost.changes) == (differs, len(before) - opening, (change,))
+    told = None if differs >= both - opening else (differs, len(before) - opening, (change,))
+    assert (lost and (lost.token, lost.of, lost.changes)) == told
     assert tier.ask([*messages, *go_on()], **fields) is None
 
 
@@ -169,19 +141,15 @@ def test_what_is_spelled_otherwise_is_no_change() -> None:
 
     def converse(content: Any, none: Any, arguments: str, result: str) -> list[dict[str, Any]]:
         call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": arguments}}
-        return [
-            SYSTEM,
-            {"role": "user", "content": content},
-            {"role": "assistant", "content": none, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c", "content": result},
-        ]
+        called = {"role": "assistant", "content": none, "tool_calls": [call]}
+        returned = {"role": "tool", "tool_call_id": "c", "content": result}
+        return [SYSTEM, {"role": "user", "content": content}, called, returned]
 
     tier = Tier()
     tier.ask(converse("Read it.", "", '{"path": "a"}', "long"))
     parts = [{"type": "text", "text": "Read it."}]
     lost = tier.ask(converse(parts, None, '{"path":"a"}', "cut"))
-    assert lost is not None
-    assert lost.detail == "the history changed at message 3 (tool): it was rewritten"
+    assert (lost and lost.detail) == "the history changed at message 3 (tool): it was rewritten"
 
 
 def test_reasoning_that_the_template_drops_is_the_templates_doing() -> None:
@@ -208,8 +176,7 @@ def test_what_the_server_adds_is_no_part_of_the_history() -> None:
     assert tier.ask(second) is None
     other = [{**SYSTEM, "content": "Be bad."}, *second[1:]]
     lost = tier.ask([*other, nudge], added=1)
-    assert lost is not None
-    assert lost.changes == (PrefixChange.SYSTEM_PROMPT,)
+    assert (lost and lost.changes) == (PrefixChange.SYSTEM_PROMPT,)
     assert tier.ask([*other, nudge], added=1) is None
 
 
@@ -251,8 +218,7 @@ def test_a_sessions_date_stands_still_for_a_day() -> None:
     tier.ask(talk([]), now=late + timedelta(hours=2), session_id="other")
     assert "2026-11-25" in tier.text
     lost = tier.ask(talk([("and?", "So."), ("and?", "y")]), now=late + timedelta(seconds=_DATE_S + 1))
-    assert lost is not None
-    assert lost.changes == (PrefixChange.DATE,)
+    assert (lost and lost.changes) == (PrefixChange.DATE,)
 
 
 def test_tools_that_are_left_out_are_named() -> None:
@@ -260,14 +226,11 @@ def test_tools_that_are_left_out_are_named() -> None:
     tier = Tier()
     tier.ask(talk([]), tools=(tool("read"),))
     lost = tier.ask(talk([("and?", "So.")]), tools=(tool("read"),), tool_choice="none")
-    assert lost is not None
-    assert "removed: read" in lost.detail
+    assert "removed: read" in str(lost and lost.detail)
 
 
 @given(TURNS, TOOLS, st.booleans(), st.booleans())
-def test_a_summary_begins_as_the_history_that_it_sums_up(
-    turns: list[tuple[str, str]], names: list[str], forbids: bool, alike: bool
-) -> None:
+def test_a_summary_begins_as_the_history_that_it_sums_up(turns, names, forbids, alike) -> None:
     """Law: an order for a summary of the session's history, under another system prompt, without its tools or with
     calls forbidden, reads nothing again but the order; without room for that (`keep`) it is rendered as it came."""
     tier, order = Tier(), {"role": "user", "content": "Sum up."}
@@ -277,7 +240,7 @@ def test_a_summary_begins_as_the_history_that_it_sums_up(
     history = talk([*turns, ("and?", "So.")])[1:-1]
     messages = [SYSTEM if alike else {**SYSTEM, "content": "You sum up."}, *history, order]
     given = {"tools": tools, "tool_choice": "none"} if forbids else {}
-    request = dataclasses.replace(ask(**given), messages=tuple(messages), summarizes=True)
+    request = ask(messages=tuple(messages), summarizes=True, **given)
     as_it_came = tier.sessions.prepare(request, NOW, keep=False).request
     assert (as_it_came.messages, as_it_came.tools) == (request.messages, request.tools)
     assert tier.ask(messages, summarizes=True, **given) is None
@@ -286,8 +249,7 @@ def test_a_summary_begins_as_the_history_that_it_sums_up(
 
 
 def test_a_summary_of_something_else_keeps_its_own_prompt() -> None:
-    """Law: an order that holds the conversation as a text, or whose history the session doesn't know, changes
-    nothing."""
+    """Law: an order with the conversation as a text, or a history that the session doesn't know, changes nothing."""
     for messages in (
         [{**SYSTEM, "content": "You sum up."}, {"role": "user", "content": "<conversation>x</conversation> Sum up."}],
         [{**SYSTEM, "content": "You sum up."}, *say("q", "r"), {"role": "user", "content": "Sum up."}],
@@ -310,15 +272,13 @@ def test_memory_is_bounded(asked: list[tuple[int, list[tuple[str, str]]]]) -> No
         assert not held or list(held)[-1] == ("", f"s-{name}")
 
 
-@given(
-    st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner), max_leaves=4)
-)
+VALUES = st.none() | st.integers() | st.text()
+
+
+@given(st.recursive(VALUES, lambda inner: st.dictionaries(st.text(), inner), max_leaves=4))
 def test_any_value_can_be_remembered(value: Any) -> None:
-    """Law: whatever stands in a request (halves of surrogate pairs, numbers of any size), remembering it raises
-    nothing."""
-    tier = Tier()
-    request: ChatRequest = ask(
-        "\ud800", tools=({"function": value}, {"name": value}), extra={"chat_template_kwargs": {"x": value}}
-    )
-    assert tier.sessions.note(tier.sessions.prepare(request, NOW), [1, 2, 3]) is None
-    assert tier.sessions.note(tier.sessions.prepare(request, NOW), [1, 2, 3]) is None
+    """Law: remembering any request (halves of surrogate pairs, numbers of any size) raises nothing."""
+    sessions, tools = Tier().sessions, ({"function": value}, {"name": value})
+    request = ask("\ud800", tools=tools, extra={"chat_template_kwargs": {"x": value}})
+    for _ in range(2):
+        assert sessions.note(sessions.prepare(request, NOW), [1, 2, 3]) is None

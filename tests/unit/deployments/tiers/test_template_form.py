@@ -41,19 +41,10 @@ def test_every_shape_is_rendered_whole_by_the_families(family):
     assert (form.lost, form.describe()) == ((), None)
 
 
-def test_a_template_that_takes_all_is_left_alone():
-    """Law: nothing is changed that a template takes."""
-    calls = "{% for c in m.tool_calls or [] %}{{ c.function.name + (c.function.arguments|tojson) }}{% endfor %}"
-    form = learn_template(
-        Tokenizer("{% for m in messages %}{{ m.role + m.content }}" + calls + "{% endfor %}{{ tools }}")
-    )
-
-    assert (form.mends, form.lost) == (frozenset(), ())
-
-
 @pytest.mark.parametrize(("shown", "mends"), [("c.id", {Mend.NAME_IDS}), ("c.function.name", set())])
 def test_a_call_is_never_without_its_name(shown, mends):
-    """Law: a template that writes the id of a call and not its name gets ids that name the tool."""
+    """Law: a template that writes the id of a call and not its name gets ids that name the tool; nothing is changed
+    that a template takes."""
     calls = "{% for c in m.tool_calls or [] %}{{ SHOWN + (c.function.arguments|tojson) }}{% endfor %}"
     text = "{% for m in messages %}{{ m.role + m.content }}" + calls.replace("SHOWN", shown) + "{% endfor %}{{ tools }}"
     form = learn_template(Tokenizer(text))
@@ -145,9 +136,8 @@ def test_a_template_that_can_not_be_mended_says_what_it_loses():
 
 def test_calls_are_written_by_the_models_own_marks():
     """Law: where the system prompt says nothing of calls, the first mark of calls among the model's tokens does."""
-    silent = Tokenizer(
-        SOME_TEMPLATES["LFM2"].replace("Write <|tool_call_start|>[name(key=value)]<|tool_call_end|>. ", "")
-    )
+    said = "Write <|tool_call_start|>[name(key=value)]<|tool_call_end|>. "
+    silent = Tokenizer(SOME_TEMPLATES["LFM2"].replace(said, ""))
     silent.add_tokens(["<|tool_call_start|>", "<|tool_call_end|>"])
 
     assert learn_template(silent).written == "<|tool_call_start|>[{python}]<|tool_call_end|>"

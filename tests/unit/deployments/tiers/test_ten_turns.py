@@ -92,8 +92,7 @@ def test_ten_turns_of_every_family(family, session):
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize("family", FAMILY_TEMPLATES)
 def test_what_a_model_says_goes_back_in(family, session):
-    """Law: the calls and the words of each answer, written as the family writes them behind the prompt, are read as
-    what they were."""
+    """Law: each answer's calls and words, written as the family writes them behind the prompt, are read back."""
     model, form = learn(FAMILY_TEMPLATES[family])
     form = replace(form, mends=form.mends - {Mend.PAIR_RESULTS})
     turns = write(FAMILY_TEMPLATES[family], session)

@@ -122,8 +122,7 @@ def test_a_turn_that_ends_within_its_thought_is_answered_from(rig: Rig, tokens: 
 
 
 def test_a_turn_that_ends_behind_its_thought_is_gone_on_with(rig: Rig) -> None:
-    """Law: a model that closes its thought and ends its turn without a word answers all the same; one that has said a
-    word ends there."""
+    """Law: a model that closes its thought and ends without a word answers all the same; behind a word it ends."""
     for said, ends_with in (("", ""), ("\n\n", ""), ("\n\nFour.", "Four.")):
         text = f"x</think>{said}"
         written = [never([*ENDS, *CLOSE[:1]], 0), writes(text), always(ENDS[0], len(text))]
@@ -135,8 +134,7 @@ def test_a_turn_that_ends_behind_its_thought_is_gone_on_with(rig: Rig) -> None:
 
 @pytest.mark.parametrize("tokens", [1, BUDGET - len(CLOSE) - 1])
 def test_a_thought_that_ends_by_itself_is_left_alone(rig: Rig, tokens: int) -> None:
-    """Law: up to its budget the answer is the one that there is without a limit, and the model has ended its
-    thought."""
+    """Law: up to its budget the answer is the one without a limit, and the model has ended its thought."""
     processors = [never([*ENDS, *CLOSE[:1]], 0), writes("x" * tokens + "</think>And that is it.")]
     limited, free = (think(rig, processors, tokens_max=BUDGET, budget=budget) for budget in (BUDGET, None))
 
@@ -145,8 +143,7 @@ def test_a_thought_that_ends_by_itself_is_left_alone(rig: Rig, tokens: int) -> N
 
 
 def test_what_ends_within_its_thought_has_no_end_of_it(rig: Rig) -> None:
-    """Law: an answer that is cut within its thought doesn't claim that something ended that; one without a thought has
-    none."""
+    """Law: an answer that is cut within its thought names no end of it; one without a thought has none."""
     cut = think(rig, [never([*ENDS, *CLOSE[:1]], BUDGET)], tokens_max=BUDGET - 1)
 
     assert end_of(cut) == (None, BUDGET - 1)

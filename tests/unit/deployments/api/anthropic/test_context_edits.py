@@ -111,9 +111,8 @@ def test_a_compaction_means_what_anthropic_says(edit, rule):
 
 def test_a_compaction_alone_is_asked_for_by_its_own_field():
     """Whatever the size: the answer is the summary. It can't be combined with edits."""
-    assert read_compaction({"type": "summarize", "instructions": "Short."}) == Compaction(
-        bytes_over=0, order="Short.", pauses=True
-    )
+    read = read_compaction({"type": "summarize", "instructions": "Short."})
+    assert read == Compaction(bytes_over=0, order="Short.", pauses=True)
     for body in ({"type": "other"}, {"type": "summarize", "instructions": 5}):
         with pytest.raises(ApiError):
             read_compaction(body)

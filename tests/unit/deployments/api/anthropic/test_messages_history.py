@@ -105,9 +105,7 @@ def test_results_come_first_and_images_stand_beside_them():
     assert beside["content"][1]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"), [("no such file", "Error:\n\nno such file"), ("Error: no such file", "Error: no such file")]
-)
+@pytest.mark.parametrize(("text", "shown"), [("no file", "Error:\n\nno file"), ("Error: no file", "Error: no file")])
 def test_a_failed_result_says_so(text, shown):
     """`is_error` is told to the model in words, unless they say it already."""
     block = {"type": "tool_result", "tool_use_id": "t", "content": text, "is_error": True}

@@ -79,14 +79,8 @@ def test_the_whole_conversation_is_shown_and_nothing_else_asked_for():
     call = parse(body | {"input": [{"role": "user", "content": "go"}, CALL, OUTPUT, SAID, TRIGGER]})
     request = call.request
 
-    assert [message["role"] for message in request.messages] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-    ]
+    roles = [message["role"] for message in request.messages]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert request.messages[-1]["content"] == SUMMARY_ORDER
     assert (request.tool_choice, request.response_format, call.form) == ("none", None, None)
     assert request.tools
@@ -97,9 +91,8 @@ def test_the_whole_conversation_is_shown_and_nothing_else_asked_for():
 @pytest.mark.parametrize("sealed", ["gAAAAABabc", None, 5, "mlxs1.%"])
 def test_the_summary_of_another_server_is_left_out_with_a_note(kind, sealed):
     """Nobody here can read it; the request goes on without it."""
-    call = parse(
-        {"model": "fast", "input": [{"role": "user", "content": "hi"}, {"type": kind, "encrypted_content": sealed}]}
-    )
+    summary = {"type": kind, "encrypted_content": sealed}
+    call = parse({"model": "fast", "input": [{"role": "user", "content": "hi"}, summary]})
 
     assert [message["content"] for message in call.request.messages] == ["hi"]
     assert call.notes[0] == FOREIGN_SUMMARY

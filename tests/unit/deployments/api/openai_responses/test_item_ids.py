@@ -3,15 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.api.openai_responses.item_ids import (
-    has_just_begun,
-    is_response_id,
-    make_tag,
-    name_response,
-    open_seal,
-    seal,
-    tag_of,
-)
+from deployments.api.openai_responses import item_ids
+from deployments.api.openai_responses.item_ids import is_response_id, make_tag, name_response, open_seal, seal, tag_of
 
 
 def test_an_item_names_its_response():
@@ -28,9 +21,9 @@ def test_an_item_names_its_response():
 def test_a_response_says_how_old_it_is():
     """No two have one name; one that has begun long ago, or that isn't ours, can't still be on its way."""
     assert len({make_tag() for _ in range(100)}) == 100
-    assert has_just_begun(name_response(make_tag()))
-    assert not has_just_begun(name_response("0" * 32))
-    assert not has_just_begun("resp_abc")
+    assert item_ids.has_just_begun(name_response(make_tag()))
+    assert not item_ids.has_just_begun(name_response("0" * 32))
+    assert not item_ids.has_just_begun("resp_abc")
 
 
 @given(st.text())

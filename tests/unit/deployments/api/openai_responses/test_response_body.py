@@ -76,15 +76,8 @@ def test_what_has_no_effect_is_noted():
     """Nothing is dropped without a word."""
     notes = " ".join(parse(FULL | {"max_tool_calls": 3, "include": ["web_search_call.results"]}).notes)
 
-    for word in (
-        "truncation",
-        "reasoning.summary",
-        "max_tool_calls",
-        "web_search_call.results",
-        "top_logprobs",
-        "kept from the model",
-    ):
-        assert word in notes
+    unheard = ("truncation", "reasoning.summary", "max_tool_calls", "web_search_call.results", "top_logprobs")
+    assert all(word in notes for word in (*unheard, "kept from the model")), notes
 
 
 @pytest.mark.parametrize(
@@ -214,9 +207,7 @@ def test_nothing_is_stored_where_nothing_shall_be():
 @pytest.mark.parametrize(
     ("path", "own"),
     [
-        ("messages", "input"),
-        ("messages.3.content", "input"),
-        ("messages[3].content", "input"),
+        *((path, "input") for path in ("messages", "messages.3.content", "messages[3].content")),
         ("tools.0.function.parameters.type", "tools.2.parameters.type"),
         ("tools.0.name", "tools.2.name"),
         ("tools.1.function.name", "tools.4.tools.1.name"),

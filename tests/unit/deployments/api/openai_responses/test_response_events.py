@@ -15,17 +15,8 @@ from deployments.api.openai_render import COMMENTS_PER_EVENT, render_tokens
 from deployments.api.openai_responses.response_events import RESPONSES, _explain_failure
 from deployments.errors import TABLE, ApiError
 from reliability.types import CallDelta, Finish, FinishReason, Logprobs, Reasoning, Text, TokenLogprob, Usage
-from tests.support.response_wire import (
-    ANY_ANSWERS,
-    FINISHES,
-    TOOLS,
-    answer,
-    ask,
-    check_events,
-    check_response,
-    read_frames,
-    stream,
-)
+from tests.support import response_wire
+from tests.support.response_wire import ANY_ANSWERS, FINISHES, TOOLS, answer, ask, check_events, read_frames, stream
 
 STOP = Finish(reason=FinishReason.STOP)
 SEALED: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
@@ -44,7 +35,7 @@ def test_a_stream_says_what_the_whole_answer_says(batches, finish):
     """But for the moment, the last event's response is the one that isn't streamed."""
     call = ask(**SEALED)
     streamed, whole = stream(call, batches, finish)[-1]["response"], answer(call, batches, finish)
-    check_response(whole)
+    response_wire.check_response(whole)
 
     assert streamed | {"created_at": 0, "completed_at": 0} == whole | {"created_at": 0, "completed_at": 0}
 
@@ -126,9 +117,8 @@ def test_a_batch_is_one_delta_for_each_run():
 
 def test_a_custom_tool_is_called_with_its_text():
     """Its call has the text itself and no JSON around it."""
-    (item,) = answer(ask(), [[CallDelta(index=0, id="call_1", name="c", arguments='{"input": "a\\nb"}')]], STOP)[
-        "output"
-    ]
+    called = CallDelta(index=0, id="call_1", name="c", arguments='{"input": "a\\nb"}')
+    (item,) = answer(ask(), [[called]], STOP)["output"]
 
     assert (item["type"], item["input"], item["call_id"]) == ("custom_tool_call", "a\nb", "call_1")
 
@@ -284,6 +274,5 @@ def test_what_stays_has_a_status_that_codex_gives_up_at(code):
     status = RESPONSES.statuses.get(code, TABLE[code].status)
 
     assert status in (400, 401, 403, 404, 405, 431)
-    assert (status == 400) == (
-        code not in ("invalid_api_key", "forbidden", "not_found", "method_not_allowed", "headers_too_large")
-    )
+    others = ("invalid_api_key", "forbidden", "not_found", "method_not_allowed", "headers_too_large")
+    assert (status == 400) == (code not in others)

@@ -19,20 +19,11 @@ def test_the_request_is_repeated():
     """A client finds in the response what it asked for, tools that were kept from the model included; a bound that has
     no effect isn't claimed."""
     asked = {
-        "instructions": "Be good.",
-        "max_output_tokens": 9,
-        "metadata": {"a": "b"},
-        "parallel_tool_calls": False,
-        "temperature": 0.5,
-        "top_p": 0.5,
-        "tool_choice": "none",
-        "user": "u",
-        "safety_identifier": "s",
-        "prompt_cache_key": "k",
-        "reasoning": {"effort": "low", "summary": None},
+        "instructions": "Be good.", "max_output_tokens": 9, "metadata": {"a": "b"}, "parallel_tool_calls": False,
+        "temperature": 0.5, "top_p": 0.5, "tool_choice": "none", "user": "u", "safety_identifier": "s",
+        "prompt_cache_key": "k", "reasoning": {"effort": "low", "summary": None}, "store": False,
         "text": {"format": {"type": "json_object"}, "verbosity": "low"},
-        "store": False,
-    }
+    }  # fmt: skip
     response = answer(ask(**asked, truncation="auto"), [], Finish(reason=FinishReason.STOP))
     check_response(response)
 

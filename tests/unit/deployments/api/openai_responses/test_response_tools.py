@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 from deployments.api.openai_responses.response_tools import join_namespace, read_tools
 from tests.support.refusing import refusal_of
 
-F: dict[str, Any] = {
-    "type": "function",
-    "name": "f",
-    "description": "d",
-    "parameters": {"type": "object"},
-    "strict": True,
-}
+F: dict[str, Any] = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}}
+F |= {"strict": True}
 C: dict[str, Any] = {"type": "custom", "name": "c", "description": "d"}
 SEARCH = {"type": "web_search_preview_2025_03_11"}
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -71,9 +66,8 @@ def test_no_joined_name_is_too_long(names, begin):
     its calls, its history and a choice of it are read as before, and no two tools have one name."""
     namespace, tools = "n" * begin + "__s", {"t" * begin + name for name in names}
     declared = [F | {"name": name} for name in tools]
-    read = read_tools(
-        [{"type": "namespace", "name": namespace, "tools": declared}], F | {"namespace": namespace, "name": min(tools)}
-    )
+    space = {"type": "namespace", "name": namespace, "tools": declared}
+    read = read_tools([space], F | {"namespace": namespace, "name": min(tools)})
     shown = [tool["function"]["name"] for tool in read.tools]
 
     assert all(len(name) <= 64 for name in shown)
@@ -105,13 +99,9 @@ def test_a_choice_is_that_of_a_chat(choice, read):
 @pytest.mark.parametrize(
     ("choice", "param"),
     [
-        ("any", "tool_choice"),
-        (3, "tool_choice"),
-        ({}, "tool_choice.type"),
-        ({"type": "web_search"}, "tool_choice.type"),
-        ({"type": "mcp"}, "tool_choice.type"),
-        ({"type": "function", "name": "x"}, "tool_choice.name"),
-        ({"type": "function"}, "tool_choice.name"),
+        *((one, "tool_choice") for one in ("any", 3)),
+        *((one, "tool_choice.type") for one in ({}, {"type": "web_search"}, {"type": "mcp"})),
+        *((one, "tool_choice.name") for one in ({"type": "function", "name": "x"}, {"type": "function"})),
         ({"type": "allowed_tools"}, "tool_choice.tools"),
         ({"type": "allowed_tools", "mode": "x", "tools": []}, "tool_choice.mode"),
         ({"type": "allowed_tools", "tools": [3]}, "tool_choice.tools.0"),

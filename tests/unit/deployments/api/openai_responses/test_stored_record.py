@@ -10,15 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import ResponseItemList
 
+from deployments.api.openai_responses import stored_record
 from deployments.api.openai_responses.item_ids import make_tag, name_response
-from deployments.api.openai_responses.stored_record import (
-    RECORD_BYTES_MAX,
-    NeedsRecall,
-    Recalled,
-    complete_items,
-    open_record,
-    write_record,
-)
+from deployments.api.openai_responses.stored_record import NeedsRecall, Recalled, complete_items, write_record
 from deployments.errors import ApiError
 from reliability.types import Finish, FinishReason
 from tests.support.response_wire import ANSWERS, answer, parse
@@ -31,16 +25,16 @@ def test_what_is_written_is_read_again(items, response):
     """Nothing changes on the way, and the size is that of what is opened."""
     size, record = write_record(orjson.dumps(items), orjson.dumps(response))
 
-    assert open_record(record) == {"input": items, "response": response}
+    assert stored_record.open_record(record) == {"input": items, "response": response}
     assert size == len(zlib.decompress(record))
 
 
 def test_a_record_has_a_bound():
     """One that would open to more than a record may hold is not opened."""
-    _, record = write_record(b"[]", orjson.dumps({"x": "x" * (3 * RECORD_BYTES_MAX)}))
+    _, record = write_record(b"[]", orjson.dumps({"x": "x" * (3 * stored_record.RECORD_BYTES_MAX)}))
 
     with pytest.raises(ValueError, match="larger"):
-        open_record(record)
+        stored_record.open_record(record)
 
 
 ITEMS: list[dict[str, Any]] = [
@@ -67,9 +61,8 @@ def test_the_list_is_what_the_typed_models_read():
 @pytest.mark.parametrize("given", ["hi", ITEMS])
 def test_what_is_stored_means_the_same(given):
     """A request whose input is what was stored of another has the same messages."""
-    assert (
-        parse({"input": complete_items(given, make_tag())}).request.messages == parse({"input": given}).request.messages
-    )
+    stored, sent = (parse({"input": one}).request for one in (complete_items(given, make_tag()), given))
+    assert stored.messages == sent.messages
 
 
 def test_names_differ():
@@ -142,18 +135,15 @@ def test_an_item_is_referred_to_once():
 
     assert sorted(caught.value.items.values()) == sorted((item["id"], gone["id"]))
     assert call.request.messages == parse({"input": [item, user]}).request.messages
-    assert [name in note for name, note in zip((item["id"], gone["id"], "rs_abc"), call.notes, strict=True)] == [
-        True
-    ] * 3
+    assert all(name in note for name, note in zip((item["id"], gone["id"], "rs_abc"), call.notes, strict=True))
 
 
 def test_a_reference_is_the_item_itself():
     """The message is the same as if the item had been sent, in what is stored too."""
     name, record, (item,) = store({"input": "hi"}, [])
     user = {"role": "user", "content": "hi"}
-    referring = parse(
-        {"input": [user, {"type": "item_reference", "id": item["id"]}]}, recalled=Recalled(others={name: record})
-    )
+    reference = {"type": "item_reference", "id": item["id"]}
+    referring = parse({"input": [user, reference]}, recalled=Recalled(others={name: record}))
 
     assert referring.request.messages == parse({"input": [user, item]}).request.messages
     assert json.loads(referring.wanted.items)[1]["id"] == item["id"]

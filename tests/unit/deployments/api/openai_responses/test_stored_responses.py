@@ -13,12 +13,7 @@ from deployments.api.openai_responses import stored_responses
 from deployments.api.openai_responses.item_ids import make_tag, name_response
 from deployments.api.openai_responses.response_body import Wanted
 from deployments.api.openai_responses.stored_record import NeedsRecall, open_record
-from deployments.api.openai_responses.stored_responses import (
-    KEY_BYTES_MAX,
-    RECALLED_BYTES_MAX,
-    StoredResponses,
-    _RecallBudget,
-)
+from deployments.api.openai_responses.stored_responses import KEY_BYTES_MAX, StoredResponses, _RecallBudget
 from deployments.errors import ApiError
 from deployments.state.link import StateUnavailable
 from deployments.state.records import KeptResponse
@@ -259,7 +254,7 @@ async def hold(budget: _RecallBudget, key: str, size: int) -> None:
         async with budget.turn(key):
             await budget.reserve(key, size, ending)
         for _ in range(3):
-            assert budget.held_bytes <= RECALLED_BYTES_MAX
+            assert budget.held_bytes <= stored_responses.RECALLED_BYTES_MAX
             assert budget._held[key] <= KEY_BYTES_MAX
             await asyncio.sleep(0)
 

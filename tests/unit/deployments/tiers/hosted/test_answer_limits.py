@@ -94,8 +94,7 @@ def test_a_model_that_writes_less_is_asked_for_that(words: str, named: bool) -> 
 @pytest.mark.parametrize("words", WORDS)
 @given(asked=st.integers(1_000, 200_000), part=st.floats(0, 1))
 def test_the_limit_is_read_whatever_it_is(words: str, asked: int, part: float) -> None:
-    """Law: what is read is below what was asked for, and the limit that was named, but where too little would be left
-    for a call."""
+    """Law: the limit that was named is read, if it is below what was asked for and leaves enough for a call."""
     cap = 1 + int(part * (asked - 3))
     found = find_cap(say(words, asked, cap), asked)
 
@@ -122,13 +121,12 @@ def test_a_limit_that_nobody_named_goes_where_it_is_refused(named: bool, sent: l
 @pytest.mark.parametrize(("named", "sent"), [(False, [OURS, OURS - 1, None]), (True, [OURS, OURS - 1])])
 def test_an_upstream_that_refuses_each_limit_is_not_asked_for_ever(named: bool, sent: list[int | None]) -> None:
     """Law: the tokens are lowered once a request, and once left out where nobody named them."""
-    (events,), asked = told(
-        lambda seen: status(400, say(WORDS[0], 0, seen.body.get("max_tokens", OURS) - 1)),
-        ask(max_tokens=OURS, max_tokens_named=named),
-    )
 
-    assert asked == sent
-    assert failed(events).fault is Fault.REFUSED
+    def refuse(seen: Seen) -> Any:
+        return status(400, say(WORDS[0], 0, seen.body.get("max_tokens", OURS) - 1))
+
+    (events,), asked = told(refuse, ask(max_tokens=OURS, max_tokens_named=named))
+    assert (asked, failed(events).fault) == (sent, Fault.REFUSED)
 
 
 RENAMED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -165,11 +163,8 @@ def test_a_limit_is_read_within_other_words(words: str, wrapped: str) -> None:
 @pytest.mark.parametrize("wrapped", WRAPPED)
 def test_a_field_that_is_named_anew_costs_no_answer(wrapped: str) -> None:
     """Law: where `max_tokens` goes by another name, the answer may have as many tokens as before."""
-    refused = status(400, wrapped.format(words=RENAMED))
-    events, seen = exchange(
-        lambda seen: refused if "max_tokens" in seen.body else good("Fine."),
-        *[ask(max_tokens=OURS, max_tokens_named=False)] * 2,
-    )
+    refused, request = status(400, wrapped.format(words=RENAMED)), ask(max_tokens=OURS, max_tokens_named=False)
+    events, seen = exchange(lambda seen: refused if "max_tokens" in seen.body else good("Fine."), request, request)
 
     sent = [(each.body.get("max_tokens"), each.body.get("max_completion_tokens")) for each in seen]
     assert [text_of(one) for one in events] == ["Fine."] * 2
@@ -210,8 +205,7 @@ SUMS = [
 @pytest.mark.parametrize("words", SUMS)
 @given(limit=st.integers(1_000, 300_000), part=st.floats(0, 0.9), asked=st.integers(1_000, 200_000))
 def test_the_room_behind_a_prompt_is_read(words: str, wrapped: str, limit: int, part: float, asked: int) -> None:
-    """Law: what is left of the context behind the prompt is the room of the answer, whoever says so and however it is
-    handed on."""
+    """Law: what the prompt leaves of the context is the answer's room, whoever says so, however it is handed on."""
     prompt = 1 + int(part * limit)
     said = words.format(limit=limit, prompt=prompt, asked=asked, sum=prompt + asked)
     room, least = limit - prompt, min(asked, ROOM_TOKENS)
@@ -306,15 +300,9 @@ OVER = (
 def say_as_vllm(context: int, asked: int, prompt: int, chars: int) -> str:
     """Say what vLLM says; nothing where all fits."""
     left = context - asked
-    if left < 0:
-        words = OVER
-    elif chars > left * 10:
-        words = UNREAD
-    else:
-        words = READ if prompt > left else ""
-    return words.format(
-        context=context, asked=asked, least=left + 1, sum=context + 1, chars=chars, most=left * 10, left=left
-    )
+    words = OVER if left < 0 else UNREAD if chars > left * 10 else READ if prompt > left else ""
+    counts = {"least": left + 1, "sum": context + 1, "chars": chars, "most": left * 10, "left": left}
+    return words.format(context=context, asked=asked, **counts)
 
 
 def told_by_vllm(context: int, prompt: int, request: Any) -> tuple[list[Event], list[int | None]]:
@@ -336,15 +324,12 @@ SHARES = [0.01, 0.3, 0.5, 0.61, 0.7, 0.85, 0.9]
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("asked", [2_000, OURS, 32_000])
 @pytest.mark.parametrize(("context", "share"), list(product(CONTEXTS, SHARES)))
-def test_a_prompt_that_nobody_has_counted_is_answered(
-    context: int, share: float, asked: int, named: bool, known: bool
-) -> None:
+def test_a_prompt_that_nobody_has_counted_is_answered(context, share, asked, named, known) -> None:
     """Law: where vLLM doesn't say how long the prompt is, the answer gets fewer tokens, at most twice, and a quarter of
     what is free or of what was asked for at least, also where the request's size isn't `known`; the rest of the context
     where the client has named no number."""
-    known = known or share > 0.7
     prompt = int(share * context)
-    size = 4 * prompt if known else 0
+    size = 4 * prompt if known or share > 0.7 else 0
     events, sent = told_by_vllm(context, prompt, ask(max_tokens=asked, max_tokens_named=named, body_bytes=size))
 
     assert text_of(events) == "Fine."

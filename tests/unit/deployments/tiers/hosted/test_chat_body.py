@@ -14,12 +14,9 @@ from reliability.surrogates import join_surrogates
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
 OURS = {
-    "model": "m",
-    "messages": [{"role": "user", "content": "Say hello."}],
-    "max_tokens": 64,
-    "stream": True,
+    "model": "m", "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 64, "stream": True,
     "stream_options": {"include_usage": True},
-}
+}  # fmt: skip
 NEVER = ("models", "fallbacks", "max_completion_tokens", "n", "functions", "function_call")
 JSON = st.recursive(
     st.none()
@@ -32,21 +29,22 @@ JSON = st.recursive(
 )
 
 
+def sent(form: UpstreamForm | None = None, **fields: Any) -> Any:
+    """The body that an upstream of this form is sent for such a request."""
+    return json.loads(chat_body(ask(**fields), "m", *filter(None, [form])))
+
+
 @given(st.dictionaries(st.sampled_from([*OURS, *NEVER, "top_k", "user"]) | st.text(max_size=5), JSON, max_size=8))
 def test_what_a_client_adds_decides_nothing(extra: dict[str, Any]) -> None:
     """Law: whatever else a client sends, the model, the messages, the cap and the shape of the answer are this
     server's; the rest is passed on as it is, also numbers beyond 64 bits."""
-    body = json.loads(chat_body(ask(extra=extra), "m"))
-
-    assert body == {key: value for key, value in extra.items() if key not in NEVER} | OURS
+    assert sent(extra=extra) == {key: value for key, value in extra.items() if key not in NEVER} | OURS
 
 
 @pytest.mark.parametrize("text", ["\ud83c", "a\udf0d", "\ud83c\udf0d \ud800"])
 def test_half_a_character_can_be_sent(text: str) -> None:
     """Law: a message with half a character in it leaves as JSON that every server reads: with U+FFFD in its place."""
-    raw = chat_body(ask(text), "m")
-
-    assert json.loads(raw.decode())["messages"][0]["content"] == join_surrogates(text)
+    assert json.loads(chat_body(ask(text), "m").decode())["messages"][0]["content"] == join_surrogates(text)
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}])
@@ -63,12 +61,8 @@ MARKED = (
 
 
 def test_markers_of_the_prompt_cache_go_to_openrouter_alone() -> None:
-    """Law: it hands them to models that honour them; others would refuse a key that they don't know. No word of the
-    message changes."""
-    there, elsewhere = (
-        json.loads(chat_body(ask(messages=MARKED), "m", UpstreamForm(openrouter=openrouter)))["messages"]
-        for openrouter in (True, False)
-    )
+    """Law: it hands them to models that honour them; others would refuse the key. No word of the message changes."""
+    there, elsewhere = (sent(UpstreamForm(openrouter=one), messages=MARKED)["messages"] for one in (True, False))
 
     assert there == list(MARKED)
     assert elsewhere == [{"role": "system", "content": [{"type": "text", "text": "a"}]}, MARKED[1]]
@@ -88,9 +82,7 @@ def test_markers_of_the_prompt_cache_go_to_openrouter_alone() -> None:
 )
 def test_thoughts_are_asked_for_in_openrouters_words(fields: dict[str, Any], reasoning: Any) -> None:
     """Law: what the client asked for itself goes before it, and other servers, which might not know it, get nothing."""
-    there, elsewhere = (
-        json.loads(chat_body(ask(**fields), "m", UpstreamForm(openrouter=openrouter))) for openrouter in (True, False)
-    )
+    there, elsewhere = (sent(UpstreamForm(openrouter=one), **fields) for one in (True, False))
     extra = fields.get("extra", {})
 
     assert there.get("reasoning") == reasoning
@@ -104,28 +96,26 @@ def test_thoughts_are_asked_for_in_openrouters_words(fields: dict[str, Any], rea
 def test_what_is_said_of_tools_goes_with_tools(tools: Any, parallel: bool | None, choice: str | None) -> None:
     """Law: OpenAI's API refuses `parallel_tool_calls` and `tool_choice` without tools, which Codex sends when it
     condenses and a client whose tools were all left out."""
-    sent = json.loads(chat_body(ask(tools=tools, parallel_tool_calls=parallel, tool_choice=choice), "m"))
     given = {"parallel_tool_calls": parallel, "tool_choice": choice}
+    body = sent(tools=tools, **given)
 
-    assert {key: sent[key] for key in given if key in sent} == {
-        key: value for key, value in given.items() if tools and value is not None
-    }
+    said = {key: value for key, value in given.items() if tools and value is not None}
+    assert {key: body[key] for key in given if key in body} == said
 
 
 def test_a_refusal_goes_on_and_none_does_not() -> None:
     """Law: a model reads what it has refused; the nulls and the empty list of calls that SDKs write into an answer that
     is sent back are left out, since OpenAI's API and others refuse them."""
-    sent = ({"role": "assistant", "content": None, "refusal": "No."}, {"role": "assistant", "content": "a"})
+    told = [{"role": "assistant", "content": None, "refusal": "No."}, {"role": "assistant", "content": "a"}]
     nulls = dict.fromkeys(("refusal", "audio", "function_call", "annotations"))
-    given = (sent[0] | {"tool_calls": None}, sent[1] | nulls | {"tool_calls": []})
+    given = (told[0] | {"tool_calls": None}, told[1] | nulls | {"tool_calls": []})
 
-    assert json.loads(chat_body(ask(messages=given), "m"))["messages"] == list(sent)
-    assert json.loads(chat_body(ask(messages=given), "m", UpstreamForm(openrouter=True)))["messages"] == list(sent)
+    assert [sent(form, messages=given)["messages"] for form in (None, UpstreamForm(openrouter=True))] == [told] * 2
 
 
 def test_the_old_form_of_a_call_is_mended_too() -> None:
     """Law: `function_call` has arguments like any call."""
     past = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{"}}
-    (sent,) = json.loads(chat_body(ask(messages=(past,)), "m"))["messages"]
+    (message,) = sent(messages=(past,))["messages"]
 
-    assert json.loads(sent["function_call"]["arguments"]) == {UNREADABLE: "{"}
+    assert json.loads(message["function_call"]["arguments"]) == {UNREADABLE: "{"}

@@ -49,12 +49,9 @@ def said(*chunks: object, cut: bool = False) -> Usage | None:
 @pytest.mark.parametrize("told", NAMES)
 @pytest.mark.parametrize("place", ["chunk", "choice", "x_groq"])
 def test_a_count_is_read_wherever_it_stands(told: dict[str, Any], place: str) -> None:
-    """Law: beside the choices, in the choice (Moonshot) or apart (Groq), in any API's names; the chunk's own is the
-    first that counts."""
-    last = chunk(None, "stop")
-    (last if place == "chunk" else last["choices"][0] if place == "choice" else last.setdefault(place, {}))["usage"] = (
-        told
-    )
+    """Law: beside the choices, in the choice (Moonshot) or apart (Groq), in any names; the chunk's own counts first."""
+    last = chunk(None, "stop") | {"x_groq": {}}
+    {"chunk": last, "choice": last["choices"][0], "x_groq": last["x_groq"]}[place]["usage"] = told
 
     assert said(chunk(content="9"), last) == Usage(prompt_tokens=32, completion_tokens=9, cached_tokens=20)
     if place != "chunk":
@@ -98,20 +95,14 @@ def test_a_total_takes_nothing_away(counts: Any, usage: tuple[int, int] | None, 
 def test_a_count_from_before_the_words_is_not_theirs(content: dict[str, Any]) -> None:
     """Law: what is cut off behind its last count is estimated, whatever came behind the count; a count that comes with
     the last words or after them stands, cut or not."""
-    early, late = counted(20, 1), counted(20, 90)
+    early, late, whole = counted(20, 1), counted(20, 90), Usage(prompt_tokens=20, completion_tokens=90)
 
     assert said(chunk(early, role="assistant"), chunk(**content), cut=True) is None
     assert said(chunk(early, role="assistant"), chunk(ZEROS, **content), cut=True) is None
-    assert said(chunk(early, **content), chunk(late, **content), cut=True) == Usage(
-        prompt_tokens=20, completion_tokens=90
-    )
+    assert said(chunk(early, **content), chunk(late, **content), cut=True) == whole
     assert said(chunk(early, role="assistant"), cut=True) == Usage(prompt_tokens=20, completion_tokens=1)
-    assert said(chunk(early, **content), chunk(**content), chunk(late, "stop")) == Usage(
-        prompt_tokens=20, completion_tokens=90
-    )
-    assert said(chunk(**content), chunk(late, "stop"), chunk(content="")) == Usage(
-        prompt_tokens=20, completion_tokens=90
-    )
+    assert said(chunk(early, **content), chunk(**content), chunk(late, "stop")) == whole
+    assert said(chunk(**content), chunk(late, "stop"), chunk(content="")) == whole
 
 
 def unreached(url: str, **options: Any) -> Failed:
@@ -119,8 +110,7 @@ def unreached(url: str, **options: Any) -> Failed:
 
 
 def test_who_was_not_reached_spent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: a refused connection, a name that nobody has, a proxy that isn't there: the prompt never left, so it isn't
-    charged."""
+    """Law: a refused connection, a name that nobody has, no proxy: the prompt never left, so it isn't charged."""
     with Upstream() as gone:
         url = gone.base_url
     refused = unreached(url)
@@ -181,8 +171,7 @@ def test_a_refusal_comes_in_pieces(pieces: list[str]) -> None:
 
 def test_parts_that_think_are_reasoning() -> None:
     """Law: of a content in parts the text is the answer, and the thinking, a text or parts of text, is reasoning."""
-    inner = [{"type": "text", "text": "hm"}]
-    for thinking in (inner, "hm"):
+    for thinking in ([{"type": "text", "text": "hm"}], "hm"):
         reader = ChatReader("premium", str)
         content = [{"type": "thinking", "thinking": thinking}, {"type": "text", "text": "Hi"}]
         frame = json.dumps(chunk(finish="stop", content=content)).encode()
@@ -226,11 +215,8 @@ def test_one_choice_is_the_answer(at: int, ended: bool) -> None:
     """Law: some servers send several choices, though one was asked for. Words, calls and the end of another are never
     mixed into the answer, in chunks of their own or beside it; and without an end of its own it is none."""
     words = [chunk(content="Hello "), chunk(content="world"), *[chunk(finish="stop")] * ended]
-    for apart in (
-        [*words[:at], {"choices": [OTHER]}, *words[at:]],
-        [{"choices": [OTHER, *w["choices"]]} for w in words],
-    ):
-        assert read_all(*apart) == ("Hello world", [], False)
+    assert read_all(*words[:at], {"choices": [OTHER]}, *words[at:]) == ("Hello world", [], False)
+    assert read_all(*({"choices": [OTHER, *w["choices"]]} for w in words)) == ("Hello world", [], False)
     reader = ChatReader("t", str)
     wire = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in [*words, {"choices": [OTHER]}])
     end = reader.feed(wire + b"data: [DONE]\n\n")[-1]
@@ -241,14 +227,8 @@ def test_one_choice_is_the_answer(at: int, ended: bool) -> None:
 @pytest.mark.parametrize("finish", [None, "stop", "error"])
 def test_an_error_within_a_choice_ends_the_answer(finish: str | None) -> None:
     """Law: an answer whose choice holds an error is broken off, whatever its finish reason says."""
-    told = {
-        "index": 0,
-        "message": {"content": "Hel"},
-        "error": {"code": 502, "message": "lost"},
-        "finish_reason": finish,
-    }
+    told = {"index": 0, "message": {"content": "Hel"}, "error": {"code": 502, "message": "lost"}}
     reader = ChatReader("t", str)
-    reader.feed(json.dumps({"choices": [told]}).encode())
-    end = reader.end()[-1]
+    reader.feed(json.dumps({"choices": [told | {"finish_reason": finish}]}).encode())
 
-    assert "lost" in end.message
+    assert "lost" in reader.end()[-1].message

@@ -164,10 +164,8 @@ def test_a_call_with_a_piece_missing_says_so() -> None:
     sends = (plays.chunk({"tool_calls": [head]}), middle, last, b"".join(s.data for s in plays.tail("tool_calls")))
     *calls, end = read(*sends)
 
-    assert json.loads("".join(call.arguments for call in calls if hasattr(call, "arguments"))) == {
-        "path": "/home/notes"
-    }
-    assert end.damaged
+    arguments = "".join(call.arguments for call in calls if isinstance(call, CallDelta))
+    assert (json.loads(arguments), end.damaged) == ({"path": "/home/notes"}, True)
 
 
 def test_a_line_that_the_cut_tore_is_a_cut() -> None:
@@ -187,10 +185,8 @@ def test_over_a_socket(upstream: Upstream) -> None:
     assert last.notes == ("tier premium: left out what can't be read (2 chunks); a piece of the answer may be missing",)
 
 
-@given(
-    st.lists(st.sampled_from(["w ", "two words and more than that ", "你好"]), min_size=1, max_size=30), st.booleans()
-)
-def test_what_was_written_is_counted_before_anybody_else_counts(pieces: list[str], cut: bool) -> None:
+@given(st.lists(st.sampled_from(["w ", "two words and more than that ", "你好"]), min_size=1, max_size=30))
+def test_what_was_written_is_counted_before_anybody_else_counts(pieces: list[str]) -> None:
     """Each list that leaves brings the count of all so far, also the one that a cut ends: a token a short piece."""
     reader = ChatReader("premium", str)
     told = []
@@ -221,32 +217,22 @@ def test_done_ends_an_answer(chunks: list[bytes]) -> None:
 @pytest.mark.parametrize("chunks", [[], [_parts('{"x": ')], [*WORDS[:1], TORN["cut"]]])
 def test_done_ends_nothing_that_is_cut(chunks: list[bytes]) -> None:
     """Law: no answer, arguments that break off, or a torn chunk before it: the answer is broken."""
-    last = read(*chunks, DONE)[-1]
-
-    assert last.fault is Fault.PROTOCOL
+    assert failed(read(*chunks, DONE)).fault is Fault.PROTOCOL
 
 
 def test_an_error_field_is_an_error() -> None:
     """Law: llama.cpp's `error:` field ends the answer, with what it says."""
     field = b'error: {"code": 400, "message": "too long", "type": "exceed_context_size_error"}\n\n'
-    last = read(*WORDS[:2], field, DONE)[-1]
-
-    assert last.fault is Fault.CONTEXT_LENGTH
+    assert failed(read(*WORDS[:2], field, DONE)).fault is Fault.CONTEXT_LENGTH
 
 
 PROBLEMS = [
-    {"detail": "out of memory"},
-    {"message": "upstream request timeout"},
-    {"code": 500, "msg": "boom"},
+    {"detail": "out of memory"}, {"message": "upstream request timeout"}, {"code": 500, "msg": "boom"},
     {"choices": None, "base_resp": {"status_code": 1013, "status_msg": "internal error"}},
-    {"error_code": 336100, "error_msg": "try again"},
-    {"errors": [{"message": "boom"}]},
-    {"status": 500, "title": "Internal Server Error"},
-    {"success": False},
-    {"error_message": "boom"},
-    {"error": {}},
+    {"error_code": 336100, "error_msg": "try again"}, {"errors": [{"message": "boom"}]},
+    {"status": 500, "title": "Internal Server Error"}, {"success": False}, {"error_message": "boom"}, {"error": {}},
     {"fault": "of a form that nobody knows"},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -259,21 +245,16 @@ def test_an_error_of_any_form_ends_no_answer_well(problem: dict[str, object]) ->
     assert last.fault is Fault.PROTOCOL or any(words in last.message for words in said) or not said
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"type": "image_url", "image_url": {"url": "x"}},
-        7,
-        {"type": "text", "text": "a"},
-        "a",
-        *({"type": kind, "text": "a"} for kind in (["text"], {"text": {}}, [], {}, None, 7, True)),
-    ],
-)
+TEXT_PARTS = ["a", {"type": "text", "text": "a"}]
+OTHER_PARTS = [{"type": kind, "text": "a"} for kind in (["text"], {"text": {}}, [], {}, None, 7, True)]
+
+
+@pytest.mark.parametrize("part", [*TEXT_PARTS, *OTHER_PARTS, 7, {"type": "image_url", "image_url": {"url": "x"}}])
 def test_a_part_that_is_no_text_is_told_of(part: object) -> None:
     """Law: a content of parts is read where each is text, also a bare one; what else it holds leaves a note."""
     last = read(WORDS[0], plays.chunk({"content": [part]}), END)[-1]
 
-    assert last.damaged is (part not in ("a", {"type": "text", "text": "a"}))
+    assert last.damaged is (part not in TEXT_PARTS)
 
 
 def read_call(key: str, given: str, *, whole: bool) -> list[Event]:

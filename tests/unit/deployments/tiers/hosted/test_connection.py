@@ -94,12 +94,10 @@ def test_no_secret_leaves_and_no_other_word_is_lost(secrets: list[str], data: st
     assert shown == "".join(f"|{REDACTED}|{other}" for other in others)
 
 
-@pytest.mark.parametrize(
-    "text", ["key sk-or-v1-0123456789 is wrong", "key SK-***7890abc is wrong", "Authorization: bearer abc.def"]
-)
-def test_the_forms_of_keys_are_known(text: str) -> None:
+@pytest.mark.parametrize("key", ["key sk-or-v1-0123456789", "key SK-***7890abc", "Authorization: bearer abc.def"])
+def test_the_forms_of_keys_are_known(key: str) -> None:
     """Law: what looks like a key goes, whosever it is, also half of it behind asterisks."""
-    shown = Redactor([])(text)
+    shown = Redactor([])(f"{key} is wrong")
 
     assert REDACTED in shown
     assert not any(part in shown for part in ("0123", "7890", "abc"))

@@ -44,18 +44,15 @@ CODEX = {
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]},
     ],
 }
-CHAT = {
+CALL = {"id": "c", "type": "function", "function": {"name": "get_time", "arguments": "{"}}
+CHAT: dict[str, Any] = {
     "model": "m",
     "tools": [{"type": "function", "function": TOOL}],
     "messages": [
         {"role": "system", "content": "a"},
         {"role": "system", "content": "b"},
         {"role": "user", "content": "What time is it?"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "get_time", "arguments": "{"}}],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "developer", "content": "c"},
         {"role": "tool", "tool_call_id": "gone", "content": "noon"},
         {"role": "user", "content": "And now?"},
@@ -110,14 +107,11 @@ def test_no_key_chooses_the_form_of_another_key_s_conversations():
 
 def test_what_every_template_takes_is_sent_as_it_was_written():
     """Law: the first request of a tier is the client's own, but for arguments and parameters that no backend takes."""
-    request = read("chat")
-    _, (seen,) = exchange(good(), request)
+    _, (seen,) = exchange(good(), read("chat"))
     body = seen.body
 
-    assert [(m["role"], m["content"]) for m in body["messages"]] == [
-        (m["role"], m["content"])
-        for m in CHAT["messages"]  # type: ignore[index]
-    ]
+    sent, written = ([(m["role"], m["content"]) for m in one["messages"]] for one in (body, CHAT))
+    assert sent == written
     assert json.loads(body["messages"][3]["tool_calls"][0]["function"]["arguments"]) == {"unreadable_arguments": "{"}
     assert body["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
 

@@ -1,6 +1,5 @@
 """Another server is asked for the rest of an answer, over real HTTP."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,20 +20,15 @@ REST = " at two. At last you close it."
 
 def go_on(player: Player, how: Any = "anchor", begun: str = BEGUN) -> tuple[list[Event], Seen]:
     """What the tier makes of this answer to a request for the rest, and what was asked."""
-    (events,), log = exchange(player, replace(ask(), begun=begun), continues=how)
+    (events,), log = exchange(player, ask(begun=begun), continues=how)
     return events, log[-1]
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ("anchor", find_anchor(BEGUN) + REST),
-        ("anchor", f'"{find_anchor(BEGUN)}{REST}'),
-        ("anchor", BEGUN + REST),
-        ("prefill", REST),
-        ("prefill", BEGUN + REST),
-    ],
-)
+ANCHOR = find_anchor(BEGUN)
+SAID = {"anchor": [ANCHOR + REST, f'"{ANCHOR}{REST}', BEGUN + REST], "prefill": [REST, BEGUN + REST]}
+
+
+@pytest.mark.parametrize(("how", "said"), [(how, said) for how, each in SAID.items() for said in each])
 def test_the_rest_is_joined_to_the_letter(how, said):
     """Law: the last words, all of them, or nothing before the rest: what leaves is the rest, without its reasoning."""
     events, _ = go_on(good(said, reasoning="They want the rest."), how)
@@ -49,7 +43,7 @@ def test_the_rest_is_joined_to_the_letter(how, said):
 def test_a_thought_in_the_text_stands_before_the_rest(thought, how, joins):
     """Law: behind an anchor the thought of a new turn goes, in whatever pieces it comes, and the rest is joined; a
     prefill that is answered by a turn of its own isn't gone on with."""
-    said = thought.format("They want the rest.") + find_anchor(BEGUN) + REST
+    said = thought.format("They want the rest.") + ANCHOR + REST
     events, _ = go_on(good(said), how)
 
     assert (text_of(events), isinstance(events[-1], Finish)) == ((REST, True) if joins else ("", False))
@@ -84,34 +78,32 @@ def test_it_is_asked_in_the_way_that_is_configured():
     """Law: the text stands as the model's own message, with no white space at its end, which some refuse; only without
     a prefill it is told what to do, by the very words."""
     _, prefilled = go_on(good(REST), "prefill", BEGUN + " \n")
-    _, told = go_on(good(find_anchor(BEGUN) + REST), "anchor")
+    _, told = go_on(good(ANCHOR + REST), "anchor")
 
-    last = prefilled.body["messages"][-1]
-    assert last == {"role": "assistant", "content": BEGUN}
+    assert prefilled.body["messages"][-1] == {"role": "assistant", "content": BEGUN}
     assert prefilled.body["continue_final_message"] is True
     assert [m["role"] for m in told.body["messages"][-2:]] == ["assistant", "user"]
-    assert find_anchor(BEGUN) in told.body["messages"][-1]["content"]
+    assert ANCHOR in told.body["messages"][-1]["content"]
     assert "continue_final_message" not in told.body
 
 
+CHINESE = "打开左边的阀门，等到指针指向二，然后再次打开盖子，让蒸汽慢慢地出来"
+
+
 @pytest.mark.parametrize("left", [1, 40])
-@pytest.mark.parametrize(
-    "begun",
-    [BEGUN, "Otwórz zawór, a potem poczekaj", "打开左边的阀门，等到指针指向二，然后再次打开盖子，让蒸汽慢慢地出来"],
-)
+@pytest.mark.parametrize("begun", [BEGUN, "Otwórz zawór, a potem poczekaj", CHINESE])
 def test_the_words_that_are_said_again_cost_the_client_nothing(begun, left):
     """Law: an anchor's tokens are asked for beside those that are left, about as many as it has; a prefill has none."""
-    request, anchor = replace(ask(), begun=begun, max_tokens=left), find_anchor(begun)
+    request, anchor_bytes = ask(begun=begun, max_tokens=left), len(find_anchor(begun).encode())
 
     assert ask_to_go_on(request, "prefill").max_tokens == left
-    more = ask_to_go_on(request, "anchor").max_tokens - left
-    assert tokens_min(len(anchor.encode())) <= more <= tokens_max(len(anchor.encode()))
+    assert tokens_min(anchor_bytes) <= ask_to_go_on(request, "anchor").max_tokens - left <= tokens_max(anchor_bytes)
 
 
 @given(st.sets(st.sampled_from(["reasoning", "reasoning_effort", "thinking", "include_reasoning"])))
 def test_a_prefill_asks_for_no_thoughts(wanted):
     """Law: no field that asks for thoughts goes beside a prefill, which Claude refuses with them; all others stay."""
-    request = replace(ask(), begun=BEGUN, extra={**dict.fromkeys(wanted, "high"), "top_k": 3})
+    request = ask(begun=BEGUN, extra={**dict.fromkeys(wanted, "high"), "top_k": 3})
 
     assert set(ask_to_go_on(request, "prefill").extra) == {"top_k", "add_generation_prompt", "continue_final_message"}
     assert ask_to_go_on(request, "anchor").extra == request.extra
@@ -132,13 +124,11 @@ UNKNOWN = """
 """
 
 
-@pytest.mark.parametrize(
-    ("model", "how"), [*((one, "prefill") for one in HONOURED.split()), *((one, "anchor") for one in UNKNOWN.split())]
-)
-def test_a_family_that_is_known_to_honour_it_is_prefilled(model, how):
+@pytest.mark.parametrize("model", [*HONOURED.split(), *UNKNOWN.split()])
+def test_a_family_that_is_known_to_honour_it_is_prefilled(model):
     """Law: at OpenRouter, and nowhere else: another server may do with a last message what it likes. No evidence, no
     prefill; a model that thinks is none of its family."""
-    assert choose_continues(HOST, model) == how
+    assert choose_continues(HOST, model) == ("prefill" if model in HONOURED.split() else "anchor")
     assert {choose_continues(host, model) for host in ("localhost", f"{HOST}.example", None)} == {"anchor"}
 
 

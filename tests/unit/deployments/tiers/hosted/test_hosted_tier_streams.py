@@ -47,9 +47,7 @@ async def test_one_read_is_one_list(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_only_who_reads_along_gets_the_first_words_at_once(
-    upstream: Upstream, streamed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_who_reads_along_gets_the_first_words_at_once(upstream, streamed, monkeypatch) -> None:
     """Law: an answer that is wanted whole, and comes within the window, is one list behind `Started`; where its client
     reads along the first words are a list of their own."""
     monkeypatch.setattr(hosted, "WINDOW_S", 60.0)
@@ -146,8 +144,7 @@ async def test_a_slow_reader_loses_nothing(upstream: Upstream, monkeypatch: pyte
     monkeypatch.setattr("deployments.tiers.hosted.connection.INBOX_BYTES_MAX", 1000)
     said = " ".join(str(number) for number in range(60_000))  # twelve megabytes, as chunks
     upstream.plays("m", plays.good(said))
-    tier = hosted_tier(upstream)
-    got = ""
+    tier, got = hosted_tier(upstream), ""
     stream: Any = tier.stream(ask())
     async with aclosing(stream):
         async for events in stream:
@@ -169,10 +166,9 @@ async def test_without_a_key_the_tier_says_so(upstream: Upstream, monkeypatch: p
     status = await tier.status()
     assert (status.state, status.reason) == (TierState.UNAVAILABLE, "OPENROUTER_API_KEY is not set")
     before = len(upstream.log)
-    events = await answer(tier, ask())
-    assert [failed(events).fault] == [Fault.UNAVAILABLE]
-    assert "OPENROUTER_API_KEY is not set" in failed(events).message
-    assert len(upstream.log) == before
+    refused = failed(await answer(tier, ask()))
+    assert (refused.fault, len(upstream.log)) == (Fault.UNAVAILABLE, before)
+    assert "OPENROUTER_API_KEY is not set" in refused.message
 
 
 async def test_the_key_is_read_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,9 +184,7 @@ async def test_the_key_is_read_at_each_request(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("key", [KEY, "plain0key", "k" * 600, 'with spaces and "quotes"'])
-async def test_the_key_never_leaks(
-    upstream: Upstream, key: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_key_never_leaks(upstream, key, monkeypatch, caplog) -> None:
     """Law: an upstream that echoes the key, in any error, finds it redacted everywhere on our side."""
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv(KEY_ENV, key)
@@ -230,9 +224,7 @@ async def test_a_key_that_no_header_can_carry(upstream: Upstream, key: str, monk
         ("//", "?version=2026&api-key=hunter%2B22", "the api-key hunter+22 is unknown in version 2026"),
     ],
 )
-async def test_an_address_s_secrets_are_hidden_in_each_form(
-    upstream: Upstream, address: str, query: str, echo: str
-) -> None:
+async def test_an_address_s_secrets_are_hidden_in_each_form(upstream, address, query, echo) -> None:
     """Law: what of a base_url opens the upstream is redacted as it is sent, as it is written and as it is meant; the
     rest of the address is no secret."""
     upstream.plays("m", plays.status(400, echo))

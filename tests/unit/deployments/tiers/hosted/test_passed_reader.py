@@ -10,7 +10,7 @@ from deployments.tiers.hosted.passed_reader import PIECE_BYTES, PassedReader, bu
 from reliability.types import ChatRequest, Counted, Event, Fault, Finish, Passed, Usage
 from tests.support import plays
 from tests.support.plays import Play, Send
-from tests.support.tier_asking import exchange
+from tests.support.tier_asking import ask, exchange
 
 SEEN = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=4, reasoning_tokens=2)
 WHOLE = {"prompt": "Once"}
@@ -40,10 +40,10 @@ def objects(events: list[Event]) -> list[Any]:
 def test_a_body_stays_as_it_was_but_for_the_model(size):
     """Law: whatever the upstream says leaves as it came, however the network cut it; `model` is the tier."""
     logprobs = {"tokens": ["a"], "token_logprobs": [None], "top_logprobs": [{"a": -0.1}], "text_offset": [0]}
-    events = read(plays.completion("ü 你好", logprobs=logprobs), WHOLE, size)
-    sent = json.loads(body_of(plays.completion("ü 你好", logprobs=logprobs)))
+    play = plays.completion("ü 你好", logprobs=logprobs)
+    events = read(play, WHOLE, size)
 
-    assert objects(events) == [sent | {"model": "premium"}]
+    assert objects(events) == [json.loads(body_of(play)) | {"model": "premium"}]
     assert events[-1] == Finish(reason="stop", usage=SEEN)  # type: ignore[arg-type]
 
 
@@ -116,8 +116,7 @@ def test_without_a_count_the_pieces_are_counted():
 
 def test_an_echo_is_nothing_that_was_written():
     """Law: with `echo` the prompt at the head of the answer isn't the model's work."""
-    body = {"prompt": "Once upon", "echo": True}
-    (piece, _) = read(plays.completion("Once upon a time"), body)
+    (piece, _) = read(plays.completion("Once upon a time"), {"prompt": "Once upon", "echo": True})
 
     assert isinstance(piece, Passed)
     assert piece.text_bytes == len(" a time")
@@ -149,9 +148,7 @@ def test_an_upstream_may_ignore_the_stream():
 )
 def test_what_is_no_answer_fails(play, body, cut, fault):
     """Law: an answer that is cut, that can't be read or that is an error never ends as if it were complete."""
-    events = read(play, body, cut=cut)
-
-    assert events[-1].fault is fault
+    assert read(play, body, cut=cut)[-1].fault is fault
 
 
 @pytest.mark.parametrize(
@@ -172,28 +169,28 @@ def test_an_error_names_no_secret():
 
 
 def request(route: str, **extra: Any) -> ChatRequest:
-    return ChatRequest(
-        request_id="r", session_id="s", messages=(), max_tokens=5, timeout_s=10.0, route=route, extra=extra
-    )
+    return ask(messages=(), max_tokens=5, route=route, extra=extra)
+
+
+def sent(route: str, **extra: Any) -> Any:
+    return orjson.loads(build_passed_body(request(route, **extra), "m"))
 
 
 def test_the_body_is_the_clients_but_for_what_is_decided_here():
     """Law: unknown fields go out; the model and its substitutes, the cap and the count of answers are ours."""
     given = {"prompt": "Once", "model": "x", "models": ["y"], "n": 3, "max_tokens": 10**6, "suffix": "!", "top_k": 5}
-    sent = orjson.loads(build_passed_body(request("/completions", **given), "m"))
+    ours = {"prompt": "Once", "model": "m", "max_tokens": 5, "suffix": "!", "top_k": 5}
 
-    assert sent == {"prompt": "Once", "model": "m", "max_tokens": 5, "suffix": "!", "top_k": 5}
-    assert orjson.loads(build_passed_body(request("/completions", prompt="", best_of=2), "m"))["max_tokens"] == 2
-    assert "max_tokens" not in orjson.loads(build_passed_body(request("/embeddings", input="x"), "m"))
-    streamed = orjson.loads(build_passed_body(request("/completions", prompt="", stream=True), "m"))
-    assert streamed["stream_options"] == {"include_usage": True}
+    assert sent("/completions", **given) == ours
+    assert sent("/completions", prompt="", best_of=2)["max_tokens"] == 2
+    assert "max_tokens" not in sent("/embeddings", input="x")
+    assert sent("/completions", prompt="", stream=True)["stream_options"] == {"include_usage": True}
 
 
-@pytest.mark.parametrize(
-    ("route", "play"), [("/completions", plays.completion()), ("/embeddings", plays.embeddings([1.0]))]
-)
-def test_the_tier_asks_the_route_of_its_own_api(route, play):
+@pytest.mark.parametrize("route", ["/completions", "/embeddings"])
+def test_the_tier_asks_the_route_of_its_own_api(route):
     """Law: the request goes to the route beside chat completions, with the tier's model."""
+    play = plays.completion() if route == "/completions" else plays.embeddings([1.0])
     (events,), (seen,) = exchange(play, request(route, prompt="Once", input="x"))
 
     assert seen.path == f"/api/v1{route}"

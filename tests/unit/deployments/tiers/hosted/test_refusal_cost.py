@@ -33,8 +33,6 @@ def list_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
 
 
 PATTERNS = list(list_patterns())
-
-
 _OF_CATEGORY = {"DIGIT": "1", "WORD": "w", "SPACE": " ", "NOT_SPACE": "x", "NOT_WORD": " ", "NOT_DIGIT": "x"}
 
 
@@ -71,8 +69,7 @@ def write_node(kind: str, value: Any) -> list[str]:
 
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS, ids=[name for name, _ in PATTERNS])
 def test_every_pattern_is_linear(name: str, pattern: re.Pattern[str]) -> None:
-    """Law: four times a text that begins, over and over, what a pattern looks for takes four times as long to search,
-    not sixteen times."""
+    """Law: four times as many beginnings of what a pattern looks for take four times as long to search, not sixteen."""
     for found in dict.fromkeys(write_matches(_parser.parse(pattern.pattern, pattern.flags))):
         for begun in {found[: len(found) // 2] or "a", found[:-1] or "a"}:
             short_s, long_s = (measure(pattern, (begun * chars)[:chars]) for chars in (CHARS, 4 * CHARS))

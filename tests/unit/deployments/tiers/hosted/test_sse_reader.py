@@ -15,12 +15,8 @@ from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStre
 from reliability.types import CallDelta, Failed, Fault, Finish, FinishReason, Reasoning, Text, Usage
 from tests.support.chat_chunks import delta, events, one
 
-LINES = st.lists(
-    st.sampled_from(
-        [b"data: a", b"data:b", b"data", b": note", b"event: error", b"", b"", b"data: \xf0\x9f\x8c\x8d", b"id: 1"]
-    ),
-    max_size=24,
-)
+KINDS = [b"data: a", b"data:b", b"data", b": note", b"event: error", b"", b"", b"data: \xf0\x9f\x8c\x8d", b"id: 1"]
+LINES = st.lists(st.sampled_from(KINDS), max_size=24)
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 ANSWER = b"".join(
     b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n"
@@ -57,19 +53,12 @@ def test_frames_do_not_depend_on_the_cuts(lines: list[bytes], ends: list[bytes],
 @settings(max_examples=200)
 @given(st.lists(st.integers(0, len(ANSWER)), max_size=12), st.booleans())
 def test_events_do_not_depend_on_the_cuts(places: list[int], mark: bool) -> None:
-    """Law: the same for the events of an answer, with or without a byte order mark."""
-    data = b"\xef\xbb\xbf" + ANSWER if mark else ANSWER
-    assert events(pieces(data, places)) == events([ANSWER])
-
-
-def test_an_answer_is_read_whole() -> None:
-    """Law: held pieces, split characters and renumbered calls come out as one clean answer."""
-    assert events([ANSWER])[:-1] == [
-        Reasoning("hm \U0001f30d"),
-        Text("Grüße \U0001f30d ok"),
-        CallDelta(index=0, id="c", name="f", arguments='{"a":1}'),
-    ]
-    assert isinstance(events([ANSWER])[-1], Finish)
+    """Law: the same for the events of an answer, with or without a byte order mark: held pieces, split characters and
+    renumbered calls come out as one clean answer."""
+    *found, last = events(pieces(b"\xef\xbb\xbf" + ANSWER if mark else ANSWER, places))
+    call = CallDelta(index=0, id="c", name="f", arguments='{"a":1}')
+    assert found == [Reasoning("hm \U0001f30d"), Text("Grüße \U0001f30d ok"), call]
+    assert last == Finish(reason=FinishReason.TOOL_CALLS, usage=Usage(prompt_tokens=1, completion_tokens=2))
 
 
 @given(st.integers(0, len(ANSWER) - 1))
@@ -84,10 +73,8 @@ def test_a_torn_answer_never_looks_finished(place: int) -> None:
 
 def test_lines_of_a_frame_are_joined() -> None:
     """Law: several data lines are one payload; comments, ids and unknown fields are not."""
-    assert frames([b": hi\rid: 3\nevent: error\r\ndata: a\r\ndata:b\ndata\n\ndata: c\n\n"]) == [
-        Frame("a\nb\n", "error"),
-        Frame("c"),
-    ]
+    data = b": hi\rid: 3\nevent: error\r\ndata: a\r\ndata:b\ndata\n\ndata: c\n\n"
+    assert frames([data]) == [Frame("a\nb\n", "error"), Frame("c")]
 
 
 def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +107,7 @@ def test_lines_and_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_finish_reasons_are_those_of_openai(said: str, meant: str | None) -> None:
-    """Law: whatever an upstream calls it, the finish reason is one of OpenAI's; one that means broken off is a
-    fault."""
+    """Law: whatever an upstream calls it, it is one of OpenAI's; one that means broken off is a fault."""
     last = one(delta(said, content="x"))[-1]
     assert (last.reason if isinstance(last, Finish) else None) == meant
     assert meant is None or bool(last.notes) is (said == "something new")
@@ -157,14 +143,11 @@ HUGE = 10**400  # an integer, and no float
 @pytest.mark.parametrize("number", [HUGE, 1e30, 2**63], ids=["400 digits", "1e30", "2**63"])
 def test_a_count_is_one_that_can_be_written(number: float) -> None:
     """Law: a count that no answer can have is cut to a bound that every JSON library can write."""
-    counted = used(
-        {
-            "prompt_tokens": number,
-            "completion_tokens": number,
-            "prompt_tokens_details": {"cached_tokens": number},
-            "completion_tokens_details": {"reasoning_tokens": -number},
-        }
-    )
+    details = {
+        "prompt_tokens_details": {"cached_tokens": number},
+        "completion_tokens_details": {"reasoning_tokens": -number},
+    }
+    counted = used({"prompt_tokens": number, "completion_tokens": number, **details})
     assert counted == Usage(prompt_tokens=COUNT_MAX, completion_tokens=COUNT_MAX, cached_tokens=COUNT_MAX)
     assert orjson.dumps(asdict(counted))
 

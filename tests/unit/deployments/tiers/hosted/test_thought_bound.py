@@ -1,7 +1,6 @@
 """The thought of a hosted answer is held to its budget, over real HTTP."""
 
 import time
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,52 +11,18 @@ from deployments.tiers.hosted.thought_bound import OVER_TOKENS, _find_closer
 from deployments.tiers.stream_matchers import merge_events
 from reliability.answer.thoughts import Thoughts
 from reliability.thinking import ThoughtEnd
-from reliability.types import (
-    ChatRequest,
-    Counted,
-    Event,
-    Failed,
-    Fault,
-    Finish,
-    FinishReason,
-    Logprobs,
-    Reasoning,
-    Text,
-)
-from tests.support import plays
+from reliability.types import Counted, Event, Failed, Fault, Finish, FinishReason, Logprobs, Reasoning, Text
+from tests.support import plays, thinkers
 from tests.support.plays import Play, Player, Seen
 from tests.support.repeating_texts import paragraph
-from tests.support.thinkers import (
-    ANSWER,
-    CLOSE,
-    OPEN,
-    PROMPT_TOKENS,
-    count_thought,
-    is_off,
-    is_prefilled,
-    think,
-    thinker,
-    thought_of,
-)
-from tests.support.thinkers import (
-    usage_of as cost_of,
-)
+from tests.support.thinkers import ANSWER, CLOSE, OPEN, count_thought, is_off, is_prefilled, think, thinker, thought_of
 from tests.support.tier_asking import answers, ask, failed, hosted_tier, text_of, usage_of
-from tests.support.upstream import Upstream
 
 GRACE_TOKENS = 64
 SLOW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Any:
-    with Upstream() as started:
-        yield started
-
-
-def told(
-    upstream: Upstream, *players: Player, request: ChatRequest | None = None, budget: int | None = None, **options: Any
-) -> tuple[list[Event], list[Seen]]:
+def told(upstream, *players: Player, request=None, budget=None, **options) -> tuple[list[Event], list[Seen]]:
     """What the tier makes of it, with the thoughts in its text apart as they are for a client, and what was asked."""
     upstream.plays("m", *players)
     before = len(upstream.log)
@@ -151,8 +116,7 @@ def test_an_answer_that_its_tokens_end_is_not_asked_for_again(upstream, tags):
 @pytest.mark.parametrize("tags", [False, True])
 @pytest.mark.parametrize("budget", [None, 50_000])
 def test_a_thought_that_circles_is_left(upstream, tags, budget):
-    """Law: with a budget and without one, before it has said the same for the five hundredth time; one that gets on
-    isn't."""
+    """Law: with a budget or without one, before it says the same for the 500th time; one that gets on isn't."""
     circle = [*thought_of(100), *(f"{word} " for word in ("Wait, let me think again. " * 1_000).split())]
     events, seen = told(upstream, thinker(circle, tags=tags), budget=budget)
     assert (text_of(events), end_of(events).thought) == (ANSWER, ThoughtEnd.CIRCLING)
@@ -229,7 +193,10 @@ def test_a_thought_that_took_all_tokens_ends_as_it_did_where_no_more_comes(upstr
     """Law: an answer that its tokens have ended is whole. If the second request brings nothing, the client gets the
     first with its own end, and what both have cost."""
     second, requests = NOTHING_MORE[case]
-    first = (*think(thought_of(100), tags=tags, ends=False)[:-1], *plays.tail("length", usage=cost_of(100, 100)))
+    first = (
+        *think(thought_of(100), tags=tags, ends=False)[:-1],
+        *plays.tail("length", usage=thinkers.usage_of(100, 100)),
+    )
     request = ask(max_tokens=100, extra={"reasoning_effort": "high"})
     events, seen = told(upstream, first, *[second] * (requests - 1), request=request)
 
@@ -252,7 +219,7 @@ def test_both_requests_are_paid_for(upstream):
     events, seen = told(upstream, thinker(thought_of(500), tags=False), budget=100)
     usage, thought = usage_of(events), 100 + OVER_TOKENS
 
-    assert (usage.prompt_tokens, usage.completion_tokens) == (2 * PROMPT_TOKENS, thought + 4)
+    assert (usage.prompt_tokens, usage.completion_tokens) == (2 * thinkers.PROMPT_TOKENS, thought + 4)
     assert (usage.reasoning_tokens, usage.exact) == (thought, False)
     assert seen[1].body["max_tokens"] == 100_000 - thought
 
@@ -274,7 +241,6 @@ def test_tokens_spell_the_text_with_its_closer(upstream):
     """Law: where the tokens of the text are asked for, the closer has one too."""
     request = ask(max_tokens=9_000, thinking_tokens_max=10, top_logprobs=0)
     events, _ = told(upstream, thinker(thought_of(99), tags=True), request=request)
-
     tokens = [token.raw.decode() for event in events if isinstance(event, Logprobs) for token in event.tokens]
     assert tokens == [CLOSE]
 
@@ -299,21 +265,14 @@ def test_thinking_is_switched_off_in_the_words_that_were_used(upstream):
     assert (seen[1].body["reasoning"], "reasoning_effort" in seen[1].body) == ({"enabled": False}, False)
 
 
-@pytest.mark.parametrize(
-    ("opener", "closer"),
-    [
-        ("<think>", "</think>"),
-        ("\n<thinking>\n", "</thinking>"),
-        ("<seed:think>", "</seed:think>"),
-        ("[THINK]", "[/THINK]"),
-        ("◁think▷", "◁/think▷"),
-        ("<|START_THINKING|>", "<|END_THINKING|>"),
-        ("<|channel>thought", "<channel|>"),
-        ("<|channel|>analysis<|message|>", "<|end|>"),
-        ("<｜begin▁of▁thinking｜>", ""),
-        ("So <think>", ""),
-    ],
-)
+CLOSERS = {
+    "<think>": "</think>", "\n<thinking>\n": "</thinking>", "<seed:think>": "</seed:think>", "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷", "<|START_THINKING|>": "<|END_THINKING|>", "<|channel>thought": "<channel|>",
+    "<|channel|>analysis<|message|>": "<|end|>", "<｜begin▁of▁thinking｜>": "", "So <think>": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("opener", "closer"), CLOSERS.items())
 def test_a_thought_is_closed_as_its_family_closes_it(upstream, opener, closer):
     """Law: by a mark that is read as its end; a thought whose end isn't known is never left."""
     assert _find_closer(f"{opener}I need it. ") == closer

@@ -1,6 +1,5 @@
 """Answers that Ollama and llama.cpp can't read as calls, and send as errors."""
 
-import json
 from itertools import product
 
 import pytest
@@ -10,7 +9,7 @@ from reliability.types import Fault, Finish, FinishReason
 from tests.support.judgements import GOOD, ruled
 from tests.support.plays import SSE, Head, Send, chunk, frame
 from tests.support.refusal_places import BODIES, BROKEN, LATE
-from tests.support.tier_asking import WEATHER_TOOL, answers, ask, failed, hosted_tier, text_of
+from tests.support.tier_asking import WEATHER_TOOL, answers, ask, failed, hosted_tier, play, text_of
 from tests.support.upstream import Upstream
 
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
@@ -52,11 +51,9 @@ def test_what_a_server_can_t_read_as_a_call_is_the_answer(upstream, said, place,
 def test_a_call_that_has_begun_is_not_told_twice(upstream: Upstream, said: str) -> None:
     """Law: where a call has left already, the error stays one: its end is not known."""
     begun = chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "get_weather", "arguments": "{"}}]})
-    error = {"error": {"message": said, "type": "server_error"}}
-    upstream.plays("m", (Head(headers=SSE), Send(begun), Send(frame(error))))
-    (events,) = answers(hosted_tier(upstream), REQUEST)
+    error = frame({"error": {"message": said, "type": "server_error"}})
 
-    assert failed(events).fault is Fault.SERVER_ERROR
+    assert failed(play(upstream, (Head(headers=SSE), Send(begun), Send(error)), REQUEST)).fault is Fault.SERVER_ERROR
 
 
 OTHERS = [
@@ -80,8 +77,7 @@ def test_another_error_holds_no_answer(said: str) -> None:
 @pytest.mark.parametrize("place", BODIES | BROKEN)
 def test_a_quoted_error_is_a_refusal(upstream: Upstream, place: str) -> None:
     """Law: nothing that a client wrote is the model's answer."""
-    upstream.plays("m", (BODIES | BROKEN)[place](OTHERS[1]))
-    (events,) = answers(hosted_tier(upstream), REQUEST)
+    events = play(upstream, (BODIES | BROKEN)[place](OTHERS[1]), REQUEST)
 
     assert text_of(events) == ""
     assert failed(events).fault in (Fault.REFUSED, Fault.SERVER_ERROR)
@@ -91,30 +87,20 @@ def test_a_quoted_error_is_a_refusal(upstream: Upstream, place: str) -> None:
 def test_a_long_call_is_whole(upstream: Upstream, length: int) -> None:
     """Law: of a call that stands in an error no piece is missing, though the words of errors are cut."""
     call = f'<tool_call>{{"name": "get_weather", "arguments": {{"city": "{"x" * length}"}}}}</tool_call>'
-    body = {"error": {"code": 500, "message": LLAMA.replace("{}", call), "type": "server_error"}}
-    upstream.plays("m", (Head(500), Send(json.dumps(body).encode())))
-    (events,) = answers(hosted_tier(upstream), REQUEST)
 
-    assert text_of(events) == call
+    assert text_of(play(upstream, BROKEN["500"](LLAMA.replace("{}", call)), REQUEST)) == call
+
+
+CALLS = [f'{{"name": "search", "arguments": {GOOD}}}', f'{{"name": "search", "parameters": {GOOD}}}']
 
 
 @pytest.mark.parametrize("words", [OLLAMA, LLAMA])
-@pytest.mark.parametrize(
-    ("written", "flaw"),
-    [
-        (f'{{"name": "search", "arguments": {GOOD}}}', None),
-        (f'{{"name": "search", "parameters": {GOOD}}}', None),
-        ('{"q": "cats"]}', True),
-        ("We need to search. " + GOOD, True),
-        ("ls -R", True),
-        ("", True),
-    ],
-)
-def test_what_was_written_is_a_call_or_asked_for_again(words: str, written: str, flaw: bool | None) -> None:
+@pytest.mark.parametrize("written", [*CALLS, '{"q": "cats"]}', "We need to search. " + GOOD, "ls -R", ""])
+def test_what_was_written_is_a_call_or_asked_for_again(words: str, written: str) -> None:
     """Law: a call is delivered; anything else is a flaw of the answer."""
     *held, end = read_written(UpstreamComplaint(message=words.replace("{}", written)).redact(str))
     assert isinstance(end, Finish)
     judged = ruled(held, end)
 
-    assert (judged.flaw is not None) is bool(flaw)
-    assert [call.name for call in judged.calls] == ([] if flaw else ["search"])
+    assert (judged.flaw is None) is (written in CALLS)
+    assert [call.name for call in judged.calls] == ["search"] * (written in CALLS)

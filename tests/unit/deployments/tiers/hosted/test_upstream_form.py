@@ -9,7 +9,7 @@ import pytest
 
 from deployments.tiers.hosted import hosted_tier as hosted_tier_module
 from deployments.tiers.hosted.hosted_tier import HostedTier
-from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint
 from deployments.tiers.hosted.upstream_form import Missing, UpstreamForm, _find_missing, fill_missing
 from reliability.types import Fault
 from tests.support.plays import Play, Seen, good, status, whole
@@ -19,14 +19,9 @@ from tests.unit.deployments.tiers.hosted.test_connection_forms import read
 from tests.unit.deployments.tiers.hosted.test_field_refusals import OF_FIELDS
 
 # What Codex, opencode and the SDKs send beside a conversation.
-EXTRA: dict[str, Any] = {
-    "user": "u",
-    "metadata": {"a": "b"},
-    "store": False,
-    "prompt_cache_key": "k",
-    "verbosity": "low",
-    "reasoning_effort": "high",
-}
+EXTRA: dict[str, Any] = {"user": "u", "metadata": {"a": "b"}, "store": False, "prompt_cache_key": "k"}
+EXTRA |= {"verbosity": "low", "reasoning_effort": "high"}
+SAMPLING = {"temperature": 0.2, "top_p": 0.95}
 
 
 def refuse(seen: Seen, fields: set[str], words: str) -> Play:
@@ -42,41 +37,25 @@ def notes_of(events: list[Any]) -> str:
 @pytest.mark.parametrize("words", OF_FIELDS)
 def test_a_field_that_changes_no_words_ends_no_session(words: str) -> None:
     """Law: what an upstream refuses of such fields, one after the other, is left out, and the report says so; the next
-    request is sent without them at once."""
-    told, log = exchange(lambda seen: refuse(seen, EXTRA.keys() | {"stream_options"}, words), *[ask(extra=EXTRA)] * 2)
+    request is sent without them at once. A model that reasons takes no temperature, and would refuse it for ever."""
+    refused = EXTRA.keys() | SAMPLING.keys() | {"stream_options"}
+    told, log = exchange(lambda seen: refuse(seen, refused, words), *[ask(extra=EXTRA, **SAMPLING)] * 2)
     bodies = [seen.body for seen in log]
 
     assert [text_of(events) for events in told] == ["Fine."] * 2
-    assert len(bodies) == len(EXTRA) + 3
-    assert bodies[0].keys() - bodies[-1].keys() == EXTRA.keys() | {"stream_options"}
-    assert all("takes no " + ", ".join(sorted(EXTRA)) in notes_of(events) for events in told)
+    assert len(bodies) == len(refused) + 2
+    assert bodies[0].keys() - bodies[-1].keys() == refused
+    assert all("takes no " + ", ".join(sorted(EXTRA | SAMPLING)) in notes_of(events) for events in told)
 
 
 def test_all_that_one_refusal_names_is_left_out_at_once() -> None:
     """Law: Mistral lists what it refuses, each field with its place."""
-    detail = [
-        {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"} for name in EXTRA
-    ]
+    said = {"type": "extra_forbidden", "msg": "Extra inputs are not permitted"}
+    detail = [said | {"loc": ["body", name]} for name in EXTRA]
     refusal = whole(json.dumps({"object": "error", "message": {"detail": detail}}).encode(), status_code=422)
     (events,), log = exchange(lambda seen: refusal if "user" in seen.body else good("Fine."), ask(extra=EXTRA))
 
     assert (text_of(events), len(log)) == ("Fine.", 2)
-
-
-@pytest.mark.parametrize(
-    ("field", "words"),
-    [
-        ("temperature", "{} does not support 0 with this model. Only the default (1) value is supported."),
-        ("temperature", "Unsupported parameter: {} is not supported with this model."),
-        ("top_p", "{} is not supported with this model"),
-    ],
-)
-def test_a_model_that_takes_no_temperature_answers_without(field: str, words: str) -> None:
-    """Law: a model that reasons would refuse the request for ever; the report says that the wish has no effect."""
-    (events,), _ = exchange(lambda seen: refuse(seen, {field}, words), ask(**{field: 0.2}))
-
-    assert text_of(events) == "Fine."
-    assert f"takes no {field}" in notes_of(events)
 
 
 # How an API refuses one value: Groq, OpenAI, OpenAI again, FastAPI.
@@ -156,20 +135,10 @@ def test_what_changes_the_answer_is_never_left_out(field: str) -> None:
     assert len(log) == 1
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (500, "property 'user' is unsupported"),
-        (400, "the user is not supported"),
-        (400, "Invalid 'user': string too long"),
-        (400, ""),
-    ],
-)
-def test_other_refusals_teach_nothing(code: int, said: str) -> None:
-    """Law: only a refusal that names the field, and says that it isn't known, is one."""
-    form = UpstreamForm()
-    assert form.learn(code, read_complaint({"error": {"message": said}}), ask()) == form
-    assert form.learn(400, UpstreamComplaint(), ask()) == form
+def test_a_server_that_fails_teaches_nothing() -> None:
+    """Law: only what refuses a request says which fields aren't known. (`test_field_refusals.py` has the words.)"""
+    form, said = UpstreamForm(), UpstreamComplaint(message="property 'user' is unsupported")
+    assert form.learn(500, said, ask(extra=EXTRA)) == form != form.learn(400, said, ask(extra=EXTRA))
 
 
 TOOLS = (WEATHER_TOOL,)
@@ -195,9 +164,7 @@ NO_PAIR = [
 @pytest.mark.parametrize("words", TOGETHER)
 @pytest.mark.parametrize("effort", [None, "high"])
 @pytest.mark.parametrize("default", ["none", "medium"])
-def test_an_effort_goes_where_it_stands_next_to_tools(
-    default: str, effort: str | None, words: str, param: str | None
-) -> None:
+def test_an_effort_goes_where_it_stands_next_to_tools(default, effort, words, param) -> None:
     """Law: a model that takes no effort next to tools, its own default or the client's, is asked for none there, at
     once the next time; the report says what wasn't sent; a request without tools keeps its effort."""
     extra = {} if effort is None else {"reasoning_effort": effort}
@@ -206,9 +173,9 @@ def test_an_effort_goes_where_it_stands_next_to_tools(
         thinks = seen.body.get("reasoning_effort", default) != "none"
         return status(400, words, param=param) if "tools" in seen.body and thinks else good("Fine.")
 
-    events, log = exchange(play, ask(tools=TOOLS, extra=extra), ask(tools=TOOLS, extra=extra), ask(extra=extra))
-
+    events, log = exchange(play, *[ask(tools=TOOLS, extra=extra)] * 2, ask(extra=extra))
     efforts = [seen.body.get("reasoning_effort") for seen in log]
+
     assert [text_of(one) for one in events] == ["Fine."] * 3
     assert efforts[-1] == effort
     assert efforts[-3] == efforts[-2]
@@ -247,9 +214,7 @@ STRICT_ELSE = [
 
 @pytest.mark.parametrize(("words", "param"), NOT_STRICT)
 @pytest.mark.parametrize("strict", [True, False, None])
-def test_tools_are_declared_without_strict_where_it_is_refused(
-    strict: bool | None, words: str, param: str | None
-) -> None:
+def test_tools_are_declared_without_strict_where_it_is_refused(strict, words, param) -> None:
     """Law: `strict` of a tool is left out where it is refused, at once the next time, and the tool stays."""
     tool = {**WEATHER_TOOL, "function": {**WEATHER_TOOL["function"], "strict": strict}}  # type: ignore[dict-item]
 

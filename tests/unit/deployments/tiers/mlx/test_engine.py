@@ -16,6 +16,7 @@ from deployments.tiers.thought_watch import ThoughtLimit
 from reliability.types import Failed, Fault, Finish, FinishReason, Prefilled, Reasoning, Text
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PATIENCE_S, PROMPT, FineLayout, Rig, fault_of, text_of, whole
+from tests.support.tier_asking import usage_of
 
 
 class TestRequests:
@@ -81,12 +82,14 @@ class TestRequests:
         assert text_of(whole(neighbour)) == alone
 
 
+CLOSE = [tiny.TOKENS.index(letter) for letter in "</think>"]
+
+
 class TestThinking:
     def test_a_thinking_that_runs_away_is_closed(self, rig: Rig) -> None:
         """Law: at the cap the end of the thinking is written for the model, which answers from there as if it had
         written that itself; usage counts it all, and the neighbour doesn't notice."""
         alone = text_of(rig.answer(max_tokens=40))
-        close = [tiny.TOKENS.index(letter) for letter in "</think>"]
         seen: list[list[int]] = []
 
         def watching(tokens: Any, logits: Any) -> Any:
@@ -94,22 +97,20 @@ class TestThinking:
             return logits
 
         reader = AnswerReader(inside=find_opened("<think>"))
-        fields = {"reader": reader, "thought": ThoughtLimit(5, close), "processors": [watching]}
+        fields = {"reader": reader, "thought": ThoughtLimit(5, CLOSE), "processors": [watching]}
         (_, thinker), (_, neighbour) = rig.ask(max_tokens=30, **fields), rig.ask(max_tokens=40)
-        events = whole(thinker)
-        last = events[-1]
-        assert (last.usage.completion_tokens, last.usage.reasoning_tokens) == (30, 5 + len(close))
+        events, thought = whole(thinker), 5 + len(CLOSE)
+        assert (usage_of(events).completion_tokens, usage_of(events).reasoning_tokens) == (30, thought)
         assert any(isinstance(event, Reasoning) for event in events)
-        closed = next(tokens for tokens in seen if tokens[-len(close) :] == close)
-        assert len(closed) == len(PROMPT) + 5 + len(close)
-        assert text_of(events) == text_of(rig.answer(prompt=closed, max_tokens=30 - 5 - len(close)))
+        closed = next(tokens for tokens in seen if tokens[-len(CLOSE) :] == CLOSE)
+        assert len(closed) == len(PROMPT) + thought
+        assert text_of(events) == text_of(rig.answer(prompt=closed, max_tokens=30 - thought))
         assert text_of(whole(neighbour)) == alone
 
     def test_a_cap_at_the_end_of_the_answer_ends_it(self, rig: Rig) -> None:
         """Law: where no token is left to close the thinking with, the answer ends with `length`, to the token."""
-        close = [tiny.TOKENS.index(letter) for letter in "</think>"]
         reader = AnswerReader(inside=find_opened("<think>"))
-        last = rig.answer(max_tokens=9, reader=reader, thought=ThoughtLimit(5, close))[-1]
+        last = rig.answer(max_tokens=9, reader=reader, thought=ThoughtLimit(5, CLOSE))[-1]
         assert (last.reason, last.usage.completion_tokens) == (FinishReason.LENGTH, 9)
 
 

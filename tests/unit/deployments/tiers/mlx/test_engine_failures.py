@@ -18,8 +18,9 @@ from deployments.tiers.mlx.engine import Engine
 from deployments.tiers.mlx.loading import Loaded
 from deployments.tiers.mlx.sampling import Sampling
 from deployments.tiers.mlx.sequence import EngineJob
-from reliability.types import Event, Failed, Fault, Finish, TierState
+from reliability.types import Event, Fault, Finish, TierState
 from tests.support.engine_rig import PATIENCE_S, PROMPT, Rig, fault_of, load_folder, text_of, whole
+from tests.support.tier_asking import failed
 
 
 def raising(after: int) -> Callable[[Any, Any], Any]:
@@ -39,15 +40,9 @@ def misshapen(tokens: Any, logits: Any) -> Any:
 
 GREEDY, SAMPLED = Sampling(), Sampling(temperature=1.2, seed=7, repetition_penalty=1.3)
 # The step that raises, after so many events of the first: each with one way to sample, and nightly with the other.
-FAILED_STEPS = [
-    *((GREEDY, 0, 1), (SAMPLED, 1, 1), (GREEDY, 3, 1), (SAMPLED, 1, 2), (GREEDY, 1, 3), (SAMPLED, 3, 5)),
-    *(
-        pytest.param(sampling, after, call, marks=pytest.mark.further)
-        for sampling, after, call in (
-            *((SAMPLED, 0, 1), (GREEDY, 1, 1), (SAMPLED, 3, 1), (GREEDY, 1, 2), (SAMPLED, 1, 3), (GREEDY, 3, 5)),
-        )
-    ),
-]
+STEPS = [(GREEDY, 0, 1), (SAMPLED, 1, 1), (GREEDY, 3, 1), (SAMPLED, 1, 2), (GREEDY, 1, 3), (SAMPLED, 3, 5)]
+OTHERS = [(SAMPLED if sampling is GREEDY else GREEDY, *step) for sampling, *step in STEPS]
+FAILED_STEPS = [*STEPS, *(pytest.param(*one, marks=pytest.mark.further) for one in OTHERS)]
 
 
 class TestFailure:
@@ -57,9 +52,9 @@ class TestFailure:
         its neighbour's text is what it is alone."""
         alone = text_of(rig.answer(max_tokens=40))
         (_, neighbour), (_, culprit) = rig.ask(max_tokens=40), rig.ask(processors=[processor])
-        failed = whole(culprit)[-1]
-        assert failed.fault is Fault.SERVER_ERROR
-        assert failed.usage.completion_tokens <= 5
+        ended = failed(whole(culprit))
+        assert ended.fault is Fault.SERVER_ERROR
+        assert ended.usage.completion_tokens <= 5
         assert text_of(whole(neighbour)) == alone
         assert rig.engine.healthy()
 
@@ -82,8 +77,7 @@ class TestFailure:
         assert rig.engine.healthy()
 
     def test_a_cache_that_cant_be_taken_out_harms_nobody(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Law: where taking a sequence out of the batch raises, its neighbours give the text they give alone, and the
-        engine goes on."""
+        """Law: where taking a sequence out raises, its neighbours give the text they give alone; the engine goes on."""
         alone = text_of(rig.answer(max_tokens=40))
         (leaver, leaving), (_, neighbour) = rig.ask(max_tokens=150), rig.ask(max_tokens=40)
         leaving.get(timeout=PATIENCE_S)
@@ -98,17 +92,15 @@ class TestFailure:
         assert rig.engine.healthy()
 
     def test_a_step_that_raises_ends_only_what_runs(self, rig: Rig) -> None:
-        """Law: where steps go on raising, those that run fail with their usage; those that come later get the right
-        text."""
+        """Law: where steps go on raising, what runs fails with its usage; what comes later gets the right text."""
         alone = text_of(rig.answer())
         rig.model.moving.clear()
         outs = [rig.ask()[1] for _ in range(2)]
         rig.model.broken = True
         rig.model.moving.set()
-        failures = [whole(out)[-1] for out in outs]
+        failures = [failed(whole(out)) for out in outs]
         rig.model.broken = False
-        assert all(isinstance(last, Failed) and last.fault is Fault.SERVER_ERROR for last in failures)
-        assert all(isinstance(last, Failed) and last.usage is not None for last in failures)
+        assert all(last.fault is Fault.SERVER_ERROR and last.usage is not None for last in failures)
         assert text_of(rig.answer()) == alone
         assert rig.engine.healthy()
 

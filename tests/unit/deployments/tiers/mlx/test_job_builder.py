@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import mlx.core as mx
@@ -36,6 +37,10 @@ def loaded(tier: MlxTier) -> Any:
 @pytest.fixture(scope="module")
 def tokenizer(loaded: Any) -> Any:
     return loaded.tokenizer
+
+
+def builder_of(loaded: Any, cap: int | None = None) -> JobBuilder:
+    return JobBuilder(loaded, temperature=None, reasoning_tokens_max=cap)
 
 
 def said(tokenizer: Any, text: str) -> str:
@@ -99,18 +104,13 @@ def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
     assert len({words(one) for one in drawn}) == 1
 
 
-SCHEMA = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "n",
-        "schema": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "maxLength": 40}, "country": {"type": "string", "maxLength": 40}},
-            "required": ["city", "country"],
-            "additionalProperties": False,
-        },
-    },
+PLACE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 40}, "country": {"type": "string", "maxLength": 40}},
+    "required": ["city", "country"],
+    "additionalProperties": False,
 }
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": PLACE}}
 ASKED = {
     "prose": greedy("Tell me about Paris.", max_tokens=40),
     "code": greedy("Write a Python function that adds two numbers.", max_tokens=48),
@@ -135,17 +135,10 @@ def speller(tokenizer: Any) -> Speller:
     return Speller(Vocabulary(tokenizer))
 
 
-@pytest.mark.parametrize(
-    ("name", "share"),
-    [
-        *take_turns(ASKED, (0.21, 0.67)),
-        *(
-            pytest.param(name, share, marks=pytest.mark.nightly)
-            for name in ASKED
-            for share in (0.02, 0.36, 0.5, 0.8, 0.97)
-        ),
-    ],
-)
+NIGHTLY = [pytest.param(*one, marks=pytest.mark.nightly) for one in product(ASKED, (0.02, 0.36, 0.5, 0.8, 0.97))]
+
+
+@pytest.mark.parametrize(("name", "share"), [*take_turns(ASKED, (0.21, 0.67)), *NIGHTLY])
 def test_the_rest_of_a_text_is_what_it_would_have_been(tier: MlxTier, whole: Any, name: str, share: float) -> None:
     """Law: on the same model with the same settings the two pieces are the unbroken text, wherever it was cut: within
     a word, a number, a character's escape, before a stop string. And both together may write as much as one."""
@@ -194,7 +187,7 @@ def test_a_prompt_that_leaves_no_room_for_an_answer_is_too_long(tier: MlxTier, l
     long = replace(ASKED["prose"], messages=({"role": "user", "content": words},), max_tokens=1000)
     assert "for an answer" in ask(tier, long)[-1].message
 
-    few, _ = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None).build(replace(long, max_tokens=4), print)
+    few, _ = builder_of(loaded).build(replace(long, max_tokens=4), print)
     assert few.max_tokens == 4
     assert len(few.prompt) + few.max_tokens <= loaded.context_tokens
 
@@ -228,17 +221,13 @@ def test_tokens_and_rest_are_the_text(tokenizer: Any, speller: Speller, text: st
     """Law: to the byte, for any text; the rest begins at its last word or before."""
     assume(tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text)
     made = _resume(tokenizer, speller, text, reasoning, THINKING, opened=opened)
-    spelled = b"".join(map(speller.bytes_of, made.tokens)) + made.rest
+    spelled, thought = b"".join(map(speller.bytes_of, made.tokens)) + made.rest, f"{reasoning}</think>\n\n"
 
     if not text:
         assert made == _Resumed()
         return
     assert spelled.endswith(text.encode())
-    assert spelled.removesuffix(text.encode()).decode() in (
-        "",
-        f"<think>{reasoning}</think>\n\n",
-        f"{reasoning}</think>\n\n",
-    )
+    assert spelled.removesuffix(text.encode()).decode() in ("", f"<think>{thought}", thought)
     assert text.split()[-1:] == [] or made.rest
     assert bool(made.rest) == bool(made.again)
     assert _resume(tokenizer, None, text, "", None, opened=False).rest == b""
@@ -259,9 +248,8 @@ def test_a_thought_leaves_room_for_the_answer(loaded, tokens_max, budget, cap, l
     """Law: the least of cap and budget ends a thought, and where neither does so before the answer's tokens end, what
     leaves a quarter of those."""
     request = replace(greedy("hi"), max_tokens=tokens_max, thinking_tokens_max=budget)
-    builder = JobBuilder(loaded, temperature=None, reasoning_tokens_max=cap)
 
-    assert builder._limit_thought(request, THINKING, free=True).tokens_max == limit
+    assert builder_of(loaded, cap)._limit_thought(request, THINKING, free=True).tokens_max == limit
 
 
 @pytest.mark.parametrize(
@@ -276,9 +264,8 @@ def test_a_thought_leaves_room_for_the_answer(loaded, tokens_max, budget, cap, l
 def test_thinking_that_is_off_has_no_budget(loaded, thinking, row, limit):
     """Law: a thought that a template opens all the same is closed at once, unless calls are led to by it."""
     request = replace(greedy("hi"), max_tokens=4_096, thinking=thinking)
-    builder = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None)
 
-    assert builder._limit_thought(request, replace(THINKING, row=row), free=True).tokens_max == limit
+    assert builder_of(loaded)._limit_thought(request, replace(THINKING, row=row), free=True).tokens_max == limit
 
 
 @pytest.mark.parametrize(("prompt", "tokens_max"), [("hi " * 100, 400), ("hi " * 10, 100), ("hi " * 130, 4_096)])
@@ -304,6 +291,6 @@ def test_a_model_that_only_thinks_answers_within_its_context(tmp_path, monkeypat
 def test_a_helper_s_session_and_the_one_above_are_of_its_key(loaded: Any, parent: str, above: Any) -> None:
     """Law: two keys' sessions of one name are two; a request that helps none has none above."""
     request = replace(greedy("hi"), key="k", session_id="s.a", parent=parent)
-    job, _ = JobBuilder(loaded, temperature=None, reasoning_tokens_max=None).build(request, lambda _: None)
+    job, _ = builder_of(loaded).build(request, lambda _: None)
 
     assert (job.reuse.session, job.reuse.parent) == (("k", "s.a"), above)

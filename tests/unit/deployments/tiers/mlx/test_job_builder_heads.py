@@ -82,13 +82,8 @@ def test_another_models_white_space_is_not_written_twice(rig: Rig, tokenizer: An
     begun = "".join(dice.choice(" \n") for _ in range(dice.randint(1, 3))) + "123"
     made = _resume(tokenizer, speller, begun, "4", THINK, opened=False)
     spelling = ForcedBytes(speller, made.rest, len(PROMPT) + len(made.tokens))
-    events = rig.answer(
-        max_tokens=len(made.tokens) + 6,
-        processors=[Only(""), spelling],
-        written=made.tokens,
-        begun=begun,
-        reader=AnswerReader(think=THINK.row),
-    )
+    fields = {"processors": [Only(""), spelling], "written": made.tokens, "reader": AnswerReader(think=THINK.row)}
+    events = rig.answer(max_tokens=len(made.tokens) + 6, begun=begun, **fields)
 
     assert isinstance(events[-1], Finish), events
     assert set(text_of(events)) <= set(" \n0123456789")

@@ -28,8 +28,7 @@ def test_all_that_is_loaded_counts_as_memory(folder: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("short", ["bfloat16", "float16"])
 def test_weights_of_16_bits_are_held_in_32(tmp_path: Path, short: str) -> None:
-    """Law: without Metal a model whose files are of a short type computes in float32, by the same numbers, and its
-    memory is counted so."""
+    """Law: without Metal weights of a short type become float32, by the same numbers; memory is counted so."""
     from mlx.utils import tree_flatten
 
     folder = tiny.write_folder(tmp_path / "m")

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from deployments.tiers.mlx.memory_budget import Layer, Layout, MemoryBudget, PrefillBudget
 from deployments.tiers.mlx.warm_up import _default_budget_bytes
 
-layers = st.builds(
-    Layer, st.integers(1, 1000), st.one_of(st.none(), st.integers(1, 4096)), fixed_bytes=st.integers(0, 1000)
-)
+windows = st.none() | st.integers(1, 4096)
+layers = st.builds(Layer, st.integers(1, 1000), windows, fixed_bytes=st.integers(0, 1000))
 layouts = st.lists(layers, min_size=1, max_size=4).map(tuple).map(Layout)
 rooms = st.builds(
     MemoryBudget,

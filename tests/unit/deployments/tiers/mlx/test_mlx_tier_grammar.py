@@ -52,7 +52,6 @@ PLACE = {
 
 
 def said(tier: MlxTier, *requests: Any) -> list[list[Event]]:
-
     async def all_of_them() -> list[list[Event]]:
         return list(await asyncio.gather(*(answer(tier, request) for request in requests)))
 
@@ -88,10 +87,7 @@ class TestCalls:
     )
     def test_every_case_gets_a_valid_call(self, tier: MlxTier, cases: list[Any], fields: dict[str, Any]) -> None:
         """Law: a weak model under a grammar gives valid calls to every case, side by side in one batch."""
-        asked = [
-            ask(temperature=0.0, timeout_s=PATIENCE_S, max_tokens=200, tools=tuple(case["tools"]), **fields)
-            for case in cases
-        ]
+        asked = [request("Say hello.", max_tokens=200, tools=tuple(case["tools"]), **fields) for case in cases]
         for case, events in zip(cases, said(tier, *asked), strict=True):
             assert reason_of(events) is FinishReason.TOOL_CALLS, case["id"]
             assert schema_violations(case, events) == [], case["id"]
@@ -101,9 +97,7 @@ class TestCalls:
         text = "Check the total price for three pumpkins and two dozen eggs at Walmart."
         tools = tuple(CHANT["tools"])
         (events,) = said(tier, request(text, tools=tools, tool_choice="required", max_tokens=256))
-        last = events[-1]
-        assert isinstance(last, Finish), last
-        assert (last.reason, last.notes) == (FinishReason.TOOL_CALLS, (CLOSED_NOTE,))
+        assert (reason_of(events), events[-1].notes) == (FinishReason.TOOL_CALLS, (CLOSED_NOTE,))
         assert schema_violations(CHANT, events) == []
 
 

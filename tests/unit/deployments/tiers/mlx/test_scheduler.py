@@ -20,6 +20,7 @@ from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from reliability.types import Event, Failed, Fault, Finish, Prefilled
 from tests.support.engine_rig import load_folder, text_of
+from tests.support.tier_asking import usage_of
 
 PLACES = 6
 POISON = 200
@@ -86,10 +87,6 @@ def steps_to_first_tokens(batch: Scheduler, prompts: Sequence[Sequence[int]]) ->
         steps += 1
     batch.fail_all(Failed(fault=Fault.UNAVAILABLE, message="enough"))
     return steps
-
-
-def count_cached(out: list[Event]) -> int:
-    return out[-1].usage.cached_tokens if isinstance(out[-1], Finish) and out[-1].usage else 0
 
 
 def some_prompts(dice: random.Random, count: int) -> list[list[int]]:
@@ -187,8 +184,7 @@ def test_a_long_prompt_is_reported_until_its_first_token(batch: Scheduler, monke
 
 
 def test_a_prompt_that_waits_for_another_s_is_reported(batch: Scheduler) -> None:
-    """Law: two seconds after it came, then once a second, with how many are before it, admitted or not; one that is
-    being read isn't."""
+    """Law: after two seconds, then each second, with how many are before it, admitted or not; one being read isn't."""
     batch.pace = PrefillBudget(tokens_max=32)
     outs = add(batch, [range(10, 150)] * 2)
     later: list[Event] = []
@@ -225,7 +221,7 @@ def test_an_agent_that_waited_for_its_helpers_reads_nothing_again(batch: Schedul
         run(batch)
         (out,) = add(batch, [[*agent, 5]], PromptReuse(session=("", "agent")))
         run(batch)
-        cached.append(count_cached(out))
+        cached.append(usage_of(out).cached_tokens)
 
     assert cached == [200, 0]
 
@@ -248,5 +244,5 @@ def test_a_prompt_left_in_the_middle_goes_on_where_it_was(batch: Scheduler, load
     run(batch)
 
     assert left == []
-    assert count_cached(back) == min(96, kept_tokens)
+    assert usage_of(back).cached_tokens == min(96, kept_tokens)
     assert text_of(back) == text_of(stayed)

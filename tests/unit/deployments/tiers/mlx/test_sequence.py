@@ -12,7 +12,8 @@ from deployments.tiers.mlx.sequence import _COUNT_EVERY_S, _LEAD_MAX, _UNSURE_MA
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat, merge_events
 from reliability.loops.in_answer import PATIENCE_BYTES
 from reliability.tools.format_reasoning import Thought
-from reliability.types import Counted, Event, FinishReason, Logprobs, Prefilled, Text
+from reliability.types import Counted, Event, FinishReason, Logprobs, Prefilled
+from tests.support.tier_asking import text_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz<> "
 
@@ -35,13 +36,8 @@ class Spelling:
 
 def events_of(tokens: list[int], detokenizer: Any, bytes_of: Any, **reader: Any) -> list[Event]:
     """The events of a sequence of these tokens, each with its number."""
-    job = EngineJob(
-        prompt=[0],
-        max_tokens=len(tokens),
-        reader=AnswerReader(**reader),
-        sink=lambda _: None,
-        logprob_reader=LogprobReader(bytes_of, 0),
-    )
+    told = {"reader": AnswerReader(**reader), "logprob_reader": LogprobReader(bytes_of, 0)}
+    job = EngineJob(prompt=[0], max_tokens=len(tokens), sink=lambda _: None, **told)
     row = SequenceState(1, job, detokenizer)
     for place, token in enumerate(tokens, 1):
         if row.take(token, "length" if place == len(tokens) else None, mx.zeros(1000)) is not None:
@@ -56,10 +52,13 @@ def told_in(events: list[Event]) -> str:
 CALL = CallFormat("<c>", "</c>", lambda body: [("f", body)])
 
 
-def open_call(out: list[Event], max_tokens: int = 100_000) -> SequenceState:
+def state_of(max_tokens: int, sink: Any = lambda _: None, **fields: Any) -> SequenceState:
+    return SequenceState(1, EngineJob(**{"prompt": [0], **fields}, max_tokens=max_tokens, sink=sink), Spelling())
+
+
+def open_call(out: list[Event]) -> SequenceState:
     """A sequence that has begun to write a call."""
-    job = EngineJob(prompt=[0], max_tokens=max_tokens, reader=AnswerReader(calls=CALL), sink=out.extend)
-    row = SequenceState(1, job, Spelling())
+    row = state_of(100_000, out.extend, reader=AnswerReader(calls=CALL))
     for char in "<c>":
         row.take(LETTERS.index(char), None)
     return row
@@ -90,7 +89,7 @@ class TestOpenCall:
         ends = [at for at, reason in enumerate(ended) if reason is not None]
         assert PATIENCE_BYTES < ends[0] < PATIENCE_BYTES + 2_000
         assert ended[ends[0]] is FinishReason.LENGTH
-        assert "".join(event.text for event in row.outbox.pending if isinstance(event, Text)).startswith(f"<c>{line}")
+        assert text_of(row.outbox.pending).startswith(f"<c>{line}")
 
         row, draw = open_call([]), random.Random(1)
         assert not any(row.take(draw.randrange(26), None) for _ in range(2 * PATIENCE_BYTES))
@@ -111,7 +110,7 @@ class TestRow:
         events = events_of(list(map(LETTERS.index, text)), Spelling(), letter, **reader)
 
         assert told_in(events) == told
-        assert "".join(event.text for event in events if isinstance(event, Text)) == told
+        assert text_of(events) == told
         assert len([event for event in events if isinstance(event, Logprobs)]) == 1
 
     @pytest.mark.parametrize(
@@ -119,21 +118,18 @@ class TestRow:
         [("Ġa", "!"), ("Ġ", "a", "!"), ("Ġ", "Ġa", "!"), ("Ġ", "Ġ", "a", "!"), ("Ċ", "Ġa", "!"), ("a", "Ġa", "!")],
     )
     def test_nothing_is_taken_off_the_head(self, tokenizer, constraints, tokens):
-        """Law: the text is what its tokens spell, white space at its beginning included, and each token's number leaves
-        with it."""
+        """Law: the text is what its tokens spell, white space at its head too, and each token's number leaves."""
         numbers = [tokenizer.get_vocab()[token] for token in tokens]
         events = events_of(numbers, tokenizer.detokenizer, constraints.speller())
         text = "".join(tokens).translate({ord("Ġ"): " ", ord("Ċ"): "\n"})
 
-        assert "".join(event.text for event in events if isinstance(event, Text)) == text
-        assert told_in(events) == text
+        assert text_of(events) == told_in(events) == text
 
 
 @pytest.mark.parametrize("lead", [-math.inf, -50.0, 0.0, 2.9, 3.0, math.inf, math.nan])
 def test_a_token_that_was_hardly_ahead_is_told(lead: float) -> None:
     """Law: each such token with -ln of its probability against the next one; written tokens and sure ones are not."""
-    job = EngineJob(prompt=[0], max_tokens=9, sink=lambda _: None)
-    row = SequenceState(1, job, Spelling())
+    row = state_of(9)
     row.take(0, None)
     row.take(1, "length", None, lead)
     (*told,) = row.build_finish(FinishReason.LENGTH, "m").unsure or ()
@@ -144,8 +140,7 @@ def test_a_token_that_was_hardly_ahead_is_told(lead: float) -> None:
 
 def test_an_answer_tells_so_many_unsure_tokens_at_most() -> None:
     """Law: an answer of any length tells at most `_UNSURE_MAX` of them."""
-    job = EngineJob(prompt=[0], max_tokens=999, sink=lambda _: None)
-    row = SequenceState(1, job, Spelling())
+    row = state_of(999)
     for _ in range(_UNSURE_MAX + 9):
         row.take(0, None, None, 0.5)
     assert len(row.unsure) == _UNSURE_MAX
@@ -155,7 +150,7 @@ def test_a_prefill_that_is_long_is_reported() -> None:
     """Law: nothing in the first two seconds, then once a second at most. What is left takes as long for each token as
     those that were read, the latest foremost; what the cache held took no time."""
     told: list[Event] = []
-    row = SequenceState(1, EngineJob(prompt=range(1000), max_tokens=9, sink=told.extend), Spelling())
+    row = state_of(9, told.extend, prompt=range(1000))
     row.begin_prefill(600, 50.0)
     for tokens, now_s in ((650, 51.9), (700, 52.0), (710, 52.9), (740, 53.0), (740, 54.5)):
         row.report_prefill(tokens, now_s)

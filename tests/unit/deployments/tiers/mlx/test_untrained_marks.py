@@ -30,7 +30,10 @@ def write_model(folder: Path, same: dict[str, Any]) -> Path:
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         spec["added_tokens"].append({"id": number, "content": text, "special": special, **flags})
     (folder / "tokenizer.json").write_text(json.dumps(spec))
-    template = tiny.TEMPLATE + "{# <tool_call></tool_call> #}"
+    return write_template(folder, tiny.TEMPLATE + "{# <tool_call></tool_call> #}")
+
+
+def write_template(folder: Path, template: str) -> Path:
     (folder / "chat_template.jinja").write_text(template)
     settings = folder / "tokenizer_config.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"chat_template": template}))
@@ -64,12 +67,8 @@ def test_a_mark_that_no_training_has_moved_is_spelled(tmp_path: Path, same: dict
 
 def test_the_turn_is_opened_by_a_token_that_no_role_names(tmp_path: Path) -> None:
     """Law: a special token counts, whether or not the tokenizer names it by a role (GGUF files give no list)."""
-    folder = write_model(tmp_path / "m", {})
     template = tiny.TEMPLATE.replace("'<|im_start|>assistant\n'", "'<|spare|>a'")
-    (folder / "chat_template.jinja").write_text(template)
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": template}))
-    loaded = load_folder(folder)
+    loaded = load_folder(write_template(write_model(tmp_path / "m", {}), template))
 
     assert len(tiny.TOKENS) not in loaded.tokenizer.all_special_ids
     assert loaded.turn_start[0] == len(tiny.TOKENS)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tiers.scripted.player import Facts, Player, _ScriptEvent, _split_tokens
-from deployments.tiers.scripted.script import Rule, Script, ScriptStep, load_script
+from deployments.tiers.scripted.script import load_script
 from deployments.tiers.scripted.scripted_tier import ScriptedTier
 from reliability.types import CallDelta, ChatRequest, Failed, Fault, Text, TierState
 from tests.support.tier_asking import answer, answers, ask, text_of
@@ -101,26 +101,23 @@ def test_a_day_may_be_waited() -> None:
 
 def test_a_script_file_that_is_none_says_why(tmp_path: Path) -> None:
     """Law: a file that is missing or can't be read is a reason with its name, without its folder."""
-    files = {
-        "bad.yaml": b"a: [",
-        "bad.jsonl": b'{"answer": "x"}\n{',
-        "text.yaml": b"hello",
-        "bin.yaml": b"\xff\xfe\x00",
-    }
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-    reasons = {name: reason_of(tmp_path / name) for name in [*files, "missing.yaml"]}
-    assert all(str(tmp_path) not in reason for reason in reasons.values())
-    assert "bad.yaml is not YAML at line 1" in reasons["bad.yaml"]
-    assert "rule 2" in reasons["bad.jsonl"]
-    assert "list of rules" in reasons["text.yaml"]
-    assert "UTF-8" in reasons["bin.yaml"]
-    assert "missing.yaml can't be read" in reasons["missing.yaml"]
+    for name, data, words in (
+        ("bad.yaml", b"a: [", "bad.yaml is not YAML at line 1"),
+        ("bad.jsonl", b'{"answer": "x"}\n{', "rule 2"),
+        ("text.yaml", b"hello", "list of rules"),
+        ("bin.yaml", b"\xff\xfe\x00", "UTF-8"),
+        ("missing.yaml", None, "missing.yaml can't be read"),
+    ):
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+        reason = reason_of(tmp_path / name)
+        assert words in reason
+        assert str(tmp_path) not in reason
     assert reason_of(str(tmp_path))
 
 
-def plan(rule: dict[str, Any], request: ChatRequest | None = None) -> list[_ScriptEvent]:
-    script = load_script([rule])
+def plan(rule: dict[str, Any], request: ChatRequest | None = None, **options: Any) -> list[_ScriptEvent]:
+    script = load_script({"rules": [rule], **options})
     return list(Player(script, script.rules[0], Facts(request or ask(), "fast")).play())
 
 
@@ -154,19 +151,14 @@ def test_delays_stand_where_they_belong() -> None:
 
 def test_the_nearest_pace_wins() -> None:
     """Law: a step's pace goes before its rule's, that before the script's; characters and tokens don't mix."""
-    script = Script(
-        chunk_chars=1,
-        token_delay_s=1,
-        rules=[Rule(chunk_tokens=2, answer=[ScriptStep(raw="a b c"), ScriptStep(raw="de", chunk_chars=1)])],
-    )
-    found = list(Player(script, script.rules[0], Facts(ask(), "fast")).play())
-    texts = [event for script_event in found[1:-1] for event in script_event.events]
-    assert texts == [Text("a b"), Text(" c"), Text("d"), Text("e")]
-    assert [script_event.delay_s for script_event in found[1:-1]] == [2, 1, 0.5, 0.5]
+    rule = {"chunk_tokens": 2, "answer": [{"raw": "a b c"}, {"raw": "de", "chunk_chars": 1}]}
+    found = plan(rule, chunk_chars=1, token_delay_s=1)[1:-1]
+    assert [event for one in found for event in one.events] == [Text("a b"), Text(" c"), Text("d"), Text("e")]
+    assert [one.delay_s for one in found] == [2, 1, 0.5, 0.5]
 
 
 def test_calls_stream_as_pieces() -> None:
     """Law: a call leaves as openai streams it: id and name once, then its arguments."""
     found = plan({"answer": [{"tool_call": {"name": "f", "arguments": "{}"}}]})
-    deltas = [event for script_event in found for event in script_event.events if isinstance(event, CallDelta)]
+    deltas = [event for one in found for event in one.events if isinstance(event, CallDelta)]
     assert [(delta.name, delta.arguments) for delta in deltas] == [("f", ""), (None, "{"), (None, "}")]

@@ -16,14 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.cpu import step as module
-from deployments.tiers.mlx.cpu.step import (
-    _build,
-    _CpuStep,
-    _KernelUnavailable,
-    _list_libraries,
-    build_step,
-    explain_missing,
-)
+from deployments.tiers.mlx.cpu.step import _build, _CpuStep, _KernelUnavailable, _list_libraries, build_step
 from deployments.tiers.mlx.decoding.ragged import Lengths, RaggedCache
 from deployments.tiers.mlx.loading import _upcast
 from tests.support.kernels import only_here
@@ -60,9 +53,7 @@ def draw_tokens(rows: int, count: int) -> Any:
     return mx.array(np.random.default_rng(count).integers(0, VOCABULARY, (rows, count)))
 
 
-def compare(
-    mine: tuple[Lengths, list[RaggedCache]], theirs: tuple[Lengths, list[RaggedCache]], count: int, old: list[Any]
-) -> None:
+def compare(mine: Any, theirs: Any, count: int, old: list[Any]) -> None:
     """Compare what was written with MLX's, and all else with what was there before."""
     made, right = ([np.asarray(one) for cache in caches for one in cache.state] for _, caches in (mine, theirs))
     for row, held in enumerate(mine[0].values):
@@ -118,9 +109,8 @@ class TestStep:
             made = []
             for threads in (1, 2, 4):
                 lengths, caches = fill_caches(models[which], [300, 20])
-                made.append(
-                    (_CpuStep(models[which], library, threads).read(draw_tokens(2, count), lengths, caches), caches)
-                )
+                step = _CpuStep(models[which], library, threads)
+                made.append((step.read(draw_tokens(2, count), lengths, caches), caches))
             for logits, caches in made[1:]:
                 assert mx.array_equal(logits, made[0][0]).item()
                 assert_same(caches, made[0][1])
@@ -239,17 +229,22 @@ class TestThreads:
     def test_a_fork_and_an_idle_process_are_at_ease(self) -> None:
         """Law: a process that was forked off, which has none of the helping threads, computes as before; and the
         helpers sleep where nothing is computed."""
-        done = subprocess.run(
-            [sys.executable, "-c", FORKED], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
-        )
+        command = [sys.executable, "-c", FORKED]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
         assert done.stdout.split() == ["forked", "ok", "asleep"], done.stdout + done.stderr
 
 
 @pytest.mark.model
 @only_here
-@pytest.mark.parametrize("what", ["half", "quantized", "adapter", "bias", "size", "family", "else", "stock"])
-def test_what_it_is_not_for_is_mlx_s(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        *(("half", "float16"), ("quantized", "quantized"), ("adapter", "an adapter"), ("bias", "more than these")),
+        *(("size", "heads of 48"), ("family", "mlx_lm.models.phi3"), ("else", "something else"), ("stock", "stock")),
+    ],
+)
+def test_what_it_is_not_for_is_mlx_s(what: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: weights, layers and heads of another kind, and a model that computes something else than its layers say,
     stay with MLX, and the reason says why."""
     import mlx.nn as nn
@@ -257,16 +252,6 @@ def test_what_it_is_not_for_is_mlx_s(what: str, monkeypatch: pytest.MonkeyPatch)
     from mlx_lm.tuner.lora import LoRALinear
 
     model = build_model("biases")
-    words = {
-        "half": "float16",
-        "quantized": "quantized",
-        "adapter": "an adapter",
-        "bias": "more than these",
-        "size": "heads of 48",
-        "family": "mlx_lm.models.phi3",
-        "else": "something else",
-        "stock": "stock",
-    }
     if what == "half":
         model.update(tree_map(lambda one: one.astype(mx.float16), model.parameters()))
     elif what == "quantized":
@@ -282,13 +267,11 @@ def test_what_it_is_not_for_is_mlx_s(what: str, monkeypatch: pytest.MonkeyPatch)
     elif what == "family":
         monkeypatch.setattr(type(model), "__module__", "mlx_lm.models.phi3")
     elif what == "else":
-        monkeypatch.setattr(
-            type(model), "__call__", lambda self, tokens, **_: mx.zeros((1, tokens.shape[1], VOCABULARY))
-        )
+        monkeypatch.setattr(type(model), "__call__", lambda _, tokens, **__: mx.zeros((*tokens.shape, VOCABULARY)))
     else:
         monkeypatch.setenv("MLX_STACK_BLAS", "stock")
 
-    with pytest.raises(_KernelUnavailable, match=words[what]):
+    with pytest.raises(_KernelUnavailable, match=words):
         _build(model, 1)
     assert build_step(model) is None
 
@@ -317,7 +300,7 @@ class TestLibraries:
         monkeypatch.setattr(module, "__file__", str(tmp_path / "step.py"))
         monkeypatch.setattr(Path, "read_text", read)
 
-        assert words in explain_missing()
+        assert words in module.explain_missing()
 
     @pytest.mark.model
     @only_here

@@ -58,8 +58,7 @@ def run(generator: _LookupGenerator, uids: list[int]) -> tuple[dict[int, list[in
     seed=st.integers(0, 999),
 )
 def test_it_is_the_one_that_a_step_of_its_own_draws(model, prompts, chunk, max_tokens, seed):
-    """Whatever the prompts, their segments and the chunks: answers and ends are the same, and what is kept of each is
-    what it says."""
+    """Whatever the prompts, segments and chunks: answers and ends are the same, and what is kept is what it says."""
     dice = random.Random(seed)
     parts = [[[dice.randrange(VOCABULARY) for _ in range(size)] for size in sizes] for sizes in prompts]
     stops = tuple(dice.sample(range(VOCABULARY), 60))
@@ -86,10 +85,7 @@ def test_a_prompt_of_one_chunk_is_answered_in_one_turn(model, parts, turns):
     for _ in range(turns):
         assert not drawn
         drawn = generator.next()[1]
-    if parts[-1] > 1:
-        assert len(drawn) == 1
-    else:
-        assert len(generator.next()[1]) == 1  # a token by itself is read by decoding
+    assert len(drawn if parts[-1] > 1 else generator.next()[1]) == 1  # a token by itself is read by decoding
 
 
 def test_whoever_leaves_behind_his_first_token_is_kept_with_his_prompt(model):

@@ -29,31 +29,18 @@ def draw_prompts(seed: int) -> list[list[int]]:
     return [[dice.randrange(4, 120) for _ in range(dice.choice([1, 2, 9, 17, 30]))] for _ in range(4)]
 
 
-def insert(
-    generator: _SingleGenerator,
-    prompt: list[int],
-    count: int,
-    kept: tuple[Any, list[int]] = (None, []),
-    processors: tuple[Any, ...] = (),
-) -> int:
+def insert(generator: _SingleGenerator, prompt: list[int], count: int, cache: Any = None, held: Any = ()) -> int:
     """Take a sequence, the first tokens of which are held by the cache that was kept."""
-    cache, held = kept
     half = (len(held) + len(prompt)) // 2
     parts = [part for part in (prompt[len(held) : half], prompt[max(half, len(held)) :]) if part]
-    (uid,) = generator.insert_segments(
-        [parts],
-        max_tokens=[count],
-        caches=None if cache is None else [cache],
-        all_tokens=[held],
-        samplers=[None],
-        logits_processors=[processors],
-    )
+    caches = None if cache is None else [cache]
+    given = {"max_tokens": [count], "caches": caches, "all_tokens": [list(held)]}
+    (uid,) = generator.insert_segments([parts], **given, samplers=[None], logits_processors=[()])
     return uid
 
 
 def drain(generator: _SingleGenerator) -> tuple[dict[int, list[int]], dict[int, Any]]:
-    drawn: dict[int, list[int]] = {}
-    last: dict[int, Any] = {}
+    drawn, last = dict[int, list[int]](), dict[int, Any]()
     while generator._rows:
         for one in generator.next()[1]:
             drawn.setdefault(one.uid, []).append(one.token)
@@ -98,7 +85,7 @@ def test_what_is_copied_serves_another_and_isnt_written_to(model: Any, seed: int
         given += [one.token for one in generator.next()[1]]
     cache, held = generator.extract_cache([uid])[uid]
     drawn, _ = drain(generator)
-    other = insert(generator, [*held, 7, 9], 4, (cache, held))
+    other = insert(generator, [*held, 7, 9], 4, cache, held)
     shorter, last = drain(generator)
 
     assert [*given, *drawn.get(uid, [])] == generate(model, prompt, 6)

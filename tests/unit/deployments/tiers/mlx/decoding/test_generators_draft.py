@@ -22,7 +22,7 @@ from deployments.tiers.mlx.sequence import EngineJob
 from deployments.tiers.mlx.warm_up import prepare_batch
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.types import Event, Failed, Fault, Finish
-from tests.support.engine_rig import load_folder, text_of
+from tests.support.engine_rig import PROMPT, load_folder, text_of
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 from tests.support.tier_asking import ask
@@ -50,10 +50,8 @@ class Told(_LookupGenerator):
         text = next((one for one in self.texts if list(one[: len(known)]) == known), None)
         if text is None or most < 1 or not row.given:
             return None
-        tokens = [
-            self.dice.randrange(4, 190) if self.dice.random() < self.wrong else token
-            for token in text[len(known) : len(known) + most]
-        ]
+        right = text[len(known) : len(known) + most]
+        tokens = [self.dice.randrange(4, 190) if self.dice.random() < self.wrong else token for token in right]
         return Guess(tokens, 9) if tokens else None
 
 
@@ -161,8 +159,7 @@ def test_how_a_neighbour_is_drawn_changes_nothing(loaded, prompts, samplings, se
 @pytest.mark.parametrize("stops", [True, False])
 def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
     """Where a stop string is complete one token before the last, and in the same step, all that was read is reused."""
-    prompt = list(range(40, 90))
-    free = {"prompt": prompt, "max_tokens": 12}
+    free = {"prompt": PROMPT, "max_tokens": 12}
     (plain,) = run(plain_batch(loaded), [free])
     before, stopped = (loaded.tokenizer.decode(plain[2][:count]) for count in (10, 11))
     job = {**free, "stops": (stopped[len(before) :],) if stops else ()}
@@ -170,13 +167,13 @@ def test_what_was_computed_of_an_answer_is_kept_wherever_it_ends(loaded, stops):
     batch._generator.dice = type("Most", (), {"randint": lambda *_: 30, "random": lambda *_: 1.0})()
     run(batch, [job])
 
-    assert batch.prompts.memory.holds([*prompt, *plain[2][:11]])
+    assert batch.prompts.memory.holds([*PROMPT, *plain[2][:11]])
 
 
 def test_the_log_probabilities_are_those_of_each_place(loaded):
     """What comes with a drafted token is what would come with it alone."""
     seen: dict[bool, list[Any]] = {True: [], False: []}
-    job = {"prompt": list(range(40, 90)), "max_tokens": 20}
+    job = {"prompt": PROMPT, "max_tokens": 20}
     plain = run(plain_batch(loaded), [job])
     for told in (False, True):
         batch = told_batch(loaded, learn_texts([job], plain) if told else (), 0.2)
@@ -197,7 +194,7 @@ def test_the_log_probabilities_are_those_of_each_place(loaded):
 def test_a_grammar_holds_whatever_is_guessed(loaded, constraints: Constraints):
     """Guesses aren't masked; what is drawn is, and the grammar moves by what stands alone."""
     constraint = constraints.of(ask(response_format={"type": "json_object"}, max_tokens=40))
-    job = {"prompt": list(range(40, 90)), "max_tokens": 40, "constraint": constraint}
+    job = {"prompt": PROMPT, "max_tokens": 40, "constraint": constraint}
     plain = run(plain_batch(loaded), [job])
     for seed, wrong in enumerate((0.0, 0.2, 0.7)):
         assert run(told_batch(loaded, learn_texts([job], plain), wrong, seed), [job]) == plain
@@ -207,14 +204,13 @@ def test_a_grammar_holds_whatever_is_guessed(loaded, constraints: Constraints):
 @pytest.mark.parametrize("after", [0, 1, 4, 11, 12])
 def test_nothing_is_drawn_behind_a_processor_s_error(loaded, after):
     """What was drawn before it is the answer so far, as without guesses, and nothing behind it."""
-    prompt = list(range(40, 90))
 
     def raising(tokens: Any, logits: Any) -> Any:
-        if tokens.size >= len(prompt) + after:
+        if tokens.size >= len(PROMPT) + after:
             raise RuntimeError("the grammar is broken")
         return logits
 
-    free = {"prompt": prompt, "max_tokens": 12}
+    free = {"prompt": PROMPT, "max_tokens": 12}
     texts = learn_texts([free], run(plain_batch(loaded), [free]))
     job = {**free, "processors": [raising]}
     plain = run(plain_batch(loaded), [job])
@@ -228,13 +224,10 @@ def test_nothing_is_drawn_behind_a_processor_s_error(loaded, after):
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
 def test_who_leaves_harms_nobody_and_is_kept(loaded, seed):
-    """Whenever some are taken out or come later, the others give what they give alone, and what was computed is reused
-    to the token."""
+    """Whenever some leave or come, the others give what they give alone, and what was computed is all reused."""
     dice = random.Random(seed)
-    jobs = [
-        {"prompt": [dice.randrange(4, 190) for _ in range(dice.randint(1, 60))], "max_tokens": dice.randint(1, 40)}
-        for _ in range(PLACES)
-    ]
+    prompts = [[dice.randrange(4, 190) for _ in range(dice.randint(1, 60))] for _ in range(PLACES)]
+    jobs = [{"prompt": prompt, "max_tokens": dice.randint(1, 40)} for prompt in prompts]
     plain = [run(plain_batch(loaded), [job])[0] for job in jobs]
     batch = told_batch(loaded, learn_texts(jobs, plain), 0.3, seed)
     outs = add(batch, jobs)
@@ -254,7 +247,7 @@ def test_who_leaves_harms_nobody_and_is_kept(loaded, seed):
 
 def test_a_step_that_raises_is_taken_back(loaded):
     """After a failed step everybody begins again from its own tokens, once, and gives what it gives alone."""
-    jobs = [{"prompt": list(range(40, 90))}, {"prompt": [50, 60, 70]}]
+    jobs = [{"prompt": PROMPT}, {"prompt": [50, 60, 70]}]
     plain = [run(plain_batch(loaded), [job])[0] for job in jobs]
     batch = told_batch(loaded, learn_texts(jobs, plain), 0.3)
     steps, rows = [0], batch._generator._decoding
@@ -297,7 +290,7 @@ def test_by_itself_it_guesses_from_prompt_and_answer(loaded):
     def repeat(tokens: Any, logits: Any) -> Any:
         return logits.at[:, tokens[-5]].add(1000.0)
 
-    job = {"prompt": list(range(40, 90)), "max_tokens": 60, "processors": [repeat]}
+    job = {"prompt": PROMPT, "max_tokens": 60, "processors": [repeat]}
     plain = run(plain_batch(loaded), [job])
     batch = plain_batch(loaded, Eager())
 

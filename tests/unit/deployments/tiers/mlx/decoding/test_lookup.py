@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.tiers.mlx.decoding.lookup import (
-    _AGREED_MAX,
-    COUNT_MAX,
-    DraftPolicy,
-    Offer,
-    PromptLookup,
-    Record,
-    _StepCosts,
-)
+from deployments.tiers.mlx.decoding import lookup
+from deployments.tiers.mlx.decoding.lookup import COUNT_MAX, DraftPolicy, Offer, PromptLookup, Record, _StepCosts
 
 TEXTS = st.lists(st.integers(0, 3), max_size=60)
 
@@ -22,7 +15,7 @@ TEXTS = st.lists(st.integers(0, 3), max_size=60)
 def count_agreed(text: list[int], place: int) -> int:
     """How many tokens up to `place` are the last ones of the text."""
     agreed = 0
-    while agreed <= place and text[place - agreed] == text[len(text) - 1 - agreed] and agreed < _AGREED_MAX:
+    while agreed <= place and text[place - agreed] == text[len(text) - 1 - agreed] and agreed < lookup._AGREED_MAX:
         agreed += 1
     return agreed
 
@@ -39,20 +32,17 @@ def continue_at(text: list[int], start: int, count: int) -> list[int]:
 @given(head=TEXTS, tail=TEXTS, count=st.integers(1, 12))
 def test_a_guess_follows_an_earlier_place_that_agrees_as_it_says(head, tail, count):
     """Whatever the text, and however much of it came token by token."""
-    lookup, text = PromptLookup(head), head + tail
+    grown, text = PromptLookup(head), head + tail
     for token in tail:
-        lookup.append(token)
-    guess = lookup.find(count)
+        grown.append(token)
+    guess = grown.find(count)
     places = range(len(text) - 1)
 
     if guess is None:
         assert not any(count_agreed(text, place) >= 3 for place in places)
         return
-    assert any(
-        guess.tokens == continue_at(text, place + 1, count)
-        for place in places
-        if count_agreed(text, place) == guess.agreed
-    )
+    agreed = [place for place in places if count_agreed(text, place) == guess.agreed]
+    assert any(guess.tokens == continue_at(text, place + 1, count) for place in agreed)
 
 
 @given(text=TEXTS, extra=st.lists(st.integers(4, 9), min_size=3, max_size=9, unique=True), count=st.integers(1, 12))
@@ -79,21 +69,18 @@ def test_built_at_once_or_token_by_token_it_guesses_the_same():
 def test_a_copy_goes_on_behind_a_changed_word():
     """No three tokens agree behind the change; the last one stands near where the copy was."""
     source = list(range(100, 140))
-    lookup = PromptLookup([*source, 1, 2, 3, *source[:10]])
-    assert lookup.find(4).tokens == source[10:14]
+    grown = PromptLookup([*source, 1, 2, 3, *source[:10]])
+    assert grown.find(4).tokens == source[10:14]
     for token in (7, source[11], source[12]):  # one word changed, then on as it was
-        lookup.append(token)
+        grown.append(token)
 
-    guess = lookup.find(4)
-
+    guess = grown.find(4)
     assert (guess.tokens, guess.agreed) == (source[13:17], 2)
 
 
 def test_nothing_that_agrees_is_no_guess():
     """A short or ever new text gives none."""
-    assert PromptLookup([]).find(3) is None
-    assert PromptLookup([1]).find(3) is None
-    assert PromptLookup([1, 2, 3, 4, 5]).find(3) is None
+    assert [PromptLookup(text).find(3) for text in ([], [1], [1, 2, 3, 4, 5])] == [None] * 3
     assert PromptLookup([1, 2, 1, 2, 1]).find(0) is None
 
 
@@ -126,16 +113,14 @@ def test_it_never_costs_more_than_three_in_a_hundred(rate, slope, jump, rows, se
     of the machine and then again. A step of twice the tokens costs little more than two steps, at most."""
     machine = {"slope": slope / rows, "jump": jump / rows, "rows": rows}
     policy = DraftPolicy()
-    assert play(policy, rate=rate, tokens=400, seed=seed, **machine) > 0.97
-    assert play(policy, rate=rate, tokens=400, seed=seed, **machine) > 0.97
+    for _ in range(2):
+        assert play(policy, rate=rate, tokens=400, seed=seed, **machine) > 0.97
 
 
 @pytest.mark.parametrize(("rows", "least"), [(1, 5.0), (4, 2.5)])
 def test_where_guesses_are_right_it_soon_reads_many(rows, least):
     """A text that is copied, on a machine where a token more costs a twentieth of a step."""
-    policy = DraftPolicy()
-
-    assert play(policy, rate=0.98, slope=0.05, jump=0.0, rows=rows, tokens=400, seed=1) > least
+    assert play(DraftPolicy(), rate=0.98, slope=0.05, jump=0.0, rows=rows, tokens=400, seed=1) > least
 
 
 def test_a_machine_where_wide_steps_are_free_reads_all():

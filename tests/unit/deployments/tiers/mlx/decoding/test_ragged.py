@@ -42,8 +42,7 @@ def _fill(number: int, length: int) -> tuple[Any, Any]:
 
 @given(tokens=st.integers(1, 20_000))
 def test_places_to_spare_are_few(tokens):
-    """An eighth at most, but for very short rows; and never more than rows that grow by 256, by which memory is set
-    aside."""
+    """An eighth at most, but for very short rows; and never more than the memory that is set aside for them."""
     cache = RaggedCache(Lengths([tokens - 1]))
     cache.reserve(1, (1, 1, 1))
     places = cache.keys.shape[2]

@@ -19,21 +19,9 @@ from deployments.tiers.prompt import RequestRefused
 from deployments.tiers.stream_matchers import AnswerReader
 from reliability.tools import RawCall, build_toolbox, check_calls, id_source
 from reliability.types import CallDelta, Event, Fault
+from tests.support import minds
 from tests.support.engine_rig import text_of
-from tests.support.minds import (
-    CITY,
-    END,
-    PARAMETERS,
-    SCHEMAS,
-    TWICE,
-    Mind,
-    Thinker,
-    json_answer,
-    must,
-    says,
-    spoken,
-    tool,
-)
+from tests.support.minds import CITY, END, SCHEMAS, TWICE, Mind, Thinker, json_answer, must, says, spoken, tool
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
 
@@ -56,14 +44,13 @@ def flaws(text: str, tools: Any) -> list[str]:
     calls = [RawCall(name=e.name or "", arguments=e.arguments, id=e.id) for e in events if isinstance(e, CallDelta)]
     checked = check_calls(calls, box, new_id=id_source("x"))
     # A random mind may well say "" or "string"; that is no question of the grammar.
-    return [str(v) for v in checked.violations if v.kind.value not in ("empty", "placeholder")] + list(
-        map(str, checked.repairs)
-    )
+    wrong = [str(v) for v in checked.violations if v.kind.value not in ("empty", "placeholder")]
+    return wrong + list(map(str, checked.repairs))
 
 
 class TestWhatComesOutIsValid:
     @settings(deadline=None, max_examples=25)
-    @given(parameters=st.lists(PARAMETERS, min_size=1, max_size=3), seed=st.integers(0, 2**32))
+    @given(parameters=st.lists(minds.PARAMETERS, min_size=1, max_size=3), seed=st.integers(0, 2**32))
     def test_demanded_calls(self, constraints: Constraints, tokenizer: Any, parameters: Any, seed: int) -> None:
         """Law: whatever the tools and whatever the model wants, a demanded call is there, whole and valid."""
         tools = tuple(tool(f"t.{i}/x-{i}", one) for i, one in enumerate(parameters))
@@ -77,8 +64,7 @@ class TestWhatComesOutIsValid:
         """Law: an answer under a schema is JSON that the schema allows."""
         constraint = must(constraints, json_answer(schema))
         value = json.loads(spoken(tokenizer, says(constraint.masker(), Mind(seed))))
-        nullable = json.dumps(schema).count("nullable")
-        assume(not nullable)  # OpenAPI's word: the plain validator doesn't know it
+        assume("nullable" not in json.dumps(schema))  # OpenAPI's word: the plain validator doesn't know it
         jsonschema.validate(value, schema)
 
     @settings(deadline=None, max_examples=20)
@@ -102,9 +88,8 @@ class TestWhatComesOutIsValid:
     def test_calls_are_bounded(self, constraints: Constraints, tokenizer: Any, seed: int, calls_max: int) -> None:
         """Law: a model that wants to call for ever is stopped, after the first call unless the client asks for several;
         before the first there is no white space, between two one line break, behind the last nothing."""
-        request = ask(
-            tools=(tool("f", {}),), tool_choice="required", parallel_tool_calls=True if calls_max > 1 else None
-        )
+        several = {"parallel_tool_calls": True} if calls_max > 1 else {}
+        request = ask(tools=(tool("f", {}),), tool_choice="required", **several)
         text = spoken(tokenizer, says(must(constraints, request).masker(), Mind(seed, fond_of="\n<"), patience=400))
         assert 1 <= sum(isinstance(event, CallDelta) for event in read(text)) <= calls_max
         assert text.startswith("<tool_call>")
@@ -144,8 +129,7 @@ class TestRefusals:
             assert not prose_of(read(spoken(tokenizer, says(constraint.masker(), Mind(seed)))))
 
     def test_tools_that_are_too_much_together_are_held_more_loosely(self, constraints, tokenizer):
-        """Law: tools each of which compiles are never refused for their number; the notes name those of which only a
-        part is held."""
+        """Law: tools that compile are never refused for their number; the notes name those that are held in part."""
         words = {"enum": [f"word {i}" for i in range(30)]}
         parameters = {"type": "object", "properties": {f"p{i}": words for i in range(200)}, "required": ["p0"]}
         tools = tuple(tool(f"t{i}", parameters) for i in range(20))
@@ -201,9 +185,8 @@ class TestAddedTokens:
     def test_the_marks_are_these_tokens(self, marked: Any) -> None:
         """Law: a call in the model's own tokens is what the grammar wants, behind its thinking or without."""
         call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Ålesund"}}\n</tool_call>'
-        matcher = must(
-            Constraints(marked), ask(tools=(WEATHER_TOOL,), tool_choice="required", parallel_tool_calls=True)
-        ).matcher
+        request = ask(tools=(WEATHER_TOOL,), tool_choice="required", parallel_tool_calls=True)
+        matcher = must(Constraints(marked), request).matcher
         for text in (call, f"<think>\nhm</think>\n\n{call}\n{call}"):
             tokens = marked.encode(text, add_special_tokens=False)
             assert len(tokens) < len(text.encode()) - 20
@@ -212,9 +195,9 @@ class TestAddedTokens:
     def test_the_letters_of_a_mark_dont_end_the_thinking(self, marked: Any) -> None:
         """Law: the tag spelled out would be read as the thinking's end, so the model can't spell it."""
         matcher = must(Constraints(marked), ask(tools=(WEATHER_TOOL,), tool_choice="required"), opened=True).matcher
-        spelled = [*marked.encode("a </think", add_special_tokens=False)]
-        assert matcher.deep_copy().consume_tokens([*spelled, *marked.encode("a", add_special_tokens=False)])
-        assert not matcher.deep_copy().consume_tokens([*spelled, *marked.encode(">", add_special_tokens=False)])
+        spelled, a, end = (marked.encode(text, add_special_tokens=False) for text in ("a </think", "a", ">"))
+        assert matcher.deep_copy().consume_tokens([*spelled, *a])
+        assert not matcher.deep_copy().consume_tokens([*spelled, *end])
 
 
 @pytest.mark.parametrize("text", ["Hi", '<tool_call>{"name": "f", "arguments": {}}</tool_call> Hi', "<tool_call>{}"])

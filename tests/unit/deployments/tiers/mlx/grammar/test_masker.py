@@ -9,15 +9,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from deployments.tiers.mlx.grammar import masker as module
 from deployments.tiers.mlx.grammar.compiler import Constraints
-from deployments.tiers.mlx.grammar.masker import (
-    _SPAN,
-    CLOSED_NOTE,
-    BrokenGrammar,
-    NoVocabulary,
-    Vocabulary,
-    _is_repeating,
-)
+from deployments.tiers.mlx.grammar.masker import _SPAN, CLOSED_NOTE, NoVocabulary, Vocabulary, _is_repeating
 from reliability.types import Fault, FinishReason
 from tests.support import tiny_model as tiny
 from tests.support.engine_rig import PROMPT, Rig, text_of, whole
@@ -57,15 +51,13 @@ class TestMasker:
         """Law: an error stays and is told; nothing is masked by a grammar that has lost its place."""
         masker = must(constraints, json_answer(CITY)).masker([END])
         for _ in range(2):
-            with pytest.raises(BrokenGrammar):
+            with pytest.raises(module.BrokenGrammar):
                 masker(mx.array(PROMPT), mx.zeros((1, WIDTH)))
 
 
 class TestInTheBatch:
     @pytest.mark.parametrize("param", ["tools", "response_format"])
-    def test_a_schema_that_breaks_the_grammar_is_no_fault_of_the_tiers(
-        self, rig: Rig, constraints: Constraints, param: str
-    ) -> None:
+    def test_a_schema_that_breaks_the_grammar_is_no_fault_of_the_tiers(self, rig, constraints, param) -> None:
         """Law: what the grammar can't go on with is the request's own: refused by its field, no fault for a breaker."""
         schema = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(600)}}
         forced = ask(tools=(tool("f", schema),), tool_choice="required")
@@ -78,11 +70,8 @@ class TestInTheBatch:
     def test_neighbours_dont_notice(self, rig: Rig, constraints: Constraints) -> None:
         """Law: a free sequence beside a constrained one says what it says alone, and the constrained one is valid."""
         alone = text_of(rig.answer(max_tokens=60))
-        schema = {
-            "type": "object",
-            "properties": {"n": {"type": "integer", "maximum": 99, "minimum": 0}},
-            "required": ["n"],
-        }
+        number = {"type": "integer", "maximum": 99, "minimum": 0}
+        schema = {"type": "object", "properties": {"n": number}, "required": ["n"]}
         constraint = must(constraints, json_answer(schema))
         (_, bound), (_, free) = rig.ask(constraint=constraint, max_tokens=150), rig.ask(max_tokens=60)
         assert text_of(whole(free)) == alone

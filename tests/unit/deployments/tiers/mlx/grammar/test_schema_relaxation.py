@@ -16,6 +16,7 @@ from tests.support.minds import CITY, KEYS, SCHEMAS, Mind, json_answer, must, sa
 from tests.support.tier_asking import WEATHER_TOOL, ask
 
 NAMED_G = {"type": "function", "function": {"name": "g"}}
+ALLOWED = {"type": "allowed_tools", "tools": [{"name": "f"}]}
 
 
 class TestDemands:
@@ -25,20 +26,13 @@ class TestDemands:
             ({"tool_choice": "required"}, ["f", "g"], 1),
             ({"tool_choice": "required", "parallel_tool_calls": True}, ["f", "g"], _CALLS_MAX),
             ({"tool_choice": "any", "parallel_tool_calls": False}, ["f", "g"], 1),
-            ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, ["g"], 1),
+            ({"tool_choice": NAMED_G}, ["g"], 1),
             ({"tool_choice": NAMED_G, "parallel_tool_calls": True}, ["g"], 1),
             ({"constrained": True}, ["f", "g"], 1),
             ({"constrained": True, "tool_choice": "auto", "calls_tried": 3}, ["f", "g"], 3),
             ({"constrained": True, "calls_tried": 99}, ["f", "g"], _CALLS_MAX),
             ({"constrained": True, "calls_tried": 3, "parallel_tool_calls": False}, ["f", "g"], 1),
-            (
-                {
-                    "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"name": "f"}]},
-                    "parallel_tool_calls": True,
-                },
-                ["f"],
-                _CALLS_MAX,
-            ),
+            ({"tool_choice": ALLOWED | {"mode": "required"}, "parallel_tool_calls": True}, ["f"], _CALLS_MAX),
         ],
     )
     def test_calls(self, fields: dict[str, Any], names: list[str], calls_max: int) -> None:
@@ -60,7 +54,7 @@ class TestDemands:
             {},
             {"tool_choice": "auto"},
             {"tool_choice": "none", "constrained": True},
-            {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "f"}]}},
+            {"tool_choice": ALLOWED | {"mode": "auto"}},
             {"response_format": {"type": "text"}},
         ],
     )
@@ -83,11 +77,8 @@ class TestDemands:
             *(
                 ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
                 for schema in (
-                    {"$ref": "http://x/y"},
-                    {"$ref": "#/nowhere"},
+                    *({"$ref": "http://x/y"}, {"$ref": "#/nowhere"}, {"properties": {"a": 5}}, {"type": "strong"}),
                     {"type": "object", "properties": {"a": {}}, "required": 5},
-                    {"properties": {"a": 5}},
-                    {"type": "strong"},
                 )
             ),
         ],
@@ -155,9 +146,8 @@ class TestRefusals:
     def test_no_schema_takes_the_thread_that_compiles_for_all(self, constraints: Constraints, schema: Any) -> None:
         """Law: what llguidance would compile for ever, or for long, is refused at once; of a tool, less is held."""
         began_s = time.process_time()
-        asked = ask(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
         with pytest.raises(RequestRefused):
-            constraints.of(asked)
+            constraints.of(json_answer(schema))
         parameters = {"type": "object", "properties": {"a": schema}, "$defs": schema.get("$defs", {})}
         (note,) = must(constraints, ask(tools=(tool("f", parameters),), tool_choice="required")).notes
 

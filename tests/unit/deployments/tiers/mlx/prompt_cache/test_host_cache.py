@@ -68,13 +68,10 @@ def leaves(state: Any) -> list[Any]:
 
 
 def read(cache: list[Any]) -> list[Any]:
-    return [
-        (
-            type(one).__name__,
-            leaves((*one.keys_and_values(), one.offset)) if type(one) is KVCache else leaves(one.state),
-        )
-        for one in flatten(cache)
-    ]
+    def state(one: Any) -> Any:
+        return (*one.keys_and_values(), one.offset) if type(one) is KVCache else one.state
+
+    return [(type(one).__name__, leaves(state(one))) for one in flatten(cache)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,25 +116,15 @@ def test_it_is_made_a_layer_at_a_time() -> None:
     assert [(restoring.advance(1), len(restoring.cache)) for _ in range(3)] == [(False, 1), (False, 2), (True, 3)]
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        "",
-        "[]",
-        '{"layers": ["KVCache", "KVCache"]}',
-        '{"layers": [["Layer", []]]}',
-        '{"layers": [["mx", []]]}',
-        '{"layers": [1]}',
-        '{"layers": [0]}',
-        '{"layers": [-1]}',
-        '{"layers": [1000000000]}',
-    ],
-)
+LAYERS = [["KVCache", "KVCache"], [["Layer", []]], [["mx", []]], [1], [0], [-1], [1_000_000_000]]
+
+
+@pytest.mark.parametrize("form", ["{", "[]", *(json.dumps({"layers": layers}) for layers in LAYERS)])
 def test_a_form_that_fits_nothing_is_damage(form: str) -> None:
     """Law: whatever a file says it is, a cache comes of it or `Damaged`."""
     host = to_host([fill(KVCache())], TOKENS)
     with pytest.raises(Damaged):
-        Restoring([write(host, form=form or "{")], [SegmentPart("", 0, TOKENS)]).advance(ALL)
+        Restoring([write(host, form=form)], [SegmentPart("", 0, TOKENS)]).advance(ALL)
 
 
 def test_tensors_of_other_tokens_are_damage() -> None:

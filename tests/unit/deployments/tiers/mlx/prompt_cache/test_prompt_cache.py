@@ -176,11 +176,14 @@ PARENTS = {"m": None, "a": "m", "b": "m", "c": "a", "n": None, "h": "n", "x": "y
 HALF = 6
 
 
+def reuse_of(session: str, key: str = "k") -> PromptReuse:
+    parent = PARENTS[session]
+    return PromptReuse(owner=key, session=(key, session), parent=None if parent is None else (key, parent))
+
+
 def put_for(cache: PromptCache, session: str, row: Sequence[int], *, stiff: bool = False, key: str = "k") -> bool:
     """Put a session's row; return whether all of it is served now."""
-    parent = PARENTS[session]
-    above = None if parent is None else (key, parent)
-    cache.put(row, Held(tuple(row), stiff), PromptReuse(owner=key, session=(key, session), parent=above))
+    cache.put(row, Held(tuple(row), stiff), reuse_of(session, key))
     return cache.holds(row, key)
 
 
@@ -198,10 +201,7 @@ class TestHelpers:
             parent = PARENTS[session]
             key = served.get(parent or "")
             waits = key is not None and key.length <= HALF and parent != session
-            above = None if parent is None else ("k", parent)
-            now = cache.put(
-                tokens, Held(tuple(tokens), stiff), PromptReuse(owner="k", session=("k", session), parent=above)
-            )
+            now = cache.put(tokens, Held(tuple(tokens), stiff), reuse_of(session))
             if waits and key is not None:
                 assert any(key.begins(held) for held in cache._entries)
             if now is not None:
@@ -260,8 +260,7 @@ class TestHelpers:
             assert cache.holds([1] * 4, "k")
 
     def test_a_parent_that_leaves_its_helpers_no_half_waits_for_none(self) -> None:
-        """Law: a helper has half of the cache at least: a parent's entry that is larger goes as ever, and those above
-        it do."""
+        """Law: a helper has half of the cache at least: a parent's larger entry goes as ever."""
         cache = store(bytes_max=12 * TOKEN_BYTES)
         put_for(cache, "m", [1] * 7)
         assert put_for(cache, "a", [2] * 6)

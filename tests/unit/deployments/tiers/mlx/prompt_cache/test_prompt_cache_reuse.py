@@ -1,10 +1,9 @@
 """Prompts that begin alike, on the real default model: what is reused changes the time and nothing else."""
 
 import asyncio
-import dataclasses
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from deployments.models.sources import DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from reliability.prefix import LostPrefix, PrefixChange
 from reliability.types import ChatRequest, Started, Usage
-from tests.support.mlx_rig import PATIENCE_S, ready
+from tests.support.mlx_rig import PATIENCE_S, greedy, ready
 from tests.support.repository import ROOT
-from tests.support.tier_asking import WEATHER_TOOL, answer, ask, eventually, text_of, usage_of
+from tests.support.tier_asking import WEATHER_TOOL, answer, eventually, text_of, usage_of
 
 pytestmark = pytest.mark.model
 
@@ -42,9 +41,8 @@ def forgetful() -> Iterator[MlxTier]:
 
 def chat(*turns: str, **fields: Any) -> ChatRequest:
     """A conversation whose turns alternate between user and assistant, under the system prompt."""
-    said = tuple({"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns))
-    request = ask("", **{"temperature": 0.0, "max_tokens": 24, "timeout_s": PATIENCE_S, **fields})
-    return dataclasses.replace(request, messages=(SYSTEM, *said))
+    said = ({"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns))
+    return greedy("", messages=(SYSTEM, *said), **fields)
 
 
 async def said(tier: MlxTier, request: ChatRequest) -> tuple[str, Usage]:
@@ -101,9 +99,8 @@ ends, context_tokens = asyncio.run(crowd())
 import mlx.core as mx
 print(ends == ["Finish"] * 4, mx.get_peak_memory() <= budget_bytes, mx.get_peak_memory() >> 20, context_tokens)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert done.stdout.split()[:2] == ["True", "True"], done.stdout
 
 
@@ -123,11 +120,9 @@ ASKED = {"role": "user", "content": "What is the weather in Paris?"}
 LATER = ({"role": "assistant", "content": "It rains."}, {"role": "user", "content": "And in Rome?"})
 
 
-async def turn(
-    tier: MlxTier, messages: Sequence[Any], tools: Sequence[Any], session: str
-) -> tuple[LostPrefix | None, int]:
-    fields = {"temperature": 0.0, "max_tokens": 4, "timeout_s": PATIENCE_S, "session_id": session}
-    events = await answer(tier, dataclasses.replace(ask(**fields), messages=tuple(messages), tools=tuple(tools)))
+async def turn(tier: MlxTier, messages: list[Any], tools: list[Any], session: str) -> tuple[LostPrefix | None, int]:
+    request = greedy("", max_tokens=4, session_id=session, messages=tuple(messages), tools=tuple(tools))
+    events = await answer(tier, request)
     (started,) = (event for event in events if isinstance(event, Started))
     return started.lost, usage_of(events).cached_tokens
 

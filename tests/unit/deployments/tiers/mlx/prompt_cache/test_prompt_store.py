@@ -53,11 +53,9 @@ class Clock:
         return self.now_s
 
 
-def make(
-    root: Path | None, *, bytes_max: int = ANY_BYTES, clock: Clock | None = None, shared: bool = False
-) -> PromptStore:
+def make(root: Path | None, **options: Any) -> PromptStore:
     folder = None if root is None else SegmentFolder(root, "a" * 64, bytes_max=ANY_BYTES)
-    return PromptStore(bytes_max=bytes_max, folder=folder, shared=shared, clock=clock or Clock())
+    return PromptStore(folder=folder, **{"bytes_max": ANY_BYTES, "clock": Clock(), **options})
 
 
 def compute(tokens: Sequence[int]) -> list[KVCache]:
@@ -153,10 +151,15 @@ def test_without_a_folder_nothing_is_looked_for(root: Path) -> None:
     assert take(store, [*LONG, 9]) == len(LONG)
 
 
-def finish(store: PromptStore, *, idle: bool = True) -> None:
+def finish(store: PromptStore) -> None:
     if store._write is not None:
         assert store._write.done.wait(PATIENCE_S)
     store._collect()
+
+
+def save(store: PromptStore, *, idle: bool) -> None:
+    store.save(idle=idle)
+    finish(store)
 
 
 def test_an_idle_engine_writes_after_a_moment(root: Path) -> None:
@@ -184,15 +187,12 @@ def test_a_busy_engine_writes_what_has_waited_long(root: Path) -> None:
     clock = Clock()
     store = make(root, clock=clock)
     put(store, [1, 1])
-    store.save(idle=False)
-    finish(store)
+    save(store, idle=False)
     assert list_stored(root) == []
     clock.now_s += 60.0
     put(store, [2, 2])
-    store.save(idle=False)
-    finish(store)
-    store.save(idle=False)
-    finish(store)
+    for _ in range(2):
+        save(store, idle=False)
     assert list_stored(root) == [pack([1, 1])]
 
 
@@ -306,8 +306,7 @@ def test_a_disk_that_refuses_harms_nobody(root: Path, caplog: pytest.LogCaptureF
         for row in ([1, 1], [2, 2]):
             put(store, row)
             clock.now_s += 60.0
-            store.save(idle=True)
-            finish(store)
+            save(store, idle=True)
     assert take(store, [1, 1, 5]) == 2
     assert len(caplog.records) == 1
 

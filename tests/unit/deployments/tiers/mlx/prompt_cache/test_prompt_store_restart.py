@@ -19,7 +19,6 @@ from tests.support.mlx_rig import PATIENCE_S
 from tests.support.repository import ROOT
 from tests.support.tier_asking import eventually, usage_of
 
-ANY_BYTES = 1 << 30
 DICE = random.Random(7)
 PROMPT = [DICE.randrange(4, 190) for _ in range(150)]
 CHECKPOINT = 100
@@ -30,12 +29,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "prompts"
 
 
-def begin(folder: Path, root: Path, kind: type[Rig] = Rig, bytes_max: int = ANY_BYTES, **options: int) -> Rig:
-    return kind(folder, prompt_disk=root, prompt_disk_bytes=bytes_max, **options)
-
-
-def files(root: Path) -> list[Path]:
-    return sorted(root.glob("*/*"))
+def begin(folder: Path, root: Path, bytes_max: int = 1 << 30) -> Rig:
+    return Rig(folder, prompt_disk=root, prompt_disk_bytes=bytes_max)
 
 
 def await_file(root: Path) -> None:
@@ -107,16 +102,15 @@ sys.stdin.read()
 
 
 def test_who_is_not_to_be_kept_leaves_no_file(folder: Path, root: Path) -> None:
-    """Law: a request that isn't to be kept leaves nothing on disk, though memory serves it; with a bound of 0 none
-    does."""
-    rig = begin(folder, root)
-    rig.answer(prompt=PROMPT, reuse=PromptReuse(keep=False))
-    assert usage_of(rig.answer(prompt=PROMPT, reuse=PromptReuse(keep=False))).cached_tokens == len(PROMPT) - 1
+    """Law: a request that isn't to be kept is in memory and not on disk; with a bound of 0 none is on disk."""
+    rig, reuse = begin(folder, root), PromptReuse(keep=False)
+    rig.answer(prompt=PROMPT, reuse=reuse)
+    assert usage_of(rig.answer(prompt=PROMPT, reuse=reuse)).cached_tokens == len(PROMPT) - 1
     rig.engine.close()
     off = begin(folder, root, bytes_max=0)
     off.answer(prompt=PROMPT)
     off.engine.close()
-    assert files(root) == []
+    assert list(root.glob("*/*")) == []
 
 
 @pytest.mark.parametrize("when", ["in the middle", "afterwards"])

@@ -18,20 +18,16 @@ from safetensors.numpy import load_file
 from deployments.tiers.mlx.prompt_cache import segment_file
 from deployments.tiers.mlx.prompt_cache.segment_file import (
     PART,
-    Cancelled,
     Damaged,
-    SegmentHead,
     Tensor,
     open_segment,
     read_head,
-    remove_if_orphan,
     write_segment,
 )
 from deployments.tiers.packed_tokens import pack
 
 TOKENS = list(range(7))
-HEAD = SegmentHead(key="k" * 64, start=3, before="ab", tokens=pack(TOKENS), form='{"layers": ["KVCache"]}')
-PATIENCE_S = 60.0
+HEAD = segment_file.SegmentHead(key="k" * 64, start=3, before="ab", tokens=pack(TOKENS), form='{"layers": ["KVCache"]}')
 
 
 def make_tensors() -> list[Tensor]:
@@ -55,8 +51,7 @@ def write(folder: Path, name: str = "s3-10-ab-cd.safetensors") -> Path:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Law: head and tensors come back as they were, gaps or none; the file is its user's alone, and nothing else is
-    left."""
+    """Law: head and tensors come back as they were, gaps or none; the file is its user's alone, and the only one."""
     path = write(tmp_path)
     segment = open_segment(path, cancelled=never)
     assert read_head(path) == segment.head == HEAD
@@ -159,19 +154,19 @@ def test_nothing_waits_for_a_pipe(tmp_path: Path) -> None:
         with pytest.raises(Damaged):
             read_head(tmp_path / name)
     os.mkfifo(tmp_path / f"{PART}a")
-    assert remove_if_orphan(tmp_path / f"{PART}a")
+    assert segment_file.remove_if_orphan(tmp_path / f"{PART}a")
     (tmp_path / f"{PART}b").symlink_to(write(tmp_path))
-    assert not remove_if_orphan(tmp_path / f"{PART}b")
+    assert not segment_file.remove_if_orphan(tmp_path / f"{PART}b")
 
 
 def test_a_cancelled_write_leaves_nothing(tmp_path: Path) -> None:
     """Law: whenever it is given up, the folder is as before; a cancelled check says so."""
     for pieces in range(4):
         answers = iter([False] * pieces + [True])
-        with pytest.raises(Cancelled):
+        with pytest.raises(segment_file.Cancelled):
             write_segment(tmp_path / "a", HEAD, make_tensors(), cancelled=lambda: next(answers))  # noqa: B023
     assert os.listdir(tmp_path) == []
-    with pytest.raises(Cancelled):
+    with pytest.raises(segment_file.Cancelled):
         open_segment(write(tmp_path), cancelled=lambda: True)
 
 

@@ -236,8 +236,7 @@ def test_what_is_old_goes(folder, tmp_path, monkeypatch):
 
 
 def test_what_is_larger_than_the_bound_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law: a prompt that could not stay isn't begun; neither where the disk would have less than its reserve
-    afterwards."""
+    """Law: a prompt that could not stay isn't begun; neither where the disk would keep less than its reserve."""
     assert save(make(tmp_path, bytes_max=TOKEN_BYTES * 3), [1, 2, 3, 4]) == 0
     monkeypatch.setattr(segment_folder, "_FREE_MIN_BYTES", ANY_BYTES * 1000)
     assert save(make(tmp_path), [1, 2, 3]) == 0
