@@ -132,3 +132,17 @@ def test_a_part_that_closes_at_the_head_is_dropped(inner):
     shown = f"<config>\n  <x>\n  {inner.strip()}\n{ANSWER}"
     assert whole(shown, WRITTEN).text == inked(shown)
     assert all(play(cut_at(shown, [size]), WRITTEN) == whole(shown, WRITTEN) for size in (1, 4, 1000))
+
+
+def test_functionary_v2_says_to_whom_it_speaks():
+    """Law: what is for all is the answer, without its marks, and what is for a tool is its call, whole and streamed."""
+    one, two = (
+        "<|recipient|>{}\n<|content|>{}".format(*call) for call in (("search", '{"query": "x"}'), ("get_time", "{}"))
+    )
+    head = "<|from|>assistant\n"
+    text = f"{head}<|recipient|>all\n<|content|>I look.\n{head}{one}\n{head}{two}<|stop|>"
+    told = whole(text, BOX)
+    assert (told.calls, told.text) == ([("search", {"query": "x"}), ("get_time", {})], "Ilook.")
+    assert [play(cut_at(text, [size]), BOX) for size in (1, 5, 40)] == [told] * 3
+    begun = text.partition("<|recipient|>")[2].partition("<|recipient|>")[2]
+    assert calls(begun) == told.calls
