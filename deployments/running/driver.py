@@ -6,7 +6,7 @@ Ray starts without the processes that only watch it (docs/decisions/002). `ray.i
 methods that start them are replaced meanwhile. Another thread asks Serve and the Router until every tier has settled;
 when standard input is closed, it drains the Routers and interrupts the main thread. Once a tier can answer, a process
 fetches what `auto` leaves for later.
-Invariant: every question to Ray has a timeout, so the end never waits for Ray.
+Invariants: every question to Ray has a timeout, so the end never waits for Ray; a driver whose scheduler has died ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -39,6 +40,7 @@ from deployments.running.session_leader import DRAIN_S
 from deployments.running.status_messages import STARTING, can_answer, failure
 
 _LEFT_OUT = ("start_monitor", "start_log_monitor", "start_api_server")
+_VITAL = (ray_constants.PROCESS_TYPE_RAYLET, ray_constants.PROCESS_TYPE_GCS_SERVER)
 
 
 def _start_ray(**options: Any) -> Any:
@@ -51,6 +53,22 @@ def _start_ray(**options: Any) -> Any:
     finally:
         for name, method in replaced.items():
             setattr(Node, name, method)
+
+
+def _end_with_ray(node: Any, stopping: threading.Event) -> None:
+    """End this process when one that Ray can't be without ends before a stop: the replicas may answer on, but one that
+    dies isn't started again. The session leader ends them, and a service starts the server anew."""
+    for name in _VITAL:
+        for one in node.all_processes.get(name, ()):
+            threading.Thread(target=_end_with, args=(name, one.process, stopping), daemon=True).start()
+
+
+def _end_with(name: str, process: subprocess.Popen[bytes], stopping: threading.Event) -> None:
+    code = process.wait()
+    if not stopping.is_set():
+        sys.stderr.write(f"RayError: Ray's {name} has ended by itself (exit code {code})\n")
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _describe_ray(context: Any) -> dict[str, str]:
@@ -173,18 +191,24 @@ def _run(news: str, config: str, app: str) -> None:
     reporter = _Reporter(int(news), app, config)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
-    threading.Thread(target=_listen, args=(reporter, loop), daemon=True).start()
+    stopping = threading.Event()
+    threading.Thread(target=_listen, args=(reporter, loop, stopping), daemon=True).start()
     context = _start_ray(namespace="serve", job_config=_OwnPaths())
+    _end_with_ray(ray._private.worker._global_node, stopping)
     reporter.report(ray_session=context.address_info.get("session_dir"))
     with contextlib.suppress(Exception):  # for `mlx-stack-serve dashboard`; a server starts without it, too
         RunFolder(Path(os.environ["MLX_STACK_RUN"])).note(ray=_describe_ray(context))
     _on(loop, reporter.watch())
     # `serve run` puts `--app-dir` first in `sys.path`, by default the working directory. Python's own library is there.
-    cli.main(["run", config, "--app-dir", os.path.dirname(os.__file__)], prog_name="serve")
+    try:
+        cli.main(["run", config, "--app-dir", os.path.dirname(os.__file__)], prog_name="serve")
+    finally:
+        stopping.set()
 
 
-def _listen(reporter: _Reporter, loop: asyncio.AbstractEventLoop) -> None:
+def _listen(reporter: _Reporter, loop: asyncio.AbstractEventLoop, stopping: threading.Event) -> None:
     sys.stdin.buffer.read()
+    stopping.set()
     with contextlib.suppress(Exception):
         _on(loop, reporter.drain()).result(DRAIN_S + 2 * _REACH_S)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -4,7 +4,7 @@ A frame is its length in four bytes, and a `_Question` or a `_SocketReply` (`wor
 encoded goes through Ray. The socket has mode 0600 in a folder of mode 0700, and each end first asks the kernel for the
 other's user: SO_PEERCRED (unix(7)), on macOS LOCAL_PEERCRED (<sys/ucred.h>).
 Invariants: only the dataclasses of a step are built from a frame; a frame has at most `_FRAME_BYTES_MAX` bytes; no
-bytes that come through the socket end the actor.
+bytes that come through the socket end the actor; who can't be let in now is let in later.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from deployments.work.wire import codec_of
 _FRAME_BYTES_MAX = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 _WAITING_MAX = 64  # Routers that connect at the same moment
+_PAUSE_S = 0.1
 _OWNER_ONLY = 0o177
 _RUN = "MLX_STACK_RUN"  # the folder of this run, where a supervisor has made one
 
@@ -89,10 +91,12 @@ class StepListener:
         self._socket.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
+        while self._socket.fileno() >= 0:
+            try:
                 router, _ = self._socket.accept()
                 threading.Thread(target=self._serve, args=(router,), name="state-router", daemon=True).start()
+            except (OSError, RuntimeError):  # closed, or short of files or threads: not for ever
+                time.sleep(_PAUSE_S)
 
     def _serve(self, router: socket.socket) -> None:
         with router, router.makefile("rb") as frames, suppress(OSError, struct.error):  # the Router is gone

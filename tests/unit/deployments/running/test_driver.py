@@ -1,5 +1,8 @@
-"""Ray starts without what only watches it; its own methods are back afterwards."""
+"""Ray starts without what only watches it; its own methods are back afterwards. It ends with Ray's processes."""
 
+import subprocess
+import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +11,7 @@ import ray
 from ray._private.node import Node
 
 from deployments.running import driver
-from deployments.running.driver import _describe_ray, _start_ray
+from deployments.running.driver import _describe_ray, _end_with, _end_with_ray, _start_ray
 
 NAMES = ("start_monitor", "start_log_monitor", "start_api_server")
 
@@ -62,3 +65,28 @@ def test_what_a_dashboard_needs_is_text(monkeypatch: pytest.MonkeyPatch) -> None
         "session_dir": "/t",
         "cluster_id": "ab",
     }
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_the_driver_ends_with_a_process_of_ray(
+    monkeypatch: pytest.MonkeyPatch, capfd: Any, name: str, stopping: bool
+) -> None:
+    """Law: a scheduler or store that is killed ends the driver, with a line that the terminal shows; in a stop its end
+    is nothing to note. A server whose raylet was killed answered on, until a Router died that nothing started again:
+    then each request, and /health, waited for two minutes, and no service manager saw a reason to act."""
+    ended, noted, stop = list[int](), threading.Event(), threading.Event()
+    monkeypatch.setattr(driver.os, "_exit", lambda code: (ended.append(code), noted.set()))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        node = SimpleNamespace(all_processes={name: [SimpleNamespace(process=process)], "log_monitor": [None]})
+        if stopping:
+            stop.set()
+            process.kill()
+            _end_with(name, process, stop)
+        else:
+            _end_with_ray(node, stop)
+            process.kill()
+            assert noted.wait(60)
+
+    assert ended == ([] if stopping else [1])
+    assert (f"RayError: Ray's {name} has ended by itself (exit code -9)\n" in capfd.readouterr().err) is not stopping

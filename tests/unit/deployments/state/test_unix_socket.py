@@ -1,6 +1,7 @@
 """The Unix socket of the state actor: a real one, with the same answers as any other way, and closed to others."""
 
 import asyncio
+import errno
 import os
 import socket
 import stat
@@ -87,6 +88,26 @@ async def test_an_exception_comes_over_in_words_and_the_connection_stays():
         with pytest.raises(StateUnavailable, match="ValueError: -1 is negative"):
             await actor.call("step", numbered(-1))
         assert await actor.call("step", numbered(2)) == Reply()
+
+
+async def test_a_door_that_can_not_open_now_opens_later(monkeypatch):
+    """Law: an actor that is out of files for a moment lets the next Router in. It never did again: each step waited for
+    its time, and budgets held nobody back, until the actor was started anew."""
+    failed = []
+
+    class Short(socket.socket):
+        def accept(self):
+            if not failed:
+                failed.append(OSError(errno.EMFILE, "Too many open files"))
+                raise failed[0]
+            return super().accept()
+
+    monkeypatch.setattr(unix_socket, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(unix_socket.socket, "socket", Short)
+    with door(echo) as path:
+        async with asyncio.timeout(60):
+            assert await SocketActor(Far(), path).call("step", numbered(1), tight(9)) == Reply(watched=True)
+    assert failed
 
 
 async def test_an_answer_that_nobody_waits_for_is_no_others():
