@@ -177,7 +177,7 @@ NOTATIONS: tuple[Format, ...] = (
         'search\n```json\n{"query": "x"}\n```',
         '[search]\n{"query": "x"}',
         '[search]\n{"query": "x"}[END_TOOL_REQUEST]',
-        opens=(rf"[ \t]{{0,8}}(?:\[{NAME}\]|{NAME}[ \t]{{0,8}}(?=\r?\n))(?=\s{{0,8}}(?:<\|content\|>)?[{{`])",),
+        opens=(rf"[ \t]{{0,8}}(?:\[{NAME}\]|{NAME}[ \t]{{0,8}}(?=\r?\n))(?=\s{{0,8}}[{{`])",),
         holds=(
             Start("", _OBJECT, Until.LAST_CLOSES, Place.LINE),
             Start("", _FENCED, Until.LAST_CLOSES, Place.LINE),

@@ -30,7 +30,9 @@ _LABEL = re.compile(rf"(?!\s*>)(?:(?:calling|invoking|using|with|await|tools|fun
 _JSON = re.compile(rf"(?=[^\n]*[{{\[\"'])(?:[\W\d_]|x\b|{_WORDS})*?\b(?:{_NAMES})\W{{1,8}}", re.IGNORECASE)
 _ARGUMENTS_FIRST = re.compile(rf"\W{{1,8}}(?:{_ARGUMENTS})\b.*\b(?:{_NAMES})\W{{1,8}}", re.DOTALL)
 _ARGUMENT_KEY = re.compile(rf"\b(?:{_ARGUMENTS})\b", re.IGNORECASE)
-_STATEMENT = re.compile(r"\s*(?:`{3,}\w*\s+)?[\w :.]{0,80}(?:=|\bawait\b|\breturn\b|\bprint\()[\w .(]{0,40}(?<=[ .(=])")
+_STATEMENT = re.compile(
+    r"\s*(?:`{3,8}[\w+-]{0,32}\s+)?[\w :.]{0,80}(?:=|\bawait\b|\breturn\b|\bprint\()[\w .(]{0,40}(?<=[ .(=])"
+)
 _PRINTS = re.compile(r"(?:print\([^()\n]{1,200}\)|[\s;`)])*+")
 _ACTION = re.compile(r"\W*Action\W{1,8}")
 _INPUT = re.compile(r"\W*Action Input\W")

@@ -123,16 +123,3 @@ def test_a_part_that_closes_at_the_head_is_dropped(inner):
     assert whole(f"{inner}\n{ANSWER}", WRITTEN).text == inked(ANSWER)
     shown = f"<config>\n  <x>\n  {inner.strip()}\n{ANSWER}"
     assert settled(shown, WRITTEN, (1, 4, 1000)).text == inked(shown)
-
-
-def test_functionary_v2_says_to_whom_it_speaks():
-    """Law: what is for all is the answer, without its marks, and what is for a tool is its call, whole and streamed."""
-    one, two = (
-        "<|recipient|>{}\n<|content|>{}".format(*call) for call in (("search", '{"query": "x"}'), ("get_time", "{}"))
-    )
-    head = "<|from|>assistant\n"
-    text = f"{head}<|recipient|>all\n<|content|>I look.\n{head}{one}\n{head}{two}<|stop|>"
-    told = settled(text, BOX, (1, 5, 40))
-    assert (told.calls, told.text) == ([("search", {"query": "x"}), ("get_time", {})], "Ilook.")
-    begun = text.partition("<|recipient|>")[2].partition("<|recipient|>")[2]
-    assert calls(begun) == told.calls
