@@ -15,7 +15,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -73,6 +72,7 @@ class StepListener:
     def __init__(self, path: Path, step: Callable[..., Any]) -> None:
         self.path = path
         self._step = step
+        self._closed = threading.Event()
         self._socket = socket.socket(socket.AF_UNIX)
         with suppress(FileNotFoundError):
             path.unlink()  # an earlier incarnation's
@@ -86,17 +86,18 @@ class StepListener:
 
     def close(self) -> None:
         """Let no Router in any more."""
+        self._closed.set()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _accept(self) -> None:
-        while self._socket.fileno() >= 0:
+        while not self._closed.is_set():
             try:
                 router, _ = self._socket.accept()
                 threading.Thread(target=self._serve, args=(router,), name="state-router", daemon=True).start()
             except (OSError, RuntimeError):  # closed, or short of files or threads: not for ever
-                time.sleep(_PAUSE_S)
+                self._closed.wait(_PAUSE_S)
 
     def _serve(self, router: socket.socket) -> None:
         with router, router.makefile("rb") as frames, suppress(OSError, struct.error):  # the Router is gone
