@@ -19,7 +19,7 @@ ERRORS: what an error only repeats of its call counts as nothing; such errors ar
 found": they break at twice the limit. Failures about one named thing after another don't count (`ordered_items`); where
 the user orders each of many, new ones have the limits of a poll. Those of shells and browsers are left to the judge,
 but for unlike commands refused in the same words (`refused_commands`) and commands that only count on, which break at
-twice the limit. What brings nothing new between errors of a deed (`repeats`) is skipped.
+twice the limit. Between errors of a deed, what brings nothing new (`repeats`) or fails and changes nothing is skipped.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
 `_PUSHED_LAPS` more. Steps are nudged once. Where the user orders so many things, calls that make them and lead on
@@ -46,7 +46,7 @@ from reliability.loops.comparison.ordered_items import ITEMS_MAX, count_items
 from reliability.loops.comparison.refused_commands import are_unlike, says_refusal
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.repeatable_calls import is_generic_tool, list_shell_commands
-from reliability.loops.revisits import find_last_deed, find_revisits, looks, repeats
+from reliability.loops.revisits import find_last_deed, find_revisits, looks, may_change, repeats
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig, LoopLimits
 from reliability.loops.transcript import is_folded
@@ -239,12 +239,13 @@ def _build_calls_loop(row: TurnSequence, period: int, count: int, stage: Stage |
 def _find_same_errors(row: TurnSequence) -> Loop | None:
     """Find the failures of one tool in a row that say the same, where the candidate calls that tool again."""
     before = find_last_deed(row)
-    retried = before is not None and _read_failure(before) is not None
-    # Between errors of a deed, what is no error and brings nothing new is skipped.
+    retried = "" if before is None or _read_failure(before) is None else before.calls[0].name
+    # Between errors of a deed, what brings nothing new is skipped, and so is what fails otherwise and changes nothing.
     errors = (
         (at, error)
         for at in range(row.size - 1, -1, -1)
-        if (error := _read_error_at(row, at)) is not None or not (retried and repeats(row, at))
+        if ((error := _read_error_at(row, at)) is not None and error.tool == retried)
+        or not (retried and (repeats(row, at) or (row.fails_at(at) and not may_change(row, at))))
     )
     place, newest = next(errors, (0, None))
     if newest is None:

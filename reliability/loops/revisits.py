@@ -54,7 +54,7 @@ def find_revisits(row: TurnSequence) -> Loop | None:
     if row.candidate is not None and not all(map(looks, newest.calls)):
         return None
     first = row.size
-    while first > 0 and not _changes_at(row, first - 1):
+    while first > 0 and not may_change(row, first - 1):
         first -= 1
     looked = [index for index in range(first, row.size) if _only_looks(row, index)]
     count, visits = sum(1 for _ in takewhile(lambda index: repeats(row, index), reversed(looked))), 0
@@ -102,7 +102,7 @@ def repeats(row: TurnSequence, index: int) -> bool:
             return row.has_same_results(at, index) or _is_unchanged(row, index)
         if looked and _only_looks(row, at) and _shows_no_more(row, at, index):
             return True
-        if looked and _changes_at(row, at):
+        if looked and may_change(row, at):
             return False
         # What isn't equal to the letter in either is another deed: no more is read of it.
         alike = not looked and (turns[at].calls == turns[index].calls or turns[at].results == turns[index].results)
@@ -149,7 +149,7 @@ def _only_looks(row: TurnSequence, index: int) -> bool:
 
 
 @once
-def _changes_at(row: TurnSequence, index: int) -> bool:
+def may_change(row: TurnSequence, index: int) -> bool:
     """Return whether the turn may have changed what a look shows, or let time pass."""
     turn = row.turns[index]
     pairs = list(zip(turn.calls, turn.results, strict=False))

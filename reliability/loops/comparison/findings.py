@@ -34,7 +34,8 @@ _DENIALS = ("success", "ok")
 _ERROR = r"(?:[\w.]{0,60}(?:error|exception)|fatal|panic|failed|failure|traceback \(most recent call last\))"
 #: How agents answer an edit that found no place, and a call that a person or a rule has refused.
 _REFUSED = (
-    r"(?:no replacement was (?:made|performed)|unable to (?:apply|edit|patch))\b|.{0,200}(?:\byou haven't granted\b"
+    r"(?:no replacement was (?:made|performed)|unable to (?:apply|edit|patch|locate|find|open|read|load|access|connect"
+    r"|resolve|reach|fetch|write|create|run|execute|start))\b|.{0,200}(?:\byou haven't granted\b"
     r"|\bedits?\b.{0,60}\bnone of them could be applied\b"
     r"|\b(?:old_?str(?:ing)?|string to replace|search (?:block|text|string))\b.{0,40}\bnot found\b"
     r"|\b(?:tool (?:use|call|execution)|permission|command|operation)\b.{0,40}"

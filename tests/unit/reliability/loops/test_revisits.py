@@ -162,6 +162,36 @@ def test_edits_that_fail_make_nothing_new(client, looking):
     assert Stage.BREAK not in found[:9]
 
 
+GONE = "write_stdin failed: Unknown process id 1"
+
+
+def poke(n):
+    return acted("write_stdin", {"chars": f"cat part_{n}.txt", "session_id": 1}, GONE)
+
+
+@pytest.mark.parametrize("otherwise", [
+    lambda n: acted("view_image", {"path": f"{n}.txt"}, f"unable to locate image at `{n}.txt`"),
+    lambda n: acted("exec_command", {"cmd": f"cat {n}.txt"}, f"Process exited with code 1\nno {n}.txt"),
+    lambda n: acted("apply_patch", {"patch": f"+{n}"}, f"Failed to apply patch: line {n} isn't there"),
+], ids=["another tool", "a look of a shell", "an edit"])  # fmt: skip
+def test_what_fails_otherwise_between_equal_errors_changes_nothing(otherwise):
+    """Law: a call that fails with the same error is a loop, too, where other calls fail between."""
+    found = stages([USER, *[message for n in range(12) for message in [*poke(n), *poke(n + 1), *otherwise(n)]]])
+    assert Stage.WARN in found[:6]
+    assert Stage.BREAK in found[:10]
+    assert Stage.BREAK not in found[:4]
+
+
+@pytest.mark.parametrize("between", [
+    lambda n: acted("exec_command", {"cmd": f"make {n}"}, f"make: *** [{n}] Error 1\nProcess exited with code 2"),
+    lambda n: acted("exec_command", {"cmd": f"cat {n}.txt"}, f"This stands in {n}"),
+    lambda n: acted("wait", {"seconds": 5}, "5 s have gone by"),
+], ids=["a command that fails", "another file", "a wait"])  # fmt: skip
+def test_what_may_have_changed_something_between_equal_errors_is_news(between):
+    """Law: a command of a shell that fails may have done its first half."""
+    assert quiet([USER, *[message for n in range(12) for message in [*poke(n), *poke(n + 1), *between(n)]]])
+
+
 @pytest.mark.parametrize("client", FAILING)
 @pytest.mark.parametrize(
     "between",
