@@ -306,7 +306,8 @@ class Router:
         expected = build_expected(self._live.now, request, call.toolbox, call.form)
         request, edited = apply_edits(request, call.edits or ())
         limits = self._live.limits
-        chain = chain_of(self._live.now, self._facts.tiers, call.model, request)
+        known, ready = self._find_calibration, self._can_stand_in
+        chain = chain_of(self._live.now, self._facts.tiers, call.model, request, known, ready)
         if expected.ordered is not None:
             is_local = self._facts.kinds.get(chain[0]) == "mlx"
             request = order_plainly(request, self._watch.context_tokens.get(chain[0]) if is_local else None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
+from itertools import dropwhile
 from types import MappingProxyType
 
 from deployments.config.app_config import RouterConfig, StateConfig
@@ -19,6 +20,7 @@ from reliability.admission.retry_budget import RetryBudgetLimits
 from reliability.answer.estimate import prompt_bytes
 from reliability.answer.judgement import Expected, expect
 from reliability.answer.wanted_form import WantedForm
+from reliability.confidence import ModelCalibration
 from reliability.escalation.decisions import Limits, RetryStep, drop_correction
 from reliability.loops import may_be_unseen, repeats_already
 from reliability.tools import ToolBox
@@ -56,15 +58,42 @@ def chain_for(config: RouterConfig, tiers: Collection[str], model: str) -> tuple
     return escalation.chain[escalation.chain.index(name) :]
 
 
-def chain_of(config: RouterConfig, tiers: Collection[str], model: str, request: ChatRequest) -> tuple[str, ...]:
-    """List the tiers that may answer a request: as `chain_for`, from where `escalation.start_at` lets it start."""
+def chain_of(
+    config: RouterConfig,
+    tiers: Collection[str],
+    model: str,
+    request: ChatRequest,
+    calibration: Callable[[str], ModelCalibration | None] = lambda _: None,
+    is_ready: Callable[[str], bool] = lambda _: False,
+) -> tuple[str, ...]:
+    """List the tiers that may answer a request: as `chain_for`, from where `auto` lets it start: by
+    `escalation.start_at`, and where it has tools behind a head whose calls would nearly all go on."""
     chain, escalation = chain_for(config, tiers, model), config.reliability.escalation
-    if not escalation.start_at or not escalation.enabled or _resolve(config.server.aliases, tiers, model) != "auto":
+    if not escalation.enabled or _resolve(config.server.aliases, tiers, model) != "auto":
         return chain
-    size = prompt_bytes(request.messages, request.tools)
-    features = {"tools": len(request.tools), "messages": len(request.messages), "prompt_bytes": size}
-    start = next((rule.tier for rule in escalation.start_at if rule.fits(**features)), chain[0])
-    return chain[chain.index(start) :]
+    if escalation.start_at:
+        size = prompt_bytes(request.messages, request.tools)
+        features = {"tools": len(request.tools), "messages": len(request.messages), "prompt_bytes": size}
+        start = next((rule.tier for rule in escalation.start_at if rule.fits(**features)), chain[0])
+        chain = chain[chain.index(start) :]
+    return _skip_doubtful(chain, escalation.confidence.min, calibration, is_ready) if request.tools else chain
+
+
+def _skip_doubtful(
+    chain: tuple[str, ...],
+    least: float,
+    calibration: Callable[[str], ModelCalibration | None],
+    is_ready: Callable[[str], bool],
+) -> tuple[str, ...]:
+    """Leave out the tiers at the head whose calls are right less than half as often as they have to be, where one
+    behind them is ready."""
+
+    def is_doubtful(tier: str) -> bool:
+        known = calibration(tier)
+        return known is not None and known.right.share < least / 2
+
+    behind = tuple(dropwhile(is_doubtful, chain))
+    return behind if any(map(is_ready, behind)) else chain
 
 
 def note_unread(request: ChatRequest, chain: Collection[str], kinds: Mapping[str, str]) -> tuple[str, ...]:

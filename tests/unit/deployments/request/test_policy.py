@@ -11,6 +11,7 @@ from deployments.request import policy
 from deployments.request.policy import READ_LOCALLY, chain_for, chain_of, hold_of, limits_of, note_unread
 from deployments.tiers.mlx.mlx_tier import _NEUTRAL
 from deployments.tiers.mlx.sampling import _BOUNDS
+from reliability.confidence import Calibration, ModelCalibration
 from reliability.config import ReliabilityConfig, StreamingConfig
 from reliability.tools import ToolBox
 from reliability.types import ChatRequest, Hold
@@ -49,6 +50,30 @@ def test_a_conversation_that_repeats_itself_is_held(count, held):
     assert hold_of(config, off, stream=True) is Hold(held)
     forced = replace(off, forced=BOX.tools[0])
     assert hold_of(config, forced, stream=True) is Hold.ALL
+
+
+SHARES = {"fast": 0.13, "standard": 0.44, "longctx": 0.59}
+
+
+@pytest.mark.parametrize(("least", "ready", "start"), [
+    (0.4, {"standard"}, "standard"), (0.4, {"longctx"}, "standard"), (0.4, set(), "fast"), (0.4, {"fast"}, "fast"),
+    (0.9, {"premium"}, "longctx"), (0.2, {"standard"}, "fast"), (0.0, {"standard"}, "fast"),
+])  # fmt: skip
+def test_who_is_seldom_right_is_not_asked_for_calls(least, ready, start):
+    """Law: a request with tools begins behind the tiers whose calls would nearly all be in doubt, where one there is
+    ready; a request without tools, and one that names its tier, begin as they do."""
+    config = config_with({"claude-*": "auto"})
+    confidence = config.reliability.escalation.confidence.model_copy(update={"min": least})
+    escalation = config.reliability.escalation.model_copy(update={"confidence": confidence})
+    config = config.model_copy(update={"reliability": config.reliability.model_copy(update={"escalation": escalation})})
+    known = {tier: ModelCalibration(right=Calibration(share=share)) for tier, share in SHARES.items()}
+
+    def begin(model: str, **fields: Any) -> str:
+        return chain_of(config, TIERS, model, request_of("Do it.", **fields), known.get, ready.__contains__)[0]
+
+    tools = ({"type": "function", "function": {"name": "f"}},)
+    assert begin("auto", tools=tools) == begin("claude-opus-4", tools=tools) == start
+    assert begin("auto", tools=()) == begin("fast", tools=tools) == "fast"
 
 
 def config_with(aliases: dict[str, str]) -> RouterConfig:
