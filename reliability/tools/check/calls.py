@@ -22,6 +22,7 @@ from reliability.steps import Steps
 from reliability.surrogates import join_all, join_surrogates, may_hold_halves
 from reliability.tool_calls import Checked, Flaws, Malformed, RawCall, Repair, RepairKind, Violation, join
 from reliability.tools.check.complaints import NAME_CHARS_MAX, describe, report_unknown_tool
+from reliability.tools.check.handles import find_untold
 from reliability.tools.check.placeholder_forms import PLACEHOLDERS
 from reliability.tools.check.placeholders import find_implausible
 from reliability.tools.check.repair import repair_arguments
@@ -125,7 +126,7 @@ def _judge(
     repairs = (*before, *(Repair(kind, join(i, "arguments")) for kind in kinds))
     if tool is None:
         return _Judged(name, text, repairs)
-    return _check_schema(_Judged(name, text, repairs), value, tool, i, config, conversation, steps)
+    return _check_schema(_Judged(name, text, repairs), value, tool, i, box, config, conversation, steps)
 
 
 def _check_schema(
@@ -133,6 +134,7 @@ def _check_schema(
     value: dict[str, Any],
     tool: Tool,
     i: int,
+    box: ToolBox,
     config: CheckConfig,
     conversation: Sequence[str] | None,
     steps: Steps,
@@ -147,6 +149,7 @@ def _check_schema(
         violations = describe(repaired.errors, i, tool)
     if not violations:
         violations = find_implausible(value, tool, i, config.placeholders, conversation, steps)
+        violations += find_untold(value, tool, i, box, conversation, steps) if config.placeholders else []
     return _Judged(call.name, text, repairs, tuple(violations))
 
 

@@ -79,7 +79,7 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
         return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), words[:MESSAGE_CHARS_MAX], shown)
     parts = set(fold(shown).split("_"))
     within = [tool.name for tool in box.tools if parts.issuperset(fold(tool.name).split("_"))]
-    shell = _find_shell(box) if not within and _SHELL_DEED.search(fold(shown)) else None
+    shell = find_shell(box) if not within and _SHELL_DEED.search(fold(shown)) else None
     hint = f"; to do that, call {shell!r} with a shell command" if shell else _suggest(within or _list_near(shown, box))
     through = (tool.name for tool in box.tools if (tool.parameters.get("properties") or {}).keys() == _PASSED_ON)
     hint += "".join(f"; if you were shown it elsewhere, call {name!r} with its name and arguments" for name in through)
@@ -87,7 +87,8 @@ def report_unknown_tool(name: str, i: int, box: ToolBox) -> Violation:
     return Violation(Flaws.UNKNOWN_TOOL, join(i, "name"), words[:MESSAGE_CHARS_MAX], shown)
 
 
-def _find_shell(box: ToolBox) -> str | None:
+def find_shell(box: ToolBox) -> str | None:
+    """Find the tool that takes commands of a shell."""
     for tool in box.tools:
         properties = tool.parameters.get("properties") or {}
         schema = next((properties[key] for key in _COMMANDS if key in properties), None)
