@@ -46,7 +46,7 @@ from reliability.loops.comparison.ordered_items import ITEMS_MAX, count_items
 from reliability.loops.comparison.refused_commands import are_unlike, says_refusal
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.repeatable_calls import is_generic_tool, list_shell_commands
-from reliability.loops.revisits import find_last_deed, find_revisits, looks, may_change, repeats
+from reliability.loops.revisits import find_last_deed, find_revisits, may_change, repeats, shows
 from reliability.loops.text_calls import read_text_calls
 from reliability.loops.thresholds import LoopConfig, LoopLimits
 from reliability.loops.transcript import is_folded
@@ -149,13 +149,8 @@ def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
         limits = LoopLimits(config.near_limits.warn, config.poll_limits.end)
     stage, count, nudged = _judge_laps(row, period, row.has_same_results, limits, patient)
     again = nudged and stage is Stage.WARN and not patient
-    seen = again and all(_shows(turn) for turn in row.turns[row.size - period :])
+    seen = again and all(shows(turn) for turn in row.turns[row.size - period :])
     return _build_calls_loop(row, period, count, stage, Kind.REVISITS if seen else Kind.CALLS), True
-
-
-def _shows(turn: Turn) -> bool:
-    """Return whether the turn only looks, and has seen something: an answer in words can rest on it."""
-    return all(map(looks, turn.calls)) and not any(map(has_failed, turn.results))
 
 
 def _judge_laps(

@@ -37,6 +37,8 @@ _WRITES = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+#: Between the commands of a line.
+_JOINT = re.compile(r"&&|\|\||[;\n]")
 #: `cat -n`, `grep -n`, the readers of Claude Code, OpenHands and others.
 _LINE_NUMBER = re.compile(r"^[ \t]*\d+(?:\t|\u2192|: ?| ?\| ?)", re.MULTILINE)
 _LINES_MIN, _LINES_CHARS = 3, 64_000
@@ -83,6 +85,16 @@ def looks(call: SeenCall) -> bool:
     named = told or (names_look(call.name) and LEADS.isdisjoint(words_of(action)))
     sends = texts.get("method", "").upper() in _METHODS or any(map(_WRITES.search, texts.values()))
     return named and not sends
+
+
+def shows(turn: Turn) -> bool:
+    """Return whether the turn ends with a look, and has seen something: an answer in words can rest on it."""
+    return all(map(_looks_at_last, turn.calls)) and not any(map(findings.has_failed, turn.results))
+
+
+def _looks_at_last(call: SeenCall) -> bool:
+    ends = (_JOINT.split(command)[-1] for command in list_commands(call))
+    return looks(call) or any(read_deed(end) is Deed.LOOKS for end in ends)
 
 
 def find_last_deed(row: TurnSequence) -> Turn | None:

@@ -282,12 +282,16 @@ def test_the_nudge_says_what_is_wrong():
 @pytest.mark.parametrize(("tool", "result", "has_seen"), [
     ("read_file", "the owner is Mira", True), ("read_file", "Error: no such file", False),
     ("set_owner", "the owner is Mira", False),
+    ("touch {0} && cat {0}", "the owner is Mira", True), ("cat {0}; touch {0}", "the owner is Mira", False),
 ])  # fmt: skip
 @pytest.mark.parametrize("period", [1, 2])
 def test_who_looks_again_behind_a_nudge_answers_in_words(tool, result, has_seen, period):
     """Law: the first nudge leaves the way open. Behind it the same look brings the same result, so that the next nudge
-    asks for an answer in words; where the call has failed, or does something, there is nothing to tell."""
-    lap = [message for name in "ab"[:period] for message in acted(tool, {"path": name}, f"{result} in {name}")]
+    asks for an answer in words; where the call has failed, or does something last, there is nothing to tell."""
+    lap: list = []
+    for name in "ab"[:period]:
+        called = ("exec_command", {"cmd": tool.format(name)}) if " " in tool else (tool, {"path": name})
+        lap += acted(*called, f"{result} in {name}")
     found = [loop_at([USER, *lap * laps], lap[0]) for laps in (2, 3)]
     assert [loop.stage for loop in found if loop is not None] == [Stage.WARN, Stage.WARN]
     assert [loop.kind is Kind.REVISITS for loop in found if loop is not None] == [False, has_seen]
