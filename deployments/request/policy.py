@@ -85,12 +85,12 @@ def _skip_doubtful(
     calibration: Callable[[str], ModelCalibration | None],
     is_ready: Callable[[str], bool],
 ) -> tuple[str, ...]:
-    """Leave out the tiers at the head whose calls are right less than half as often as they have to be, where one
-    behind them is ready."""
+    """Leave out the tiers at the head whose calls are right less often than they have to be, where one behind them is
+    ready."""
 
     def is_doubtful(tier: str) -> bool:
         known = calibration(tier)
-        return known is not None and known.right.share < least / 2
+        return known is not None and known.right.share < least
 
     behind = tuple(dropwhile(is_doubtful, chain))
     return behind if any(map(is_ready, behind)) else chain
