@@ -115,6 +115,7 @@ TURNS: tuple[_Turns, ...] = (
     _Turns("LongCat", ("</longcat_s>",)),
     _Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",), own=("<_bot>",)),
     _Turns("Apertus", _pipes("assistant_end"), _pipes("user_start", "assistant_start"), own=_pipes("assistant_start")),
+    _Turns("functionary v3", own=(r">>>all\s?[\n]",)),
     _Turns("Phi", roles=_pipes("tool")),
     _Turns("results as tags", results=tuple(f"<{name}s?>" for name in _RESULT_NAMES)),
     _Turns("results as tokens", results=_pipes(*(f"{name}s?" for name in _RESULT_NAMES[1:]), "tool_response_start")),
