@@ -19,6 +19,7 @@ from reliability.loops.content import NO_ORDER, PersonsOrder
 from reliability.loops.repeatable_calls import count_ordered
 from reliability.loops.written import cut_before_repeats
 from reliability.surrogates import join_surrogates
+from reliability.tool_calls import Uncertainty
 from reliability.tools import Checked, Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
 from reliability.tools.check.calls import assign
 from reliability.tools.format_envelopes import HERMES
@@ -58,7 +59,8 @@ def drop_told(
         return found, native
     malformed = tuple(one for one in found.malformed if not has_only_delimiters(one.raw))
     copies = {_identify_call(call, box) for call in native}
-    if not malformed and any(_identify_call(call, box) not in copies for call in found.calls):
+    told_of = bool(malformed) or any(_identify_call(call, box) not in copies for call in found.calls)
+    if told_of and all(one.doubt is Uncertainty.SUSPECTED for one in malformed):
         return extract_calls(text, replace(box, tools=()), sent, told=told), native
     if not found.dropped and not found.calls and len(malformed) == len(found.malformed):
         return found, native

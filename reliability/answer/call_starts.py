@@ -34,7 +34,7 @@ _NAME_PART = re.compile(r"[.:/-][^.:/-]*\Z")
 _OPENERS = [(opener, row) for row in REASONING for opener in row.opens]
 _THOUGHTS = Starts(opener for opener, _ in _OPENERS)
 _MARKS = Starts((*format_reasoning.REASONING_CLOSES, *format_reasoning.ANSWER_MARKS))
-_SIGNS = "{[]<⏺✿&"
+_SIGNS = "{[]<>⏺✿&"
 _FENCES = (Starts([rf"{formats.FRAME_FENCE}\s{{0,{_SPACES_MAX}}}"]), Starts(["`{3,8}"]))
 _TAGS = Starts([rf"{formats.FRAME_TAG}\s{{0,{_SPACES_MAX}}}"])
 
@@ -225,9 +225,6 @@ def find_call_start(
             return len(text), Place.ANYWHERE, None
         place = place if spot.start() == at else Place.ANYWHERE
         at = spot.start()
-        if text[at] in formats.SENTENCE_ENDS:
-            at, place = at + 1, place_behind(text[at])
-            continue
         found = _find_mark_of_reasoning(text, at, place, start, before, told)
         if isinstance(found, Mark) and not found.told:
             lead = before if counted == start else text[max(start, counted - DELIMITER_MAX) : counted]
@@ -238,7 +235,7 @@ def find_call_start(
             found = _find_at_spot(known, text, at, text[at - 1] if at else before[-1:])
         if found is not None:
             return at, place, found
-        at, place = at + 1, Place.ANYWHERE
+        at, place = at + 1, place_behind(text[at])
     return len(text), place, None
 
 
@@ -303,9 +300,7 @@ def _pick_first(*found: Found) -> Found:
 
 def _find_at_delimiter(known: DeclaredNames, text: str, at: int, before: str) -> Found:
     sign, table = text[at], known.table
-    if sign not in table.at_sign:
-        return None
-    match = table.at_sign[sign].find_at(text, at)
+    match = table.at_sign[sign].find_at(text, at) if sign in table.at_sign else None
     named = table.named[sign].find_at(known.folded, text, at) if sign in table.named else None
     if not isinstance(match, re.Match):
         return _pick_first(named, match)
@@ -328,7 +323,7 @@ def _find_in_frame(known: DeclaredNames, frame: Starts, text: str, at: int, plac
     inside = match.end()
     if inside == len(text):
         return PARTIAL
-    if text[inside] in known.table.at_sign:
+    if text[inside] in _SIGNS:
         return _find_at_delimiter(known, text, inside, "")
     return _find_at_word(known, text, inside, place)
 

@@ -197,6 +197,13 @@ ENVELOPES: tuple[Format, ...] = (
         endless=True,
     ),
     _envelope(
+        "functionary v2",
+        '<|from|>assistant\n<|recipient|>search\n<|content|>{"query": "x"}<|stop|>',
+        opens=(r"<\|from\|>assistant\s{0,8}<\|recipient\|>", r"<\|recipient\|>"),
+        closes=(r"<\|stop\|>",),
+        endless=True,
+    ),
+    _envelope(
         "InternLM",
         f"<|action_start|><|plugin|>{JSON_CALL}<|action_end|>",
         opens=(r"<\|action_start\|>", r"<\|plugin\|>"),

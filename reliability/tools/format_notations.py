@@ -177,7 +177,7 @@ NOTATIONS: tuple[Format, ...] = (
         'search\n```json\n{"query": "x"}\n```',
         '[search]\n{"query": "x"}',
         '[search]\n{"query": "x"}[END_TOOL_REQUEST]',
-        opens=(rf"[ \t]{{0,8}}(?:\[{NAME}\]|{NAME}[ \t]{{0,8}}(?=\r?\n))(?=\s{{0,8}}[{{`])",),
+        opens=(rf"[ \t]{{0,8}}(?:\[{NAME}\]|{NAME}[ \t]{{0,8}}(?=\r?\n))(?=\s{{0,8}}(?:<\|content\|>)?[{{`])",),
         holds=(
             Start("", _OBJECT, Until.LAST_CLOSES, Place.LINE),
             Start("", _FENCED, Until.LAST_CLOSES, Place.LINE),
@@ -192,8 +192,7 @@ NOTATIONS: tuple[Format, ...] = (
         '>>>search\n{"query": "x"}',
         '>>>search{"query": "x"}',
         opens=(rf">>>[ \t]{{0,8}}(?={NAME}\s{{0,8}}\{{)",),
-        holds=(Start(r">>>[ \t]{0,8}", r"\s{0,8}\{", Until.LAST_CLOSES, Place.LINE),),
-        place=Place.LINE,
+        holds=(Start(r">>>[ \t]{0,8}", r"\s{0,8}\{", Until.LAST_CLOSES),),
     ),
     _notation(
         "name and JSON: functions.",

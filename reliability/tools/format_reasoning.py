@@ -27,6 +27,7 @@ _ENDS = ("", r":\w{1,10}")
 _NAMES = ("think", "thinking", "thought", "thoughts", "reasoning")
 _CHANNEL = (r"<\|start\|>assistant<\|channel\|>", r"<\|channel\|>")
 _TO = (r"<\|start\|>assistant to=", "to=")
+_TO_ALL = r"<\|recipient\|>\s?all\s?<\|content\|>"
 _STRING_CHARS = 4_096  # of what stands before a mark, looked through for the quote that begins a string
 _ESCAPED_MAX = 64  # quotes in it that are escaped, as they are in data alone
 _BEHIND_A_MENTION = (" ", "\t", ",", ".", ";", ":", ")")
@@ -59,6 +60,7 @@ REASONING: tuple[Thought, ...] = (
         (r"<\|end\|>", r"<\|/think\|>", "</think>"),
         (r"<\|begin\|>assistant", r"<\|content\|>"),
     ),
+    Thought("functionary v2", (), says=(rf"<\|from\|>assistant\s?{_TO_ALL}", _TO_ALL, r"all\s?<\|content\|>")),
     Thought("K2", (r"<think_\w{1,10}>",), (r"</think_\w{1,10}>",)),
     Thought("Magistral, Ministral", (r"\[THINK\]",), (r"\[/THINK\]",)),
     Thought("Kimi-VL", (r"◁think▷",), (r"◁/think▷",)),
@@ -127,7 +129,7 @@ REASONING_OPEN = compile_any(REASONING_OPENS)
 REASONING_CLOSE = compile_any(REASONING_CLOSES)
 
 
-_OPENERS = tuple((row, compile_any(row.opens)) for row in REASONING if row.opens)
+_OPENERS = tuple((row, compile_any(row.opens)) for row in REASONING)
 
 
 def find_row(text: str, at: int) -> Thought | None:

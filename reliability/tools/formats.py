@@ -57,8 +57,8 @@ FENCE = re.compile(r"`{3,}+[\w-]{0,32}+")
 
 
 def compile_any(patterns: Iterable[str]) -> re.Pattern[str]:
-    """Compile the alternatives into one expression, without case."""
-    return re.compile("|".join(patterns), re.IGNORECASE)
+    """Compile the alternatives into one expression, without case; of none it is one that matches nothing."""
+    return re.compile("|".join(patterns) or "(?!)", re.IGNORECASE)
 
 
 def beginnings(pattern: str, *, complete: bool = True) -> str:

@@ -115,6 +115,7 @@ TURNS: tuple[_Turns, ...] = (
     _Turns("LongCat", ("</longcat_s>",)),
     _Turns("TeleChat", ("<_end>",), ("<_bot>",), ("<_user>",), own=("<_bot>",)),
     _Turns("Apertus", _pipes("assistant_end"), _pipes("user_start", "assistant_start"), own=_pipes("assistant_start")),
+    _Turns("functionary v3", own=(">>>all\n",)),
     _Turns("Phi", roles=_pipes("tool")),
     _Turns("results as tags", results=tuple(f"<{name}s?>" for name in _RESULT_NAMES)),
     _Turns("results as tokens", results=_pipes(*(f"{name}s?" for name in _RESULT_NAMES[1:]), "tool_response_start")),
@@ -164,6 +165,7 @@ GIVEN_LINE = re.compile(
 )
 """How a line begins that gives a result between two calls: a `tool`'s anywhere, all else right behind the first."""
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
+_CLOSED_FENCE = re.compile(r"`{3,}[ \t]*\Z")
 
 
 def ends_answer(
@@ -206,7 +208,7 @@ def opens_turn(mark: str) -> bool:
 def stands_in_code(text: str, at: int) -> bool:
     """Return whether a place stands in inline code, as far as its line tells."""
     line = max(text.rfind("\n", max(0, at - LINE_CHARS), at) + 1, at - LINE_CHARS, 0)
-    before = text[line:at]
+    before = _CLOSED_FENCE.sub("", text[line:at])
     return not before.lstrip().startswith("```") and before.count("`") % 2 == 1
 
 

@@ -65,6 +65,10 @@ HONEST: list[Case] = [
     ("edit", "new_string", TEXT, "${name}", "interpolate it"),
     ("edit", "old_string", TEXT, "<insert text here>", "the first line goes"),
     ("run", "command", TEXT, "${command}", "run what the variable says"),
+    ("run", "command", TEXT, "$build.result", "run what the build has made"),
+    ("edit", "new_string", TEXT, "${step.output}", "interpolate what the step has said"),
+    ("search", "query", TEXT, "result of the match", "who has won?"),
+    ("search", "query", TEXT, "[result from Lima]", "look for what they wrote: [result from Lima]"),
     ("query_dom", "selector", TEXT, "<body>", "what is on the page?"),
     ("query_dom", "tag", TEXT, "<tag>", "the element that is called so"),
     ("query_dom", "element", TEXT, "element", "count them"),
@@ -115,6 +119,11 @@ STANDINS: list[Case] = [
     *fill("search", "query", TEXT, "find the tide tables", (
         "{query}", "{{query}}", "${QUERY}", "[query]", "[your query]", "[insert query here]", "query", "Query",
         "your query", "your_query_here", "YOUR_QUERY", "string", "<string>", "example query", "...",
+    )),
+    *fill("weather", "city", CITY, "is it raining where he lives?", (
+        "<result of previous call>", "<result of find_home>", "[output from find_home]", "{{step1.output}}",
+        "${find_home.result}", "{city from step 1}", "<city from previous result>", "$step1.result",
+        "result_of_find_home", "OUTPUT_FROM_STEP_1",
     )),
     *fill("weather", "city", CITY, "is it raining?", (
         "The city to look in", "the city to look in.", "<The city to look in>", "city to look in", "<city>",

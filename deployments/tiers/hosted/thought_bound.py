@@ -50,7 +50,7 @@ from reliability.types import (
 OVER_TOKENS = 32  # half of the 64 within which a model is made to answer: a chunk may hold the other half
 _CHARS_PER_TOKEN = 5
 _OPENER_CHARS_MAX = 160
-_OPENERS = [(row, compile_any(row.opens)) for row in (*REASONING, *MESSAGES) if row.opens]
+_OPENERS = [(row, compile_any(row.opens)) for row in (*REASONING, *MESSAGES)]
 
 
 def _find_closer(thought: str) -> str:

@@ -23,6 +23,9 @@ PLACEHOLDERS: tuple[str, ...] = (
     "<paste *>", "<placeholder*>", "<* here>", "<{name}>", "<{type}>", "<{description}>", "{name}", "{type}",
     "{description}", "your_*", "insert_*_here", "enter_*_here", "put_*_here", "add_*_here", "insert_your_*",
     "enter_your_*", "replace_with_*", "replace_me", "path/to/*", "...",
+    "<result of *>", "<result from *>", "<output of *>", "<output from *>", "<* from previous *>", "<* from step *>",
+    "<*.result>", "<*.output>", "$*.result", "$*.output", "result_of_*", "output_of_*", "result_from_*",
+    "output_from_*",
 )  # fmt: skip
 
 _CHARS_COMPARED = 12  # of a text and a description, before more is done

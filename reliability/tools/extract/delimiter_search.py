@@ -60,7 +60,7 @@ _REASONING = [
     f"(?P<says>{'|'.join(ANSWER_MARKS)})",
     rf"(?=[<\[\]])(?P<turn>{'|'.join((*MARKS, HEADER_MARKS))})",  # few places are worth the long row
 ]
-SPOT = re.compile(r"[<\[{\n=:.✿◁]|\](?=<\]minimax|~)|(?<=-> tool)/|&(?=lt;)")
+SPOT = re.compile(r"[<\[{\n=:.✿◁]|>(?=>>)|\](?=<\]minimax|~)|(?<=-> tool)/|&(?=lt;)")
 _DELIMITER = re.compile("|".join([*_REASONING, f"(?P<close>{CLOSER.pattern})", *_ENVELOPES, *_OTHERS]), re.I)
 _LINE = re.compile("|".join(_build_groups([row for row in _READ if row.place is Place.LINE])))
 _BRACKET = re.compile(r"[<\[{]")

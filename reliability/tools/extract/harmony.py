@@ -137,7 +137,7 @@ def split(text: str) -> list[Message]:
         else:
             if _RECIPIENT.search(header):
                 found.append(_build_message(header, "", raw, delimiter.start(), complete=False))
-            part, header = _split_header(part) if end < len(text) else (part, "")
+            part, header = _split_header(part) if end < len(text) or kind == "call" else (part, "")
             raw = header
             if part.strip():
                 found.append(Message(None, "", part, part, delimiter.end()))

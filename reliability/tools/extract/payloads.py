@@ -24,7 +24,7 @@ _ENDS = re.compile(rf"{CLOSER.pattern}|`{{3,}}", re.IGNORECASE)
 _NAMED = re.compile(
     rf"(?:>>>[ \t]{{0,8}})?(?:\[(?P<bracketed>{NAME})\]|(?P<name>{NAME}))\s{{0,8}}"
     r"(?P<sep>\[CALL_ID\](?P<id>[\w-]{1,64})\[ARGS\]|\[ARGS\]|<\|tool_call_argument_begin\|>|<[|｜]tool[▁_ ]sep[|｜]>"
-    r"|<tool_sep>|=|\(|)\s{0,8}"
+    r"|<tool_sep>|<\|content\|>|=|\(|)\s{0,8}"
     r"(?P<fence>`{3,}\w{0,16}\s{0,8})?(?=\{)"
 )
 _INDEXED = re.compile(r"(?P<name>.+?):\d{1,6}")

@@ -158,6 +158,7 @@ class _Walk(Findings):
                 spot = SPOT.search(text, at)
                 if spot is None:
                     self.look_for_wrecks(len(text) if self.messages_at is None else self.messages_at)
+                    self.report_shown()
                     self.look_for_loose_call()
                     break
                 self.at = spot.end()
@@ -353,6 +354,7 @@ class _Walk(Findings):
                 self.take(start, end, found)
         else:
             self.fuel -= found.end - start
+            self.note_text(start, found.end)
             if (fenced or self.begins_line(start)) and not self.is_in_sample(start):
                 self.row.add(self.text, start, found.end, found.calls)
             if self.text[start] != "[" and is_paragraph(self.text, self.begins, start, found.end, rest):

@@ -37,9 +37,11 @@ _WARNED_BEFORE = re.compile(
 )
 _OTHERS = r"(?:(?!\b(?:I|[Ww]e|[Ll]et me|[Ll]et['’]?s)\b)[^\n.!?;])*"  # words of a sentence that doesn't say who acts
 _EXAMPLE_BEFORE = re.compile(
-    rf"(?:\A|[\n.!?;]){_OTHERS}\b(?i:(?:for|an) (?:example|instance)\b|e\.g\.|(?:would|could|might) look like\b"
-    rf"|looks like this\b){_OTHERS}{_LED}"
+    rf"(?:\A|[\n.!?;]){_OTHERS}\b(?i:(?:for|an|another) (?:example|instance)\b|e\.g\.|(?:would|could|might) look like\b"
+    r"|looks like this\b|(?:you (?:can|could|may|might|would) (?:call|invoke|run|use|write|make)"
+    rf"|(?:is|are) (?:called|invoked|used|written|made))\b[^\n.!?;]{{0,60}}\blike (?:this|so)\b){_OTHERS}{_LED}"
 )
+_ACTS = re.compile(r"\b(?:I|[Ww]e|[Ll]et me|[Ll]et['’]?s|[Nn]ow)\b")
 _SHOWN_BEFORE = re.compile(
     rf"\b(?i:instead of){_OTHERS}{_LED}"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:[ \t]*\n\s*[ \t]\Z"
@@ -82,7 +84,7 @@ class Findings:
         self.named: list[tuple[int, str]] = []  # where declared names stand that haven't been looked at, the last first
         self.read: list[tuple[int, int]] = []  # what was read and is no call
         self.apart: list[int] = []  # where paragraphs of Python stand that other text follows
-        self.shown = CallRun()  # calls that stand behind words for an example
+        self.shown: list[tuple[int, int, str]] = []  # calls that stand behind words for an example, and their formats
         self.messages_at: int | None = None  # where messages begin behind other text
         self.rest_is_prose = False  # True where no declared name is left
 
@@ -120,10 +122,10 @@ class Findings:
 
     def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
         """Return whether a call, from `start` to `end`, is only told of; then go on behind it. `broken`: unreadable."""
-        warned = self._is_behind(_WARNED_BEFORE, start)
-        if warned:
-            self.read.append((max(start, self.read[-1][0] if self.read else 0), end))
-        if warned or self.is_in_sample(start):
+        if self._is_behind(_WARNED_BEFORE, start):
+            self._pass_over(start, end)
+            return True
+        if self.is_in_sample(start):
             self.at = max(self.at, end)
             return True
         if broken and self.fuel < 0:
@@ -151,14 +153,35 @@ class Findings:
         row = self._find_row(start if begin is None else begin)
         if self.is_told(start if begin is None else begin, end):
             return
-        if self.shown.reaches(self.text, row) or self._is_behind(_EXAMPLE_BEFORE, row):
-            self.shown.add(self.text, row, end, found.calls)
-            self.report_malformed(row, end, SHOWN, found.calls[0].format)
+        if self._follows_shown(row) or self._is_behind(_EXAMPLE_BEFORE, row):
+            self.shown.append((row, end, found.calls[0].format))
+            self._pass_over(row, end)
             return
         self.take_calls(start, end, found.calls)
         if found.said.strip() and self.ends is None:
             self.prose.add(found.said, self.base + self.kept)
         self.unended = self.unended or found.unended
+
+    def _pass_over(self, start: int, end: int) -> None:
+        """Go on behind a call that stays prose."""
+        self.read.append((max(start, self.read[-1][0] if self.read else 0), end))
+        self.at = max(self.at, end)
+
+    def _follows_shown(self, start: int) -> bool:
+        """Return whether a call stands near one that is shown, and no words between them say that the model acts."""
+        shown = self.shown[-1][1] if self.shown else -1
+        return max(self.kept, start - _LOOK_CHARS) <= shown and not _ACTS.search(self.text, shown, start)
+
+    def report_shown(self) -> None:
+        """Report the calls that are shown as examples, unless one is made: then they are part of its answer's text."""
+        for start, end, format in () if self.calls or self.malformed else self.shown:
+            if format:
+                self.report_malformed(start, end, SHOWN, format)
+
+    def note_text(self, start: int, end: int) -> None:
+        """Note that Python, from `start` to `end`, is text: one that stands near it may be shown as an example too."""
+        if self._is_behind(_EXAMPLE_BEFORE, start):
+            self.shown.append((start, end, ""))
 
     def drop_closers(self, at: int) -> None:
         """Drop the closers of a call that stand behind data."""
@@ -332,7 +355,7 @@ class Findings:
     def follows_paragraph(self, start: int) -> bool:
         """Return whether Python that other text follows stands before this place and the row that it ends."""
         place = bisect_left(self.apart, self._find_row(start))
-        return place > 0 and self.apart[place - 1] >= self.kept
+        return place > 0 and self.apart[place - 1] >= self.kept and not self._follows_shown(start)
 
     def begins_line(self, start: int) -> bool:
         """Return whether nothing but white space, or a call, stands before this place in its line."""

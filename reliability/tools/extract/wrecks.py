@@ -33,7 +33,8 @@ _ARGUMENT_KEY = re.compile(rf"\b(?:{_ARGUMENTS})\b", re.IGNORECASE)
 _STATEMENT = re.compile(
     r"\s*(?:`{3,8}[\w+-]{0,32}\s+)?[\w :.]{0,80}(?:=|\bawait\b|\breturn\b|\bprint\()[\w .(]{0,40}(?<=[ .(=])"
 )
-_PRINTS = re.compile(r"(?:print\([^()\n]{1,200}\)|[\s;`)])*+")
+_PRINTS = re.compile(r"(?:print\([^()\n]{1,200}\)|[\s;`)*])*+(?:(?:->|=>|[→=#]|//)[^\n]*[\s`]*)?")
+_NAMED_VALUE = re.compile(r"\(\s*(\w{1,128})\s*[:=]\s*(?:[\"'“\d{\[-]|(?:true|false|null|none)\b)", re.IGNORECASE)
 _ACTION = re.compile(r"\W*Action\W{1,8}")
 _INPUT = re.compile(r"\W*Action Input\W")
 _TAG = re.compile(
@@ -87,10 +88,13 @@ def is_wreck(text: str, line: int, at: int, name: str, box: ToolBox) -> bool:
 def is_loose_call(text: str, at: int, name: str, box: ToolBox) -> bool:
     """Return whether a text is nothing but the name of a tool `at` this place, its arguments, and a label or a
     statement around them."""
-    tool, tail = box.find(name), text[at + len(name) :]
+    tool, tail = box.find(name), text[at + len(name) :].lstrip("*_")
     end = find_end(tail, 0) if tail.startswith("(") else None
-    if end is not None and _STATEMENT.fullmatch(text, 0, at) and _PRINTS.fullmatch(tail, end):
-        return True
+    if end is not None and _PRINTS.fullmatch(tail, end):
+        first = _NAMED_VALUE.match(tail) if _LABEL.fullmatch(text, 0, at) and text[at - 1 : at] != "`" else None
+        known = first is not None and tool is not None and first[1] in tool.parameters.get("properties", {})
+        if known or _STATEMENT.fullmatch(text, 0, at):
+            return True
     begin, end = tail.find("{", 0, _TAIL_CHARS), tail.rfind("}") + 1
     if tool is None or begin < 0 or not (_LABEL.fullmatch(text, 0, at) and _LABEL.fullmatch(tail, 0, begin)):
         return False
@@ -103,6 +107,6 @@ def _compile_given(keys: tuple[str, ...]) -> re.Pattern[str]:
     """Compile what finds a parameter with a value: `"a": 1`, `a='x'`, `<parameter=a>`, `<arg_key>a</arg_key>`."""
     key = "|".join(map(re.escape, keys))
     return re.compile(
-        rf"""(?<!\w)(?:{key})(?:\W{{0,4}}[:=]\W{{0,4}}?(?:{_VALUE})|["']\w)|[=>]["']?(?:{key})["']?[<>]""",
+        rf"""(?<!\w)(?:{key})(?:\W{{0,4}}[:=]\W{{0,4}}?(?:{_VALUE})|["']\w)|[=<>]["']?(?:{key})["']?[<>]""",
         re.IGNORECASE,
     )

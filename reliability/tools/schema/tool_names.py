@@ -3,7 +3,7 @@
 The first way in which any declared name answers decides; where more than one answers, none is meant:
 
     way      what may differ                                                  `get_weather` is meant by
-    exact    nothing
+    exact    nothing, but for a namespace that says nothing of the tool
     folded   case, `-` against `_`, a `functions.` before it                  Get-Weather, functions.get_weather
     spelled  what stands between its words: `.`, `__`, `:`, `/`, a capital    get.weather, get__weather, getWeather
     bare     a namespace that says nothing of the tool: `tools.`,             default_api.get_weather,
@@ -112,7 +112,8 @@ class ToolNames:
         bare = _strip_silent(name)
         own = [*bare, *_strip_server(name, bare[-1])]
         return (
-            self._folded.get(fold(name))
+            next(((one,) for one in bare if one in self._exact), ())
+            or self._folded.get(fold(name))
             or next((self._spelled[key] for key in map(_spell, own) if key in self._spelled), None)
             or next((self._inner[k] + self._tails.get(k, ()) for k in map(_spell, bare) if k in self._inner), ())
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from reliability.types import CallDelta, Finish, FinishReason, Flaw, Reasoning, Text
-from tests.support.judgements import native, ruled
+from tests.support.judgements import GOOD, native, ruled
 
 CALLED = Finish(reason=FinishReason.TOOL_CALLS)
 STRANGE = '{"name": "resize", "arguments": {"width": 10}}'
@@ -67,3 +67,14 @@ def test_a_doubted_call_is_held_against_the_history():
     )
     assert (fresh.flaw, fresh.loop, fresh.turn is None) == (Flaw.TOOL_CALL_INVALID, None, False)
     assert (looped.flaw, looped.leeway) == (Flaw.CIRCUIT_BREAK, None)
+
+
+@pytest.mark.parametrize(
+    "words", ['For example:\n{"name": "search", "arguments": {"q": "a"}}', 'Calling search with {"q": "a"}']
+)
+def test_what_is_only_asked_about_is_text_beside_a_native_call(words):
+    """Law: an example, or a call told in words, next to a call that came as one is text, as any other call is."""
+    for given in (GOOD, '{"q": "a"}'):
+        judged = ruled([Text(words), native(given)], CALLED)
+        assert (judged.flaw, [call.arguments for call in judged.calls]) == (None, [given])
+        assert [event.text for event in judged.events if isinstance(event, Text)] == [words]

@@ -14,7 +14,7 @@ from reliability.loops.written import DELIMITER_CHARS
 from reliability.tools import extract_calls
 from reliability.tools.format_envelopes import HERMES
 from reliability.tools.format_row import Place, Reader
-from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER, beginnings
+from reliability.tools.formats import CALL_FORMATS, CLOSER, OPENER, beginnings, compile_any
 from tests.evals.tool_cases import box_of, records
 from tests.support.call_values import made, nearly_calls
 from tests.support.renderings import tool
@@ -294,3 +294,8 @@ def test_beginnings_are_those_of_the_pattern(pattern, data):
     begun = re.compile(beginnings(pattern))
     for end in range(len(text)):
         assert begun.match(text[:end])
+
+
+def test_of_no_alternatives_nothing_matches():
+    """Law: a row without a mark of a kind stands nowhere, not everywhere."""
+    assert compile_any(()).search("any text") is None

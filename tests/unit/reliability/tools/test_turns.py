@@ -56,7 +56,8 @@ def test_an_answer_ends_where_its_turn_does(box, end, role):
 @pytest.mark.parametrize("mark", [*ENDS, *STOPS])
 def test_a_mark_at_the_end_is_dropped(box, mark):
     """Law: a mark with nothing behind it is no part of the answer, glued to its last word or in a line of its own."""
-    for text in (ANSWER + mark, f"It is 5{mark}\n", *([f"{ANSWER}\n{mark}{mark}"] if mark in ENDS else [])):
+    glued = [f"So:\n```json\n[1]```{mark}", f"{ANSWER}\n{mark}{mark}"] if mark in ENDS else []
+    for text in (ANSWER + mark, f"It is 5{mark}\n", *glued):
         assert mark not in settled(text, box, SIZES).text
 
 

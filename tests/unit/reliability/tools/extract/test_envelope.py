@@ -123,3 +123,29 @@ def test_a_part_that_closes_at_the_head_is_dropped(inner):
     assert whole(f"{inner}\n{ANSWER}", WRITTEN).text == inked(ANSWER)
     shown = f"<config>\n  <x>\n  {inner.strip()}\n{ANSWER}"
     assert settled(shown, WRITTEN, (1, 4, 1000)).text == inked(shown)
+
+
+def test_functionary_v2_says_to_whom_it_speaks():
+    """Law: what is for all is the answer, without its marks, and what is for a tool is its call, whole and streamed."""
+    one, two = (
+        "<|recipient|>{}\n<|content|>{}".format(*call) for call in (("search", '{"query": "x"}'), ("get_time", "{}"))
+    )
+    head = "<|from|>assistant\n"
+    text = f"{head}<|recipient|>all\n<|content|>I look.\n{head}{one}\n{head}{two}<|stop|>"
+    told = settled(text, BOX, (1, 5, 40))
+    assert (told.calls, told.text) == ([("search", {"query": "x"}), ("get_time", {})], "Ilook.")
+    for begun in (text.partition("<|recipient|>")[2], text.partition("I look.\n")[2].partition("<|recipient|>")[2]):
+        told = settled(begun, BOX, (1, 5, 40))
+        assert (told.calls, told.text) == (calls(text), "Ilook." if "I look" in begun else "")
+
+
+@pytest.mark.parametrize("said", ["I look.", "I look", "I look (twice)", "I look\n", "```\n1\n```\n", "a <b>c</b>"])
+@pytest.mark.parametrize("name", ["search", "SEARCH", "functions.search"])
+def test_functionary_v3_goes_on_behind_its_words(said, name):
+    """Law: the call may stand right behind the text, wherever that ends; the head of the text is no part of it."""
+    call = f'>>>{name}\n{{"query": "x"}}'
+    for text in (f">>>all\n{said}{call}", f"{said}{call}>>>get_time\n{{}}", f"<think>Hm.</think>>>>all\n{said}{call}"):
+        told = settled(text, BOX, (1, 5, 40))
+        assert (told.calls[0], told.text) == (("search", {"query": "x"}), inked(said))
+    shown = f"{said}\n\nI write `>>>all` and >>>all, and `>>>search`."
+    assert settled(shown, BOX, (1, 5, 40)).text == inked(shown)

@@ -4,7 +4,7 @@ import pytest
 
 from reliability.tools import build_toolbox, extract_calls
 from tests.support.extracting import BOX, CALL, calls
-from tests.support.streaming import cut_at, play, whole
+from tests.support.streaming import cut_at, play, settled, whole
 
 
 def test_harmony_messages_are_told_apart():
@@ -125,3 +125,10 @@ def test_a_lone_mark_of_a_header_is_dropped(box, mark):
         assert all(play(cut_at(text, [size]), box) == whole(text, box) for size in (1, 5, 1000))
     for text in (f"The mark `{mark}` is used.", f'Write "{mark}".', f"So:\n```\n{mark}\n```\nThat is it."):
         assert extract_calls(text, box).text == text
+
+
+@pytest.mark.parametrize("word", ["commentary", "assistant", "analysis"])
+def test_a_word_of_a_header_behind_the_end_of_a_call_is_no_text(word):
+    """Law: an engine that stops late leaves the beginning of another message."""
+    text = f'<|channel|>commentary to=functions.search<|message|>{{"query": "x"}}<|call|>{word}'
+    assert settled(text, BOX, (1, 5, 1000)) == ([("search", {"query": "x"})], False, "")

@@ -6,7 +6,7 @@ from reliability.tool_calls import Uncertainty
 from reliability.tools import extract_calls
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls
-from tests.support.streaming import cut_at, inked, play, whole
+from tests.support.streaming import cut_at, inked, play, settled, whole
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,13 @@ def test_a_call_that_the_model_warns_of_is_not_run(before, form):
     "before",
     [
         "For example:\n", "Sure. **For instance:**\n\n", "A call, e.g.:\n", "The call would look like this:\n",
-        "Such a call looks like this:\n", "Here is an example of a tool call:\n",
+        "Such a call looks like this:\n", "Here is an example of a tool call:\n", "You can call it like this:\n",
+        "A call is written like so:\n", "Another example:\n",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("joint", ["", "\n", "\n\n"])
+@pytest.mark.parametrize("joint", ["", "\n", "\n\n", "\nor:\n", "\n\nOr, of another thing:\n"])
 def test_a_call_that_is_shown_as_an_example_is_asked_about(before, form, joint):
-    """Law: words right before a call, or a row of them, that say that it is an example make it one that is asked about,
+    """Law: words right before a call, or near others, that say that it is an example make it one that is asked about,
     and delivered as words where the model stays with it: in each form, whole and streamed."""
     text = before + form + (joint + form.replace("x", "y") if joint else "")
     found = extract_calls(text, BOX)
@@ -63,11 +64,23 @@ def test_a_call_that_is_shown_as_an_example_is_asked_about(before, form, joint):
     [
         "I'll search, for example:", "Let me try e.g.:", "Cats, for example a lynx. I look it up:", "Here is the call:",
         "For example, I look for cats:", "It looks like this is missing. Looking it up:", "We can search, for example:",
+        "You can see that I call it like this:", "You can use it. Like this I find it:",
     ],
 )  # fmt: skip
 def test_a_call_behind_an_example_of_another_thing_is_made(before, form):
     """Law: where the sentence says that the model acts, or another one stands between, the call is made."""
     assert calls(f"{before}\n{form}") == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("between", ["\n\nNow I search:\n", "\n\nThat is how. Let me do it.\n", "\nWe do it:\n"])
+def test_what_is_shown_beside_a_call_that_is_made_is_text(form, between):
+    """Law: the call that the model makes beside an example is made, before it or behind words that say who acts, and
+    the example is part of the text: whole and streamed."""
+    made_call = CALL.replace("x", "y")
+    for text in (f"For example:\n{form}{between}{made_call}", f"{made_call}\n\nFor example:\n{form}"):
+        found = settled(text, BOX, (1, 4, 999))
+        assert (found.calls, found.text) == ([("search", {"query": "y"})], inked(text.replace(made_call, "")))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -29,6 +29,7 @@ WRECKS = [
     '{“name”: “write_file”, “arguments”: {“path”: “a”}}',
     '<tool_use><name>write_file</name><args>{"n": 1}</args></tool_use>',
     '<tool_use>\n  <name>write_file</name>\n  <arguments>{"path": "a"}</arguments>\n</tool_use>',
+    "<tool_use>\n<tool_name>write_file</tool_name>\n<parameters>\n<path>a</path>\n</parameters>\n</tool_use>",
     '&lt;tool_call&gt;{"name": "write_file", "arguments": {"path": "&lt;a"}}',
     "&lt;function=write_file&gt;\n&lt;parameter=path&gt;\na\n&lt;/parameter&gt;\n&lt;/function&gt;",
     '<write_file>{"path": "a"}',
@@ -50,7 +51,8 @@ def test_what_was_meant_as_a_call_is_no_text(wreck, frame):
 
 
 @pytest.mark.parametrize("text", [
-    "write_file(path: str, n: int = 1) writes a file.", 'The tool write_file takes "path": a string.',
+    "write_file(path: str, n: int = 1) writes a file.", "write_file(path: str, opts: dict)", "write_file(path)",
+    "Use write_file(path='a') here.", 'The tool write_file takes "path": a string.',
     '"write_file" takes "path" and "n".', "- write_file: path, n and opts", "**write_file** (path, n): writes n lines.",
     "`write_file(path='a'))`", "Use `write_file` with path='a' if you like.",
     'Never write {"name"": "write_file", "arguments": {"path": "a"}} into a file.',
@@ -87,7 +89,9 @@ LOOSE = [
     'Function call: write_file\nArguments: {"n": 1}', '[Calling tool: write_file({"path": "a"})]',
     'await tools.write_file({"path": "a"})', "result = write_file(path='a')", "print(write_file(path='a'))",
     "```python\nresult: dict = await write_file(path='a')\nprint(result)\n```", "return write_file(path='a')",
-    'const r = await write_file({path: "a"});', "r = write_file('a')\nprint(r['n'])",
+    'const r = await write_file({path: "a"});', "r = write_file('a')\nprint(r['n'])", 'write_file(path: "a")',
+    'Tool call: write_file(path="a")', '**write_file**(path="a")', 'write_file(path="a") -> 5', "write_file(n=1) → {}",
+    "write_file(path='a')  # the first",
 ]  # fmt: skip
 
 

@@ -137,3 +137,12 @@ def test_a_name_in_another_spelling_is_held_in_a_stream(form, called, before):
     box = made([tool("web_search", parameters)])
     for size in (1, 3, 8, len(text)):
         assert play(cut_at(text, [size]), box) == ([("web_search", {"query": "x"})], False, inked(before))
+
+
+@pytest.mark.parametrize("prefix", ["", "functions.", "tools.", "default_api.", "functions::", "function/"])
+def test_a_namespace_that_says_nothing_leaves_a_name_exact(prefix):
+    """Law: next to a tool that is spelled nearly alike, the one to the letter is meant."""
+    names = ToolNames(("get-user", "get_user", "Search", "search"))
+    for name in ("get-user", "get_user", "Search", "search"):
+        assert names.find(prefix + name) == name
+    assert names.find(prefix + "SEARCH") is None
