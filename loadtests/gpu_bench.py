@@ -26,8 +26,7 @@ from typing import Any
 import httpx
 
 from deployments.config.free_port import free_port
-from deployments.evaluate.asking.speed_run import WORDS
-from loadtests.tier_loop import request, start_tier
+from loadtests.tier_loop import request, start_tier, write_prompt
 from reliability.types import Finish
 from tests.support.tier_asking import answer
 
@@ -66,11 +65,6 @@ def write_model(folder: Path, tokenizer: Path, bits: int) -> None:
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(tokenizer / file, folder / file)
-
-
-def write_prompt(tokens: int, seed: int) -> str:
-    """Write a text of about so many tokens that begins as no other does."""
-    return f"{seed} " + " ".join(WORDS[(seed + i) % len(WORDS)] for i in range(tokens))
 
 
 async def measure(ask: Ask) -> list[str]:

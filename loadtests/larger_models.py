@@ -27,11 +27,10 @@ from typing import Any
 
 import psutil
 
-from deployments.evaluate.asking.speed_run import WORDS
 from deployments.models import gguf
 from deployments.models.sources import CODER_LARGE, CODER_SMALL
 from deployments.tiers.mlx.mlx_tier import MlxTier
-from loadtests.tier_loop import start_tier
+from loadtests.tier_loop import start_tier, write_prompt
 from reliability.tools import ToolBox, build_toolbox, check_calls, extract_calls, id_source
 from reliability.types import ChatRequest, Finish
 from tests.support.tier_asking import WEATHER_TOOL, answer, calls_of, text_of
@@ -45,11 +44,6 @@ def request(text: str, **fields: Any) -> ChatRequest:
     """Build a greedy request."""
     usual: dict[str, Any] = {"max_tokens": 64, "timeout_s": PATIENCE_S, "request_id": "r", "session_id": "s"}
     return ChatRequest(messages=({"role": "user", "content": text},), **(usual | {"temperature": 0.0} | fields))
-
-
-def write_prompt(tokens: int, seed: int) -> str:
-    """Write a text of about so many tokens; another seed begins otherwise, so that no cache helps."""
-    return f"{seed} " + " ".join(WORDS[(seed + i) % len(WORDS)] for i in range(tokens))
 
 
 async def measure_prefill(tier: MlxTier, tokens: int, seed: int) -> tuple[float, float]:

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
+from deployments.evaluate.asking.speed_run import WORDS
 from deployments.models.sources import DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bare_loop import DECODE_TOKENS, QUESTION, Moment, Speed, take_moment
@@ -26,6 +27,11 @@ def request(*turns: str, system: str | None = None, max_tokens: int = DECODE_TOK
         timeout_s=PATIENCE_S,
         temperature=0.0,
     )
+
+
+def write_prompt(tokens: int, seed: int) -> str:
+    """Write a text of about so many tokens; another seed begins otherwise, so that no cache helps."""
+    return f"{seed} " + " ".join(WORDS[(seed + i) % len(WORDS)] for i in range(tokens))
 
 
 def load_tier(**options: Any) -> MlxTier:

@@ -5,7 +5,7 @@ Invariant: no key pushes out an entry of a key that holds less.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
@@ -32,27 +32,28 @@ def find_level(held: Mapping[K, int], most: int) -> int:
 
 class KeyShares(Generic[N]):
     """The names of entries by the key that they belong to, the one that was used longest ago first. `counts`: how many
-    each key has."""
+    each key has; `held`: what they weigh."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._names: dict[str, OrderedDict[N, None]] = {}
+        self.held: Counter[str] = Counter()
+        self._names: dict[str, dict[N, int]] = {}
 
-    def put(self, key: str, name: N) -> None:
-        """Add an entry, or note that it is the newest of its key now."""
-        names = self._names.setdefault(key, OrderedDict())
-        names[name] = None
-        names.move_to_end(name)
+    def put(self, key: str, name: N, weight: int = 0) -> None:
+        """Add an entry of this weight, or note that it is the newest of its key now."""
+        names = self._names.setdefault(key, {})
+        self.held[key] += weight - names.pop(name, 0)
+        names[name] = weight
         self.counts[key] = len(names)
 
     def drop(self, key: str, name: N) -> None:
         """Drop an entry, where there is one."""
-        names = self._names.get(key, OrderedDict())
-        names.pop(name, None)
+        names = self._names.get(key, {})
+        self.held[key] -= names.pop(name, 0)
         self.counts[key] = len(names)
         if not names:
             self._names.pop(key, None)
-            del self.counts[key]
+            del self.counts[key], self.held[key]
 
     def find_oldest(self, held: Mapping[str, int] | None = None) -> N:
         """Find the entry that leaves next: of the key that holds the most of `held`, of entries without it."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from reliability.loops.content import Who, classify_speaker, drop_elements, read_own_text, urges_on
 from reliability.thinking import least
-from reliability.types import CallDelta, ChatRequest, Event, Text
+from reliability.types import SYSTEM_ROLES, CallDelta, ChatRequest, Event, Text
 
 Message = Mapping[str, Any]
 SUMMARY_HEAD = "Summary of the conversation so far, whose messages were removed to save room:\n\n"
@@ -246,7 +246,7 @@ def end_summary(events: Sequence[Event], ordered: Ordered) -> list[Event]:
 
 def replace_history(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
     """Return what stands for these messages from now on: the system's at their head, and the summary."""
-    head = takewhile(lambda message: message.get("role") in ("system", "developer"), messages)
+    head = takewhile(lambda message: message.get("role") in SYSTEM_ROLES, messages)
     return (*head, {"role": "user", "content": SUMMARY_HEAD + summary})
 
 

@@ -22,6 +22,9 @@ from typing import Any
 from reliability.prefix import LostPrefix
 from reliability.thinking import ThoughtEnd
 
+#: The roles of messages that are neither a person's nor the model's.
+SYSTEM_ROLES = ("system", "developer")
+
 
 class Fault(StrEnum):
     """Why a tier could not answer. The value stands in reports and metrics."""

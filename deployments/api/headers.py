@@ -21,6 +21,7 @@ import orjson
 from deployments.errors import refuse
 from deployments.listener.listening import is_request_id
 from deployments.work.json_text import write_json
+from reliability.types import SYSTEM_ROLES
 
 DEADLINE = "X-MLX-Stack-Deadline"
 LOCAL_ONLY = "X-MLX-Stack-Local-Only"
@@ -116,7 +117,7 @@ def split_helper(headers: Mapping[str, str], session: str) -> tuple[str, str]:
 def name_beginning(headers: Mapping[str, str], messages: Sequence[Mapping[str, Any]]) -> str:
     """Name a conversation by its key, its system prompt and its first user message."""
     key = headers.get("authorization", "")
-    system = next((m.get("content") for m in messages if m.get("role") in ("system", "developer")), None)
+    system = next((m.get("content") for m in messages if m.get("role") in SYSTEM_ROLES), None)
     first = next((m.get("content") for m in messages if m.get("role") == "user"), None)
     return "c-" + _digest(write_json([key, system, first], option=orjson.OPT_SORT_KEYS))
 

@@ -17,6 +17,7 @@ from deployments.api.dialect import Dialect
 from deployments.api.openai_chat import parse_chat
 from deployments.errors import ApiError
 from deployments.reports.report import prefill_json, usage_json, write_prefill
+from deployments.tiers.stream_matchers import merge_events
 from deployments.work.json_text import write_json
 from reliability.types import (
     CallDelta,
@@ -154,7 +155,7 @@ class _ChunkWriter(_ChatAnswer):
         batch = list(events)
         logprobs = _render_logprobs([token for event in batch if isinstance(event, Logprobs) for token in event.tokens])
         out: list[bytes] = []
-        for delta in _merge_deltas(batch, legacy=self.wanted.legacy_functions):
+        for delta in _list_deltas(batch, legacy=self.wanted.legacy_functions):
             out.append(sse(self._make_chunk(model, delta, logprobs if "content" in delta else None)))
             logprobs = None if "content" in delta else logprobs
         if logprobs is not None:
@@ -193,22 +194,13 @@ class _ChunkWriter(_ChatAnswer):
         return {"role": "assistant", "content": None if delta else ""} | delta
 
 
-def _merge_deltas(events: Iterable[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:
-    key, pending = "", ""
-    for event in events:
-        if isinstance(event, Logprobs):
-            continue  # they stand beside a delta, not in one
-        kind = _FIELDS.get(type(event), "")
-        if kind != key and pending:
-            yield {key: pending}
-            pending = ""
-        key = kind
+def _list_deltas(events: list[Event], *, legacy: bool) -> Iterable[dict[str, Any]]:
+    for event in merge_events(events):
         if isinstance(event, (Text, Reasoning, Refusal)):
-            pending += f"\n\n{event.text}" if isinstance(event, Reasoning) and event.anew else event.text
+            anew = isinstance(event, Reasoning) and event.anew
+            yield {_FIELDS[type(event)]: f"\n\n{event.text}" if anew else event.text}
         elif isinstance(event, CallDelta):
             yield _render_call_delta(event, legacy=legacy)
-    if pending:
-        yield {key: pending}
 
 
 def _render_call_delta(event: CallDelta, *, legacy: bool) -> dict[str, Any]:

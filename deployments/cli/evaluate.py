@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deployments.cli.agents import KEY
 from deployments.config.app_config import AppConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import BUILT_IN, announce_config
@@ -111,12 +110,10 @@ def _take_signals() -> Iterator[None]:
 def _choose_target(arguments: EvaluateOptions, source: Path | None, config: AppConfig | None) -> tuple[Target, str]:
     if source is not None and config is not None:
         return OwnTarget(source, config, cloud=arguments.cloud), f"the configuration {source}"
-    from deployments.cli.server_client import find_url
+    from deployments.cli.server_client import find_url, read_key
 
-    url, key = find_url(arguments.url, None), os.environ.get(KEY, "")
-    if not (key.isascii() and key.isprintable()):  # httpx would show it in its complaint
-        raise ConfigError(f"{KEY}: a key has printable ASCII alone, and no end of line")
-    return UrlTarget(url, key, arguments.models, cloud=arguments.cloud), f"the server at {url}"
+    url = find_url(arguments.url, None)
+    return UrlTarget(url, read_key(os.environ), arguments.models, cloud=arguments.cloud), f"the server at {url}"
 
 
 def _name_plan(seed: int, words: str, config: AppConfig | None) -> str:

@@ -13,7 +13,6 @@ without the key, or anything that a terminal or a shell would obey. `FIELDS` tel
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import ssl
@@ -30,6 +29,7 @@ from deployments.config.free_port import find_owners, find_peer_owners
 from deployments.config.loopback import is_loopback
 from deployments.running.folder import RunFolder, base_folder
 from deployments.running.own_folder import list_trusted
+from deployments.work.json_text import load_object
 
 ASK_S = 15.0
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
@@ -70,7 +70,7 @@ class ServerClient:
         ask_s: float = ASK_S,
         named: bool = False,
     ) -> None:
-        self.url, self._key, self._ask_s = url, _read_key(environ), ask_s
+        self.url, self._key, self._ask_s = url, read_key(environ), ask_s
         own = is_loopback(urlsplit(url).hostname)
         self._extensions = {"trace": self._refuse_stranger} if own and not named else {}
         # `trust_env`: a proxy of the environment can't reach our loopback.
@@ -122,7 +122,7 @@ class ServerClient:
                 raw += piece
                 if len(raw) > ANSWER_BYTES_MAX:
                     raise NoAnswer(f"its answer is over {ANSWER_BYTES_MAX >> 20} MiB")
-            return answer.status_code, _read_object(bytes(raw))
+            return answer.status_code, load_object(bytes(raw)) or {}
 
     async def _refuse_stranger(self, event: str, info: Mapping[str, Any]) -> None:
         """Close a connection that another user's process holds, before anything is sent. Raises NoAnswer."""
@@ -138,7 +138,8 @@ class ServerClient:
         raise NoAnswer(f"the port belongs to {who}, and the API key would be sent there: if you mean it, add --url")
 
 
-def _read_key(environ: Mapping[str, str]) -> str:
+def read_key(environ: Mapping[str, str]) -> str:
+    """Read the key of the environment. Raises ConfigError: it can't be one."""
     key = environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ConfigError(f"{KEY}: no API key has such characters")
@@ -151,15 +152,6 @@ def _trust(url: str) -> ssl.SSLContext | bool:
         return urlsplit(url).scheme != "http" and httpx.create_ssl_context()
     except OSError as error:
         raise ConfigError(f"SSL_CERT_FILE: can't be read: {error.strerror}") from None
-
-
-def _read_object(raw: bytes) -> dict[str, Any]:
-    """Read the JSON object of an answer; empty where it is none."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}
 
 
 def read_words(body: Mapping[str, Any]) -> str:

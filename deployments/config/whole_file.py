@@ -1,10 +1,12 @@
-"""Write a file so that a reader sees the old text or the new one, and lock a folder for as long as that takes."""
+"""Write a file or a folder so that a reader sees all of it or nothing, and lock a folder for as long as that takes."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,21 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def make_whole(final: Path, prefix: str) -> Iterator[Path]:
+    """Yield an empty folder that becomes `final` when the block ends. Of those that killed processes left under this
+    prefix, beside it, none stays: one process at a time may do this. Raises OSError: it can't be made."""
+    for left in final.parent.glob(f"{glob.escape(prefix)}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=prefix, dir=final.parent))
+    try:
+        yield unfinished
+        unfinished.rename(final)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config.config_errors import ConfigError
+from deployments.work.json_text import load_object
 
 NAME = "cells.jsonl"
 _BEGINNING = b'{"plan": "'
@@ -84,11 +85,6 @@ def _refuse_link(path: Path, remedy: str) -> None:
 
 
 def _read_line(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
+    value = load_object(line) or {}
     pairs = (("plan", "plan"), ("cell", "result"), ("fact", "value"))
     return value if any(isinstance(value.get(one), str) and other in value for one, other in pairs) else None

@@ -14,7 +14,6 @@ import re
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config.config_paths import state_folder
-from deployments.config.whole_file import lock_folder
+from deployments.config.whole_file import lock_folder, make_whole
 
 KEPT_MAX = 50
 NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
@@ -57,16 +56,9 @@ def keep_report(folder: Path, report: Mapping[str, Any], page: str, summary: str
     short = {"made": report["made"], "target": report["target"], "verdicts": verdicts}
     texts = dict(zip(PARTS, (page, summary, json.dumps(report, indent=1)), strict=True)) | {SUMMARY: json.dumps(short)}
     with lock_folder(folder):
-        for left in folder.glob(f"{_UNFINISHED}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
-        try:
+        with make_whole(folder / name, _UNFINISHED) as unfinished:
             for part, text in texts.items():
                 (unfinished / part).write_text(text, encoding="utf-8")
-            unfinished.rename(folder / name)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
         for old in _list_names(folder)[KEPT_MAX:]:
             shutil.rmtree(folder / old, ignore_errors=True)
     return folder / name

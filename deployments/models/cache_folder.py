@@ -8,20 +8,17 @@ has made: native code is loaded from here.
 from __future__ import annotations
 
 import fcntl
-import glob
 import hashlib
 import json
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from deployments.config.whole_file import write_whole
+from deployments.config.whole_file import make_whole, write_whole
 from deployments.running.own_folder import refuse_strangers
 
 _LOG = logging.getLogger(__name__)
@@ -51,10 +48,9 @@ def make_once(parent: Path, name: str, build: Callable[[Path], None], *, say: Sa
         return final
     with hold(parent, name, say=say):
         if not final.is_dir():
-            # What killed builders left: the lock is held, so no process is writing there.
-            for left in parent.glob(f".{glob.escape(name)}.part-*"):
-                shutil.rmtree(left, ignore_errors=True)
-            _build(final, build)
+            with make_whole(final, f".{name}.part-") as unfinished:
+                build(unfinished)
+                _settle(unfinished)
     return final
 
 
@@ -99,17 +95,6 @@ def measure_once(folder: Path, facts: Any, measure: Callable[[], _Figure]) -> in
     except OSError as error:
         _LOG.info("%s: %s", file, error.strerror or error)
     return figure
-
-
-def _build(final: Path, build: Callable[[Path], None]) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.part-", dir=final.parent))
-    try:
-        build(unfinished)
-        _settle(unfinished)
-        unfinished.rename(final)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def _settle(folder: Path) -> None:

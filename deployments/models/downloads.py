@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from deployments.config.whole_file import write_whole
 from deployments.models.cache_folder import Say, is_being_made
 from deployments.models.gguf import UnknownModel
 from deployments.models.sources import ModelUnavailable
@@ -126,12 +127,9 @@ def _watch(count: Callable[[], int], total_bytes: int, say: Say, ended: threadin
 
 
 def _write(folder: Path, words: str, *, failed: bool) -> None:
-    """Replace the words at once: a reader never sees half of them."""
     with contextlib.suppress(OSError):  # a full disk is reported by whoever writes the model
         folder.mkdir(parents=True, exist_ok=True)
-        new = folder / "progress.new"
-        new.write_text(json.dumps({"words": words[:_WORDS_MAX], "failed": failed}), encoding="utf-8")
-        new.replace(folder / "progress")
+        write_whole(folder / "progress", json.dumps({"words": words[:_WORDS_MAX], "failed": failed}))
 
 
 def _read(folder: Path) -> tuple[str, bool]:

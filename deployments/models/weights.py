@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from deployments.memory.room import estimate_scores_bytes
 from deployments.memory.sensors.computing import Computing, find_computing
+from deployments.work.json_text import load_object
 
 _SHORT = ("bfloat16", "float16")
 
@@ -58,10 +58,9 @@ def estimate_scores(config: Any, step_tokens: int, *, forced: bool) -> tuple[int
 def read_object(path: Path) -> dict[str, Any] | None:
     """Read a JSON object from a model's folder; None where there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return load_object(path.read_bytes())
+    except OSError:
         return None
-    return found if isinstance(found, dict) else None
 
 
 def grow_to_held(stored_bytes: int, config: Mapping[str, Any]) -> int:

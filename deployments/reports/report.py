@@ -34,35 +34,49 @@ _NAME_CHARS_MAX = 80
 _ANEW = (PrefixChange.NEW_CONVERSATION,)
 _SEAM_WORDS = "went on with the text that stood before the client, at character"
 #: How the header names a level.
-LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
+_LEVEL_WORDS = {Level.WARN: "warning", Level.CRITICAL: "critical"}
 
 
 def report_headers(run: Run) -> dict[str, str]:
     """Build the `X-MLX-Stack-*` headers as far as the request has come. `Retries`: the calls beyond the first."""
     ran, running = sum(1 for a in run.attempts if a.ran), _is_running(run)
-    headers = session_header(run) | {
-        # A running attempt isn't in the record yet, so those before it are extra calls.
-        "X-MLX-Stack-Retries": str(ran if running else run.retries),
-        "X-MLX-Stack-Attempts": str(ran + running),
+    # A running attempt isn't in the record yet, so those before it are extra calls.
+    return write_headers(_describe_way(run) | {"retries": ran if running else run.retries}, ran + running)
+
+
+def write_headers(report: Mapping[str, Any], attempts: int) -> dict[str, str]:
+    """Write the headers of a report's fields, and of so many calls to tiers."""
+    known = {
+        "Session": report["session"],
+        "Tier": report["tier"],
+        "Retries": str(report["retries"]),
+        "Attempts": str(attempts),
+        "Escalated-From": report["escalated_from"],
+        "Escalation-Reason": report["escalation_reason"],
+        "Loop": report["loop"] if report["loop"] != "detected" else None,
+        "Repaired": ", ".join(report["repairs"]) or None,
+        "Shortened": str(report["shortened"]) if report["shortened"] else None,
+        "Budget-Warning": f"{WARN_PERCENT}%" if report["budget"] else None,  # how full each window is it says itself
+        "Memory-Pressure": _LEVEL_WORDS.get(report["memory_pressure"]),
     }
-    if run.tier is not None:
-        headers["X-MLX-Stack-Tier"] = run.tier
-    if run.escalation is not None:
-        tier, reason = run.escalation
-        headers["X-MLX-Stack-Escalated-From"] = tier
-        headers["X-MLX-Stack-Escalation-Reason"] = reason.value
-    if run.loop is not None and (mark := _loop_mark(run)) != "detected":
-        headers["X-MLX-Stack-Loop"] = mark
-    repaired = _repairs_of(run)
-    if repaired:
-        headers["X-MLX-Stack-Repaired"] = ", ".join(repaired)
-    if run.shortened:
-        headers["X-MLX-Stack-Shortened"] = str(run.shortened)
-    if run.warnings:
-        headers["X-MLX-Stack-Budget-Warning"] = f"{WARN_PERCENT}%"  # how full each window is stands in the report
-    if run.level in LEVEL_WORDS:
-        headers["X-MLX-Stack-Memory-Pressure"] = LEVEL_WORDS[run.level]
-    return headers
+    return {f"X-MLX-Stack-{name}": value for name, value in known.items() if value is not None}
+
+
+def _describe_way(run: Run) -> dict[str, Any]:
+    """Describe what the headers and the report have in common."""
+    left, reason = run.escalation or (None, None)
+    return {
+        "session": run.request.session_id,
+        "tier": run.tier,
+        "escalated_from": left,
+        "escalation_reason": _name_of(reason),
+        "retries": run.retries,
+        "loop": _loop_mark(run) if run.loop is not None else None,
+        "repairs": _repairs_of(run),
+        "shortened": run.shortened,
+        "budget": [{"window": load.window.value, "percent": load.percent} for load in run.warnings],
+        "memory_pressure": run.level.value,
+    }
 
 
 def _loop_mark(run: Run) -> str:
@@ -102,7 +116,6 @@ def report_of(
 ) -> dict[str, Any]:
     """Build the whole report, JSON-ready. No prompt and no secret; a detail may quote some words of a bad call.
     `started_ns`: when its first byte came; `total_ns`: from there to its end. `overhead_ms`: without its attempts."""
-    left, reason = run.escalation or (None, None)
     outcome = "client_left" if run.finish is None else "answered"
     if run.refusal is not None:
         outcome = run.refusal.code.value
@@ -113,24 +126,15 @@ def report_of(
     costs = [a["cost_usd"] for a in (*attempts, *judge_attempts) if a["cost_usd"] is not None]
     report = {
         "request_id": run.request.request_id,
-        "session": run.request.session_id,
         "parent": run.request.parent or None,
         "key": run.key,
         "outcome": outcome,
-        "tier": run.tier,
-        "escalated_from": left,
-        "escalation_reason": _name_of(reason),
-        "retries": run.retries,
-        "loop": _loop_mark(run) if run.loop is not None else None,
-        "repairs": _repairs_of(run),
-        "shortened": run.shortened,
+        **_describe_way(run),
         "continued": any(attempt.seam is not None and attempt.text_out for attempt in run.attempts),
         "notes": _write_notes(run),
         "total_ms": round(total_ns / _NS_PER_MS, 3),
         "overhead_ms": round(max(0, total_ns - model_ns) / _NS_PER_MS, 3),
         "cost_usd": sum(costs) if costs else None,
-        "budget": [{"window": load.window.value, "percent": load.percent} for load in run.warnings],
-        "memory_pressure": run.level.value,
         "state_silent": run.silent,
         "attempts": attempts,
         "judge": None if advice is None else _describe_judge(advice, judge_attempts),

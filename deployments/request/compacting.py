@@ -18,7 +18,7 @@ from deployments.request.run_record import NOTHING_YET, Run
 from reliability.answer.estimate import BYTES_PER_TOKEN_USUAL, prompt_bytes
 from reliability.escalation.refusals import figure
 from reliability.summaries import Compaction, Ordered, complete_summary, find_newest_words, replace_history
-from reliability.types import Event, Finish, FinishReason, Hold, RefuseCode, Text
+from reliability.types import SYSTEM_ROLES, Event, Finish, FinishReason, Hold, RefuseCode, Text
 
 _CONTEXT_SHARE = 0.75
 _SUMMARY_TOKENS = 4096
@@ -56,7 +56,7 @@ def _is_due(run: Run, compaction: Compaction, ports: Ports) -> bool:
     if known and len(known) == len(contexts):
         limit = min(limit, int(max(known) * _CONTEXT_SHARE) * BYTES_PER_TOKEN_USUAL)
     # Where the tools and the system's words fill the prompt, a summary makes no room.
-    talk = [message for message in run.request.messages if message.get("role") not in ("system", "developer")]
+    talk = [message for message in run.request.messages if message.get("role") not in SYSTEM_ROLES]
     answered = any(message.get("role") == "assistant" for message in talk)
     return answered and run.prompt_bytes > limit and 2 * prompt_bytes(talk) > limit
 

@@ -13,7 +13,6 @@ import os
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -333,14 +332,13 @@ class _Windows:
 
     def __init__(self, windows_max: int, chars_max: int = _WINDOW_CHARS_MAX) -> None:
         self._max, self._chars_max = windows_max, chars_max
-        self._windows: dict[tuple[str, str], tuple[Window, int]] = {}
-        self._shares: KeyShares[tuple[str, str]] = KeyShares()
-        self._held: Counter[str] = Counter()  # characters by key
+        self._windows: dict[tuple[str, str], Window] = {}
+        self._shares: KeyShares[tuple[str, str]] = KeyShares()  # by their characters
 
     def find(self, key: str, session: str, complete: int = 0) -> Window:
         """Return a session's window; without the kept answers where they are no more than the `complete` ones that the
         request shows."""
-        window, _ = self._windows.get((key, session), (Window(), 0))
+        window = self._windows.get((key, session), Window())
         answers = sum(not each.turn.continued for each in window.kept)
         return replace(window, kept=()) if window.kept and answers <= complete else window
 
@@ -353,23 +351,14 @@ class _Windows:
             kept = keep_answer(window.kept, item.shown, item.turn, config)
             looked = keep_looked(window.looked, item.shown.looked)
             window = replace(window, kept=kept, tools=window.tools or item.shown.tools, looked=looked)
-        chars = count_kept_chars(window.kept)
-        self._windows[item.key, item.session] = window, chars
-        self._shares.put(item.key, (item.key, item.session))
-        self._count(item.key, chars)
+        self._windows[item.key, item.session] = window
+        self._shares.put(item.key, (item.key, item.session), count_kept_chars(window.kept))
         while len(self._windows) > self._max:
             self.forget(*self._shares.find_oldest())
-        while self._held.total() > self._chars_max:
-            self.forget(*self._shares.find_oldest(self._held))
+        while self._shares.held.total() > self._chars_max:
+            self.forget(*self._shares.find_oldest(self._shares.held))
 
     def forget(self, key: str, session: str) -> Window:
         """Forget a session's window; return it."""
-        window, chars = self._windows.pop((key, session), (Window(), 0))
         self._shares.drop(key, (key, session))
-        self._count(key, -chars)
-        return window
-
-    def _count(self, key: str, chars: int) -> None:
-        self._held[key] += chars
-        if not self._held[key]:
-            del self._held[key]
+        return self._windows.pop((key, session), Window())

@@ -9,7 +9,6 @@ call of an incomplete answer is delivered.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -134,9 +133,8 @@ class KeptAnswers:
     def __init__(self, records_max: int = _RECORDS_MAX, bytes_max: int = _BYTES_MAX) -> None:
         self._records_max, self._bytes_max = records_max, bytes_max
         self._records: dict[KeptName, _Record] = {}
-        self._shares: KeyShares[KeptName] = KeyShares()
+        self._shares: KeyShares[KeptName] = KeyShares()  # by their bytes
         self._heard: dict[str, int] = {}
-        self._bytes: Counter[str] = Counter()  # by API key
         self._tidied_ns = 0
 
     def __len__(self) -> int:
@@ -146,7 +144,7 @@ class KeptAnswers:
     @property
     def size(self) -> int:
         """How many bytes they take."""
-        return self._bytes.total()
+        return self._shares.held.total()
 
     def hear(self, client: str, now_ns: int) -> None:
         """Hear that a Router is alive."""
@@ -168,11 +166,9 @@ class KeptAnswers:
             self._drop(item.name)  # what has a gap can't be told again
             return
         pieces = item.pieces[len(record.pieces) - item.at :]
-        more = sum(map(size_of, pieces))
         record.pieces += pieces
-        record.size += more
+        record.size += sum(map(size_of, pieces))
         record.last = item
-        self._bytes[item.name.key] += more
         self._touch(item.name, record, now_ns)
 
     def ask(self, question: KeptQuestion, now_ns: int) -> KeptReply:
@@ -218,26 +214,20 @@ class KeptAnswers:
         last = KeptItem(name=name, ticket=ticket)
         record = _Record(digest=digest, ticket=ticket, story=ticket, client=client, changed_ns=now_ns, last=last)
         self._records[name] = record
-        self._bytes[name.key] += record.size
         self._touch(name, record, now_ns)
         return record
 
     def _touch(self, name: KeptName, record: _Record, now_ns: int) -> None:
         """Note a change: it is the last one to go now. A large one makes room for itself."""
         record.changed_ns = now_ns
-        self._shares.put(name.key, name)
+        self._shares.put(name.key, name, record.size)
         while self.size > self._bytes_max:
-            self._drop(self._shares.find_oldest(self._bytes))
+            self._drop(self._shares.find_oldest(self._shares.held))
         while len(self._records) > self._records_max:
             self._drop(self._shares.find_oldest())
 
     def _drop(self, name: KeptName) -> None:
-        record = self._records.pop(name, None)
-        if record is None:
-            return
-        self._bytes[name.key] -= record.size
-        if not self._bytes[name.key]:
-            del self._bytes[name.key]
+        self._records.pop(name, None)
         self._shares.drop(name.key, name)
 
     def _read_heard_ns(self, record: _Record) -> int:

@@ -15,10 +15,10 @@ from typing import Any
 
 from deployments.tiers.history_words import HERMES_FORM, say_calls
 from reliability.tools.extract import harmony
+from reliability.types import SYSTEM_ROLES
 
 _CONTINUE = "Continue."
 _NO_RESULT = "There is no result of this call."
-_SYSTEM = frozenset({"system", "developer"})
 _FITTING = re.compile(r"[A-Za-z0-9]{9}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS_MAX = 64
@@ -39,7 +39,7 @@ class HistoryForm(IntEnum):
 
 
 def _join_systems(messages: _Messages) -> list[dict[str, Any]]:
-    head = next((i for i, m in enumerate(messages) if m["role"] not in _SYSTEM), len(messages))
+    head = next((i for i, m in enumerate(messages) if m["role"] not in SYSTEM_ROLES), len(messages))
     joined = [{**_join_turns(messages[:head]), "role": "system"}] if head else []
     return joined + [dict(message) for message in messages[head:]]
 
@@ -50,7 +50,7 @@ def _soften_systems(messages: _Messages) -> list[dict[str, Any]]:
     head = 1 if joined and joined[0]["role"] == "system" else 0
     runs, soft = [[message] for message in joined[:head]], False
     for message in joined[head:]:
-        system = message["role"] in _SYSTEM
+        system = message["role"] in SYSTEM_ROLES
         if runs and runs[-1][0]["role"] == "user" and (system or (soft and message["role"] == "user")):
             runs[-1].append(message)
             soft = True
@@ -377,5 +377,5 @@ def soften(messages: _Messages, form: HistoryForm) -> _Messages:
         return spoken
     full = _drop_empty(spoken)
     mends = _ONE_SYSTEM if form is HistoryForm.ONE_SYSTEM else _IN_TURN
-    without_system = form is HistoryForm.NO_SYSTEM or all(message["role"] in _SYSTEM for message in full)
+    without_system = form is HistoryForm.NO_SYSTEM or all(message["role"] in SYSTEM_ROLES for message in full)
     return mend(full, mends | {Mend.MOVE_SYSTEM} if without_system else mends)

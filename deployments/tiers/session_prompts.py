@@ -26,7 +26,7 @@ from deployments.tiers.packed_tokens import count_common, pack
 from deployments.tiers.prompt import list_tools, read_date, read_opening, read_template_options, tidy_messages
 from reliability.deferred_tools import read_name
 from reliability.prefix import LostPrefix, PrefixChange, PromptShape, explain
-from reliability.types import ChatRequest
+from reliability.types import SYSTEM_ROLES, ChatRequest
 
 _PROMPTS_MAX = 8
 _DATE_S = 24 * 3600
@@ -35,7 +35,6 @@ _SESSION_BYTES = 1024  # of a session without its prompts, about
 _MESSAGE_BYTES = 64
 _OPENINGS_MAX = 64
 _OPTIONS_MAX = 32
-_SYSTEM = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +209,7 @@ def _take_up(request: ChatRequest, prompts: Sequence[_Prompt]) -> ChatRequest:
 
 
 def _count_head(messages: Sequence[Mapping[str, Any]]) -> int:
-    return next((i for i, message in enumerate(messages) if message.get("role") not in _SYSTEM), len(messages))
+    return next((i for i, message in enumerate(messages) if message.get("role") not in SYSTEM_ROLES), len(messages))
 
 
 def _find_lost(known: _Prompt, prompt: _Prompt, common: int, limit: int) -> LostPrefix | None:

@@ -274,8 +274,8 @@ def _join(first: Event, second: Event) -> Event | None:
     match first, second:
         case Text(), Text():
             return Text(first.text + second.text)
-        case Reasoning(), Reasoning():
-            return Reasoning(first.text + second.text)
+        case Reasoning(), Reasoning(anew=False):
+            return Reasoning(first.text + second.text, first.anew)
         case Refusal(), Refusal():
             return Refusal(first.text + second.text)
         case Logprobs(), Logprobs():

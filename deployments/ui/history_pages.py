@@ -14,13 +14,14 @@ from starlette.routing import Route
 from deployments.api.admin import find_key
 from deployments.api.responses import json_response
 from deployments.errors import ApiError
+from deployments.reports.report import write_headers
 from deployments.state.history import RequestQuery, SessionQuery, TimeSpan
 from deployments.state.incident_record import IncidentKind
 from deployments.state.records import Query
 from deployments.telemetry import log_info, session_tag
 from deployments.ui.page_auth import Visit, find_root
 from deployments.ui.page_context import GUARDED, PageContext, go_to, show_page
-from deployments.ui.timeline import tell, write_curl, write_headers
+from deployments.ui.timeline import tell, write_curl
 from reliability.types import Fault, Flaw, Reason, RefuseCode
 
 _PAGE = 50
@@ -124,7 +125,7 @@ class HistoryPages:
             "request.html",
             report=report,
             timeline=timeline,
-            headers=write_headers(report),
+            headers=write_headers(report, sum(attempt["ran"] for attempt in report["attempts"])),
             keep_text=keep_text,
             curl=write_curl(report, incidents, url, keyed=bool(visit.caller.name)),
         )

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.reports.report import LEVEL_WORDS
 from deployments.ui.formatting import write_count, write_word
-from reliability.admission.budget import WARN_PERCENT
 from reliability.types import Flaw
 
 _Record = Mapping[str, Any]
@@ -143,25 +141,6 @@ def _tell_violations(evidence: _Record) -> Iterator[str]:
     more = (evidence.get("violations_count") or 0) - len(evidence.get("violations") or ())
     if more > 0:
         yield f"And {more} more of the kind."
-
-
-def write_headers(report: _Record) -> dict[str, str]:
-    """Write the headers that the answer has, or had where it was streamed and they were known by then."""
-    ran = sum(1 for attempt in report["attempts"] if attempt["ran"])
-    known = {
-        "Session": report["session"],
-        "Tier": report["tier"],
-        "Retries": str(report["retries"]),
-        "Attempts": str(ran),
-        "Escalated-From": report["escalated_from"],
-        "Escalation-Reason": report["escalation_reason"],
-        "Loop": report["loop"] if report["loop"] != "detected" else None,
-        "Repaired": ", ".join(report["repairs"]) or None,
-        "Shortened": str(report["shortened"]) if report["shortened"] else None,
-        "Budget-Warning": f"{WARN_PERCENT}%" if report["budget"] else None,
-        "Memory-Pressure": LEVEL_WORDS.get(report["memory_pressure"]),
-    }
-    return {f"X-MLX-Stack-{name}": value for name, value in known.items() if value is not None}
 
 
 def write_curl(report: _Record, incidents: Sequence[_Record], url: str, *, keyed: bool) -> str:

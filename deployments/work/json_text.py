@@ -53,6 +53,15 @@ def read_json(raw: bytes, *, nan: bool = False, halves: bool = False, notes: lis
     return joined
 
 
+def load_object(text: str | bytes) -> dict[str, Any] | None:
+    """Read a JSON object of this server's, or one that is only looked at; None where it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def write_json(value: Any, *, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
     """Write a value as JSON, with integers of any length. Half a character is U+FFFD. `default` and `option` are
     `orjson`'s; of the options only sorted keys count where `orjson` can't write the value. Raises TypeError,

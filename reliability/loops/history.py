@@ -18,7 +18,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
 ERRORS: what an error only repeats of its call counts as nothing; such errors are about unlike things, and so is "not
 found": they break at twice the limit. Failures about one named thing after another don't count (`ordered_items`); where
 the user orders each of many, new ones have the limits of a poll. Those of shells and browsers are left to the judge,
-but for unlike commands refused in the same words (`refused_commands`) and commands that only count on, which break at
+but for unlike commands refused in the same words (`are_unlike`) and commands that only count on, which break at
 twice the limit. Between errors of a deed, what brings nothing new (`repeats`) or fails and changes nothing is skipped.
 
 A user message re-arms every rule; where such messages say the same again between the laps, breaking takes
@@ -39,11 +39,10 @@ from itertools import chain, filterfalse, islice, pairwise, takewhile
 
 from reliability.loops.comparison import findings, near
 from reliability.loops.comparison.call_normalization import mask_echoes
-from reliability.loops.comparison.error_reading import LOOKUP, Failure, is_edit, read_failure
+from reliability.loops.comparison.error_reading import LOOKUP, Failure, are_unlike, is_edit, read_failure, says_refusal
 from reliability.loops.comparison.findings import Kind, Loop, Memo, Stage, Turn, has_failed
 from reliability.loops.comparison.near import Movement
 from reliability.loops.comparison.ordered_items import ITEMS_MAX, count_items
-from reliability.loops.comparison.refused_commands import are_unlike, says_refusal
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.repeatable_calls import is_generic_tool, list_shell_commands
 from reliability.loops.revisits import find_last_deed, find_revisits, may_change, repeats, shows

@@ -25,11 +25,11 @@ from reliability.loops.repeatable_calls import is_poll
 from reliability.loops.thresholds import LoopConfig
 from reliability.loops.transcript import answer_turn
 from reliability.loops.unseen_answers import Looked
+from reliability.types import SYSTEM_ROLES
 
 _TEXT_CHARS = 1_000
 _FIGURES = re.compile(r"\d+")
 _PERIOD_MAX = 4
-_SYSTEM = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]], *, too
     text, or differs from it in figures alone (see `name_asked`). `tools`: it declares some. With a system prompt and
     without tools, in a session that has them, it is an agent's side request: its figures count, too."""
     text = _join_texts(messages)
-    aside = window.tools and not tools and any(message.get("role") in _SYSTEM for message in messages)
+    aside = window.tools and not tools and any(message.get("role") in SYSTEM_ROLES for message in messages)
     words = None if aside else _digest_words(text)
     return replace(window, answers=tuple(one for one in window.answers if _goes_on(text, words, one.request)))
 
@@ -100,7 +100,7 @@ def _digest_words(text: str) -> str:
 
 
 def _join_texts(messages: Sequence[Mapping[str, Any]]) -> str:
-    said = [message for message in messages if message.get("role") not in _SYSTEM]
+    said = [message for message in messages if message.get("role") not in SYSTEM_ROLES]
     return "\n".join(text_of(message.get("content")) for message in said).rstrip()
 
 

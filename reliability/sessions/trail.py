@@ -22,6 +22,7 @@ from reliability.loops.answer_history import is_summary
 from reliability.loops.comparison.findings import Turn, call_key, dumps
 from reliability.loops.content import text_of
 from reliability.loops.transcript import answer_turn
+from reliability.types import SYSTEM_ROLES
 
 Message = Mapping[str, Any]
 
@@ -40,7 +41,6 @@ _WORDS_CHARS_MIN = 24
 _LEAD_CHARS = 24
 _FRONT_CHARS = 512
 _DIGEST_BYTES = 12
-_SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"role", "content"})
 
 
@@ -126,8 +126,8 @@ class _Digests:
 
 def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     """Read the trail of a request. Two of different owners are never of one conversation."""
-    said = [message for message in messages if message.get("role") not in _SYSTEM]
-    systems = [message for message in messages[:_ENDS] if message.get("role") in _SYSTEM]
+    said = [message for message in messages if message.get("role") not in SYSTEM_ROLES]
+    systems = [message for message in messages[:_ENDS] if message.get("role") in SYSTEM_ROLES]
     digests = _Digests(said)
     answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
     summary = _find_summary(said)

@@ -23,6 +23,7 @@ from deployments.api.openai_render import KEEP_ALIVE, CollectedAnswer
 from deployments.errors import ApiError
 from deployments.reports.report import prefill_json
 from deployments.request.run_record import Run
+from deployments.tiers.stream_matchers import merge_events
 from deployments.work.json_text import read_json, write_json
 from reliability.answer.estimate import tokens_about
 from reliability.surrogates import may_hold_halves
@@ -110,29 +111,22 @@ class _MessageWriter(_MessageAnswer):
 
     def chunks(self, model: str, events: Iterable[Event]) -> bytes:
         out = [] if self.begun else [self._start(model)]
-        kind, pieces = "", list[str]()
-        for event in events:
+        for event in merge_events(list(events)):
             match event:
                 case Text(text=text) | Refusal(text=text):
-                    wanted = "text"
+                    kind = "text"
                     self.refused = self.refused or isinstance(event, Refusal)
                 case Reasoning(text=text) if self.thinking:
-                    if event.anew:  # a block of its own
-                        out += [*self._write(kind, pieces), *self._close()]
-                        kind, pieces = "", []
-                    wanted = "thinking"
+                    kind = "thinking"
+                    out += self._close() if event.anew else []  # a block of its own
                 case CallDelta(arguments=text):
-                    wanted = f"tool_use {event.index}"
+                    kind = f"tool_use {event.index}"
+                    if kind != self.open:
+                        block = {"type": "tool_use", "id": event.id or "", "name": event.name or "", "input": {}}
+                        out += self._open_block(kind, block)
                 case _:
                     continue
-            if wanted != kind:
-                out += self._write(kind, pieces)
-                kind, pieces = wanted, []
-            if isinstance(event, CallDelta) and wanted != self.open:
-                block = {"type": "tool_use", "id": event.id or "", "name": event.name or "", "input": {}}
-                out += self._open_block(wanted, block)
-            pieces.append(text)
-        out += self._write(kind, pieces)
+            out += self._write(kind, text)
         return b"".join(out)
 
     def silence(self, model: str, prefill: Prefilled | None = None) -> bytes:
@@ -166,8 +160,7 @@ class _MessageWriter(_MessageAnswer):
         begin = self._open_block("compaction", {"type": "compaction", "content": None})
         return b"".join([start, *begin, _frame({"type": "content_block_delta", "index": 0, "delta": delta})])
 
-    def _write(self, kind: str, pieces: list[str]) -> list[bytes]:
-        text = "".join(pieces)
+    def _write(self, kind: str, text: str) -> list[bytes]:
         if not text:
             return []
         if kind == "text":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -42,6 +42,7 @@ from deployments.state.link import StateUnavailable
 from deployments.state.records import KeptResponse
 from deployments.telemetry import log_error
 from deployments.work.large_work import QUIET_BYTES, large
+from reliability.key_shares import KeyShares
 
 # What the requests of a Router replica may hold of stored conversations, and those of one API key: one of 110 bytes may
 # name a conversation of 16 MiB.
@@ -137,8 +138,8 @@ class StoredResponses:
     def __init__(self, state: State, context_tokens: Callable[[], int | None] = lambda: None) -> None:
         self._state, self._context_tokens = state, context_tokens
         self._budget = _RecallBudget()
-        self._waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
-        self._bytes = 0
+        self._waiting: dict[tuple[str, str], _Waiting] = {}
+        self._shares: KeyShares[tuple[str, str]] = KeyShares()  # by their bytes
         self._task: asyncio.Task[None] | None = None
 
     def keep(self, call: ChatCall, run: Run, written: Any) -> None:
@@ -152,9 +153,10 @@ class StoredResponses:
             return
         kept = KeptResponse(run.key, name, run.request.session_id, wanted.previous, time.time(), size, b"")
         self._waiting[run.key, name] = _Waiting(kept=kept, items=wanted.items, response=response)
-        self._bytes += size
-        while self._bytes > WAITING_BYTES_MAX:
-            self._let_go(self._find_excess(), StateUnavailable("too many responses wait to be kept"))
+        self._shares.put(run.key, (run.key, name), size)
+        while self._shares.held.total() > WAITING_BYTES_MAX:
+            excess = self._waiting[self._shares.find_oldest(self._shares.held)]
+            self._let_go(excess, StateUnavailable("too many responses wait to be kept"))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._hand_over())
 
@@ -268,14 +270,6 @@ class StoredResponses:
                 else:
                     self._drop(waiting)
 
-    def _find_excess(self) -> _Waiting:
-        """Return the oldest response of the API key whose responses wait with the most bytes."""
-        held: Counter[str] = Counter()
-        for waiting in self._waiting.values():
-            held[waiting.kept.key] += waiting.kept.size
-        most = max(held, key=held.__getitem__)
-        return next(waiting for waiting in self._waiting.values() if waiting.kept.key == most)
-
     def _let_go(self, waiting: _Waiting, error: Exception) -> None:
         self._drop(waiting)
         log_error("response_not_kept", error, response=waiting.kept.id)
@@ -284,7 +278,7 @@ class StoredResponses:
         name = (waiting.kept.key, waiting.kept.id)
         if self._waiting.get(name) is waiting:
             del self._waiting[name]
-            self._bytes -= waiting.kept.size
+            self._shares.drop(waiting.kept.key, name)
 
 
 def _check_size(found: Sequence[KeptResponse], path: str) -> None:

@@ -11,7 +11,6 @@ The server's report lists each attempt, so one request tells of all layers. A se
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from deployments.evaluate.asking.chat_client import ChatClient, ChatReply
 from deployments.evaluate.calls.call_cases import CallCase
+from deployments.work.json_text import load_object
 
 Wanted = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ def are_right(calls: Sequence[tuple[str, str]], wanted: Sequence[Wanted]) -> boo
     """Tell whether the calls are the wanted ones, in any order: `name`, and `arguments` with the values that count."""
     left = list(wanted)
     for name, arguments in calls:
-        given = _parse(arguments)
+        given = load_object(arguments)
         hit = next((one for one in left if one["name"] == name and given is not None and _fits(given, one)), None)
         if hit is None:
             return False
@@ -39,18 +39,10 @@ def _are_valid(calls: Sequence[tuple[str, str]], tools: Sequence[Mapping[str, An
     """Tell whether there are calls, and all of them are of declared tools and fit their schemas."""
     schemas = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     for name, arguments in calls:
-        given = _parse(arguments)
+        given = load_object(arguments)
         if name not in schemas or given is None or not Draft202012Validator(schemas[name]).is_valid(given):
             return False
     return bool(calls)
-
-
-def _parse(arguments: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _fits(given: Mapping[str, Any], wanted: Wanted) -> bool:

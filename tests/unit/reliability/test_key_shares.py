@@ -28,10 +28,11 @@ def test_the_oldest_of_the_fullest_key_leaves(done: list[tuple[str, int, bool]])
             names.remove(name)
         if put:
             names.append(name)
-            shares.put(key, name)
+            shares.put(key, name, name)
         else:
             shares.drop(key, name)
         assert dict(shares.counts) == {each: len(names) for each, names in model.items() if names}
+        assert dict(shares.held) == {each: sum(names) for each, names in model.items() if names}
     for key, count in shares.counts.items():
         assert shares.find_oldest({key: count}) == model[key][0]
     if shares.counts:

@@ -125,7 +125,7 @@ def test_nothing_is_begun_without_time_or_cases(folder, server, capsys, option):
     assert not server.asked
 
 
-@pytest.mark.parametrize("key", ["sk-secret-1234567890\n", "ключ", "a\x01b"])
+@pytest.mark.parametrize("key", ["sk-secret\n1234567890", "ключ", "a\x01b"])
 def test_a_key_that_can_t_be_sent_is_named_and_not_shown(folder, server, capsys, monkeypatch, key):
     """In one line."""
     monkeypatch.setenv("MLX_STACK_API_KEY", key)

@@ -15,6 +15,7 @@ from deployments.reports.report import (
     describe_running,
     prefill_json,
     report_of,
+    write_headers,
     write_prefill,
 )
 from deployments.request.accounting import Accounting
@@ -37,6 +38,7 @@ from reliability.types import (
     TierStatus,
     Usage,
 )
+from tests.support import room_rig
 from tests.support.driving import make_ports, make_run
 from tests.support.run_values import request_of, run_of
 
@@ -100,6 +102,25 @@ def test_a_note_is_short() -> None:
     """Law: however long the reason is, the note isn't."""
     (note,) = report_with(LostPrefix(token=1, of=2, changes=(PrefixChange.TOOLS,), detail="x" * 5000))["notes"]
     assert len(note) == _NOTE_CHARS_MAX
+
+
+def test_headers_are_those_of_the_answer():
+    """What a client is shown, and nothing that wasn't there."""
+    left = {"escalated_from": "fast", "escalation_reason": "loop_detected", "loop": "nudged", "retries": 1}
+    away = room_rig.report(tier="standard", **left)
+
+    assert write_headers(room_rig.report(), 1) == {
+        "X-MLX-Stack-Session": "s",
+        "X-MLX-Stack-Tier": "fast",
+        "X-MLX-Stack-Retries": "0",
+        "X-MLX-Stack-Attempts": "1",
+    }
+    assert write_headers(away, 2)["X-MLX-Stack-Escalation-Reason"] == "loop_detected"
+    assert "X-MLX-Stack-Loop" not in write_headers(room_rig.report(loop="detected"), 1)
+    short = write_headers(room_rig.report(shortened=3, memory_pressure="warn", budget=[{}]), 1)
+    assert short["X-MLX-Stack-Shortened"] == "3"
+    assert short["X-MLX-Stack-Memory-Pressure"] == "warning"
+    assert short["X-MLX-Stack-Budget-Warning"] == "80%"
 
 
 S = 1_000_000_000

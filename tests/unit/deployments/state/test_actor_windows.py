@@ -49,10 +49,10 @@ def test_windows_are_bounded_in_number_and_in_characters():
     assert [bool(windows.find("k", f"s{number}").kept) for number in range(6)] == [False] * 3 + [True] * 3
     for number in range(40):
         windows.take(item(f"s{number % 3}", number, "x" * 1_500), CONFIG)
-        assert windows._held.total() <= 10_000
+        assert windows._shares.held.total() <= 10_000
     for number in range(6):
         windows.forget("k", f"s{number}")
-    assert (len(windows._windows), windows._held.total()) == (0, 0)
+    assert (len(windows._windows), windows._shares.held.total()) == (0, 0)
 
 
 def test_a_detector_that_is_off_keeps_nothing():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.ui.timeline import tell, write_curl, write_headers
+from deployments.ui.timeline import tell, write_curl
 from tests.support.room_rig import attempt, report
 
 SECRET = "zebra-4711"
@@ -94,24 +94,6 @@ def test_texts_are_told_where_they_were_kept():
     assert SECRET not in repr(tell(told, [], keep_text=False))
     assert tell(told, [], keep_text=True).steps[0].texts == {"detail": SECRET}
     assert tell(told, [incident("loop", "loop", nudge="stop")], keep_text=False).steps[0].texts == {"nudge": "stop"}
-
-
-def test_headers_are_those_of_the_answer():
-    """What a client is shown, and nothing that wasn't there."""
-    away = report(escalated_from="fast", escalation_reason="loop_detected", tier="standard", loop="nudged", retries=1)
-
-    assert write_headers(report()) == {
-        "X-MLX-Stack-Session": "s",
-        "X-MLX-Stack-Tier": "fast",
-        "X-MLX-Stack-Retries": "0",
-        "X-MLX-Stack-Attempts": "1",
-    }
-    assert write_headers(away)["X-MLX-Stack-Escalation-Reason"] == "loop_detected"
-    assert "X-MLX-Stack-Loop" not in write_headers(report(loop="detected"))
-    short = write_headers(report(shortened=3, memory_pressure="warn", budget=[{}]))
-    assert short["X-MLX-Stack-Shortened"] == "3"
-    assert short["X-MLX-Stack-Memory-Pressure"] == "warning"
-    assert short["X-MLX-Stack-Budget-Warning"] == "80%"
 
 
 @given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
