@@ -275,6 +275,8 @@ class World:
         law(len(marks) <= 1, f"{who} has the text of one attempt, not {marks}")
         run = outcome.run
         law(outcome.stream or run.refusal is None or not text, f"{who} doesn't stream, and sees nothing of a failure")
+        left = any(attempt.text_out for attempt in run.attempts)
+        law(run.refusal is None or not text or left, f"{who} sees nothing of what is refused before a commit point")
         law(not run.request.tools or "<tool_call>" not in text, f"{who} never sees a call as text")
 
     def _check_calls(self, outcome: Outcome, who: str) -> None:

@@ -62,9 +62,11 @@ def test_mlx_is_not_imported_with_the_modules():
     assert out.stdout.strip() == "[]"
 
 
-def test_drive_knows_no_ray():
-    """The simulator runs the very code of `drive`: nothing that it imports imports Ray."""
-    code = "import sys, deployments.request.drive\nprint('ray' in sys.modules)"
+@pytest.mark.parametrize("module", ["request.drive", "config.loopback"])
+def test_it_knows_no_ray(module):
+    """The simulator runs the very code of `drive`, and a tier asks about hosts: nothing that either imports imports
+    Ray."""
+    code = f"import sys, deployments.{module}\nprint('ray' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert out.stdout.strip() == "False"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,27 +49,19 @@ CONVERSATIONS: dict[str, Callable[[int], list[Message]]] = {
 }
 
 
-@pytest.mark.parametrize("form", HistoryForm)
+# Saying calls as text is for texts alone.
+MENDS = [partial(soften, form=form) for form in HistoryForm]
+MENDS += [partial(mend, mends=(one,)) for one in Mend if one is not Mend.SAY_CALLS]
+
+
+@pytest.mark.parametrize("repair", MENDS, ids=str)
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
-def test_a_conversation_is_softened_in_linear_work(conversation: str, form: HistoryForm) -> None:
-    """Law: in each form, a conversation that is twice as long takes at most two and a half times the work; each text
-    is joined once."""
+def test_a_conversation_is_softened_in_linear_work(conversation: str, repair: Callable[..., object]) -> None:
+    """Law: in each form, and by each mend alone, a conversation that is twice as long takes at most two and a half
+    times the work; each text is joined once."""
 
     def prepare(size: int) -> Do:
-        messages = CONVERSATIONS[conversation](size)
-        return lambda: soften(messages, form)
-
-    assert measure_growth(prepare, 60) <= 2.5
-
-
-@pytest.mark.parametrize("one", [one for one in Mend if one is not Mend.SAY_CALLS])  # it is for texts alone
-@pytest.mark.parametrize("conversation", CONVERSATIONS)
-def test_each_mend_is_linear(conversation: str, one: Mend) -> None:
-    """Law: as above, for each mend by itself."""
-
-    def prepare(size: int) -> Do:
-        messages = CONVERSATIONS[conversation](size)
-        return lambda: mend(messages, (one,))
+        return partial(repair, CONVERSATIONS[conversation](size))
 
     assert measure_growth(prepare, 60) <= 2.5
 

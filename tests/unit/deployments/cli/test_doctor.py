@@ -9,11 +9,20 @@ import pytest
 from deployments import __main__
 from deployments.cli import doctor
 from deployments.cli.doctor import BEGUN, TOKENS, _check_prefill, _Finding
-from deployments.config.app_config import load
-from tests.support.chain_configs import config
+from deployments.config.app_config import AppConfig, load
 from tests.support.config_files import write_config
 from tests.support.plays import Player, good, status
 from tests.support.upstream import Upstream
+
+TIER = {"kind": "scripted", "script": []}
+
+
+def config(**escalation: object) -> AppConfig:
+    """A chain of three tiers, with these settings of its escalation."""
+    tiers = {"fast": TIER, "standard": TIER, "premium": {"kind": "hosted", "preset": "openrouter"}}
+    return load(
+        {"tiers": tiers, "reliability": {"escalation": {"chain": ["fast", "standard", "premium"]} | escalation}}
+    )
 
 
 def test_the_report_and_its_exit_code(capsys, monkeypatch):

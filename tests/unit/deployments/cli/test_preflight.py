@@ -77,6 +77,22 @@ def tls(path: str) -> Document:
 WRONG: dict[str, tuple[str, Any, str]] = {
     "unknown key at the top": ("http_option", {}, "http_option: unknown key; allowed here: "),
     "unknown key of Serve": ("http_options.prot", 8000, "http_options.prot: unknown key"),
+    "unknown key of an application": ("applications.0.nmae", "x", "applications.0.nmae: unknown key"),
+    "unknown key of a deployment": (
+        "applications.0.deployments",
+        [{"name": "fast", "num_replica": 2}],
+        "applications.0.deployments.0.num_replica: unknown key",
+    ),
+    "unknown key of a patch": (
+        "applications.0.deployments",
+        [{"name": "fast", "user_config": {"modle": "x"}}],
+        "deployments.0.user_config: modle: unknown key",
+    ),
+    "a port in place of options": ("http_options", 8000, "http_options: a mapping is needed"),
+    "nothing in place of options": ("http_options", None, "http_options: a mapping is needed"),
+    "a list in place of options": ("http_options", [], "http_options: a mapping is needed"),
+    "Serve's own default": ("http_options", {}, "http_options.host: 0.0.0.0 is not loopback"),
+    "no application": ("applications", [], "exactly one with import_path deployments.app:build"),
     "unknown key in args": ("args.tears", {}, "tears: unknown key; allowed here: evaluate, reliability, "),
     "bad type": ("args.server.attempts_max", "many", "server.attempts_max: "),
     "a bad value of Serve": ("proxy_location", "Nowhere", "proxy_location: "),
@@ -93,7 +109,11 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a file for a state": ("args.state.path", str(ROOT / "Makefile"), "state.path: can't write to"),
     "a state that others can write into": ("args.state.path", "/tmp", "state.path: others can write into /tmp (mode "),
     "a wrong import path": ("applications.0.import_path", "deployments.app:biuld", "import_path deployments.app:build"),
-    "a wrong deployment": ("applications.0.deployments", [{"name": "fats"}], "there is no deployment 'fats'"),
+    "a wrong deployment": (
+        "applications.0.deployments",
+        [{"name": "fats"}],
+        "deployments.0.name: there is no deployment 'fats'; deployments: Router, fast",
+    ),
     "a deployment that is none": ("applications.0.deployments", ["fast"], "deployments.0: a mapping is needed"),
     "deployments that are none": ("applications.0.deployments", 5, "deployments: a list is needed"),
     "a wrong patch": ("applications.0.deployments", [{"name": "fast", "user_config": "x"}], "user_config: a mapping"),
@@ -171,39 +191,17 @@ def test_an_application_beside_ours_is_another_and_is_there(place, capsys, besid
     assert said in refused(path, capsys)
 
 
-TOO_SHORT, NO_NAME = "agent:short", "sk-mss-0123456789abcdef0123456789abcdef"
-TWICE = "a:0123456789abcdef01234567,a:76543210fedcba9876543210"
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 
 
-@pytest.mark.parametrize("keys", [TOO_SHORT, NO_NAME, TWICE])
-def test_a_key_set_that_cant_be_used_is_one_line(place, monkeypatch, capsys, keys):
-    """Keys are read before the start, and none is repeated."""
-    monkeypatch.setenv("MLX_STACK_API_KEYS", keys)
-    line = refused(write(place), capsys)
-
-    assert "MLX_STACK_API_KEYS: entry " in line
-    assert not any(part in line for part in keys.replace(",", ":").split(":") if len(part) > 8)
-
-
-@pytest.mark.parametrize("mode", [0o666, 0o602])
-def test_a_key_file_that_others_may_write_is_refused(place, capsys, mode):
-    """Whoever may write there may let himself in."""
-    keys = place[0] / "keys.yaml"
-    keys.write_text(f"- {{name: a, sha256: '{'0' * 64}'}}")
-    keys.chmod(mode)
-    path = write(place, ("args.server.api_keys_file", str(keys)))
-
-    assert "server.api_keys_file: others may write" in refused(path, capsys)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_key_file_that_another_user_was_first_to_make_is_refused(place, capsys):
-    """Where anybody may make a file, as in /tmp, its owner may let himself in."""
+@pytest.mark.parametrize(("mode", "user"), [(0o666, -1), (0o602, -1), pytest.param(0o644, 65534, marks=NEEDS_ROOT)])
+def test_a_key_file_that_others_may_write_is_refused(place, capsys, mode, user):
+    """Whoever may write there may let himself in; so may its owner, where anybody may make a file, as in /tmp."""
     place[0].chmod(0o1777)
     keys = place[0] / "keys.yaml"
     keys.write_text(f"- {{name: a, sha256: '{'0' * 64}'}}")
-    keys.chmod(0o644)
-    os.chown(keys, 65534, 65534)
+    keys.chmod(mode)
+    os.chown(keys, user, user)
     path = write(place, ("args.server.api_keys_file", str(keys)), ("args.state.path", str(place[0] / "own" / "state")))
 
     assert "server.api_keys_file: others may write" in refused(path, capsys)

@@ -41,6 +41,9 @@ from tests.support.small_config import config_of
         ("server.timeouts", {"first_token_s": 700, "total_s": 600}, "first_token_s (700) is over total_s (600)"),
         ("server.aliases", {"gpt": "best"}, "server.aliases.gpt: there is no tier 'best'"),
         ("server.body_bytes_max", "ten", "server.body_bytes_max: "),
+        ("server.api_keys_env", "not a name", "server.api_keys_env: "),
+        ("server.api_keys_file", "", "server.api_keys_file: "),
+        ("server.allow_open", "yes", "server.allow_open: "),  # what only looks like a yes opens no door
         ("reliability.token_budget.max_output_tokens", 0, "reliability.token_budget.max_output_tokens: "),
     ],
 )

@@ -1,8 +1,6 @@
 """Which hosts mean this machine: the one rule for listening, for peers, for proxies and for what leaves the machine."""
 
 import ipaddress
-import subprocess
-import sys
 import tracemalloc
 
 import pytest
@@ -10,7 +8,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from deployments.config.loopback import _CONTAINER_HOSTS, is_loopback, is_own, is_own_page
-from tests.support.repository import ROOT
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
@@ -89,14 +86,6 @@ def test_any_text_is_a_host_or_not(text):
 def test_a_name_under_internal_is_a_container_s_host_or_another_s(name, port):
     """Companies and clouds give such names to their machines; only those that container programs define mean ours."""
     assert is_own(name + port) == is_own(f"http://{name}{port}") == (name in _CONTAINER_HOSTS)
-
-
-def test_the_rule_needs_no_ray():
-    """Who asks about a host, as a tier does, need not load Ray for it."""
-    code = "import sys, deployments.config.loopback\nprint('ray' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-
-    assert out.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("reader", [is_own, is_own_page, is_loopback])

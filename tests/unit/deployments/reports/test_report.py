@@ -165,15 +165,6 @@ def test_it_writes_from_its_first_word_on(ttft_ns, counted, end, shown):
     assert (row["writing"], row["tokens"]) == shown
 
 
-def test_a_long_prefill_is_shown():
-    """With what is left, until the first token."""
-    prefill = Prefilled(tokens=12288, of_tokens=40000, left_s=43.21)
-    current = SimpleNamespace(ttft_ns=None, end=None, spending=None, prefilling=prefill)
-    row = describe_running(running(current=current), now_ns=75 * S, now_s=1e9)
-
-    assert row["prefill"] == {"tokens": 12288, "of_tokens": 40000, "left_s": 43.2, "waits_behind": None}
-
-
 @pytest.mark.parametrize(
     ("prefill", "words"),
     [

@@ -95,13 +95,24 @@ def test_a_tier_that_does_not_go_on_is_no_seam():
     assert [a.fault for a in run.attempts] == [Fault.IDLE_TIMEOUT, Fault.SEAM, None]
 
 
-def test_where_nobody_goes_on_it_ends_as_before():
-    """Law: in one refusal, with all that left still standing."""
-    run, events, _ = drive_through([[{"text": "half "}, {"cut": True}]], chain=1)
+HALF_CALL = {"tool_call": {"name": "f", "arguments": '{"a": "ma'}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "chain"),
+    [
+        ([[{"text": "half "}, {"cut": True}]], 1),
+        ([[{"text": "half "}, HALF_CALL, {"cut": True}], [{"text": "Words alone."}]], 2),
+    ],
+    ids=["nobody goes on", "no attempt calls"],
+)
+def test_what_is_not_gone_on_with_ends_in_one_error(answers, chain):
+    """Law: in one refusal, with all that left still standing; a call that was begun and never came is no clean end."""
+    run, events, _ = drive_through(answers, chain=chain)
 
     assert text_of(events) == "half "
     assert run.refusal.code is RefuseCode.BROKEN_STREAM
-    assert len(run.attempts) <= 3
+    assert chain == 2 or len(run.attempts) <= 3
 
 
 def test_what_was_written_counts():
@@ -145,7 +156,6 @@ def test_a_flawed_call_behind_a_seam_is_asked_for_again():
     assert asked[2].begun == ""
 
 
-HALF_CALL = {"tool_call": {"name": "f", "arguments": '{"a": "ma'}}
 LEADS = ["Let me check.", "Here is", "I will look at the valve first, and then we will see.\n"]
 #: Their arguments come before the name, or are over where the value is.
 LATE_NAMES = {"arguments first", "tool name in brackets", "python alone"}
@@ -180,13 +190,6 @@ def test_a_call_in_the_text_is_cut_as_a_native_one(kind, lead, share):
     assert text_of(events).rstrip() == lead.rstrip()
     assert [(name, json.loads(arguments)) for name, arguments in calls_of(events)] == [("f", {"a": "mail"})]
     assert run.refusal is None
-
-
-def test_where_no_attempt_calls_it_ends_in_one_error():
-    """Law: a call that was begun and never came is no clean end."""
-    run, events, _ = drive_through([[{"text": "I call. "}, HALF_CALL, {"cut": True}], [{"text": "Words alone."}]])
-    assert text_of(events) == "I call. "
-    assert run.refusal.code is RefuseCode.BROKEN_STREAM
 
 
 CIRCLE = "The pump runs and then it stops again. "

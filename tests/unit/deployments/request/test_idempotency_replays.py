@@ -112,24 +112,16 @@ async def test_a_follower_goes_on_where_the_other_stopped(world, router_dies):
     assert not router_dies or ": continued by tier fast at character" in again.raw
 
 
+@pytest.mark.parametrize("asked", [{"stream": False}, {"limits": {"continuations_max": 0}}], ids=["whole", "no seams"])
 @in_a_world
-async def test_what_was_not_streamed_runs_anew(world):
-    """Law: of a whole answer nothing had left; the repeat is answered all the same."""
-    world.begin(world.one, stream=False)
-    await asyncio.sleep(12 * WORD_S)
-    world.tasks[0].cancel()
-    again = await world.other.answer(Told(), stream=False)
-    assert (again.text, world.tier.asked[1].begun) == (TEXT, "")
-
-
-@in_a_world
-async def test_without_seams_it_runs_anew(world):
-    """Law: `continuations_max: 0` holds for repeats, too."""
-    world.begin(world.one)
+async def test_what_is_not_gone_on_with_runs_anew(world, asked):
+    """Law: of a whole answer nothing had left, and `continuations_max: 0` holds for repeats, too; the repeat is
+    answered all the same."""
+    world.begin(world.one, **asked)
     await asyncio.sleep(12 * WORD_S)
     world.tasks[0].cancel()
     await asyncio.sleep(1)
-    again = await world.other.answer(Told(), limits={"continuations_max": 0})
+    again = await world.other.answer(Told(), **asked)
     assert (again.text, world.tier.asked[1].begun) == (TEXT, "")
 
 

@@ -11,7 +11,19 @@ from deployments.tiers import stream_matchers
 from deployments.tiers.stream_matchers import AnswerReader, CallFormat, StopCut, merge_events, strict_json_call
 from reliability.tools.format_reasoning import Thought
 from reliability.types import CallDelta, Event, Finish, FinishReason, Logprobs, Prefilled, Reasoning, Text, TokenLogprob
-from tests.support.cut_texts import CALL, cut_texts
+
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1.0, "b": "é"}}\n</tool_call>'
+# Texts made of the pieces that matter, so that markers, halves of markers and calls are common.
+MARKS = [CALL, "<tool_call>", "</tool_call>", "<tool", "_call>", "<think>", "</think>", "<thi", "[CALL]"]
+FRAGMENTS = st.sampled_from([*MARKS, "{", '{"name": 1}', "stop", "st", "op", "a", " ", "\n", "né"])
+TEXTS = st.lists(FRAGMENTS, max_size=12).map("".join)
+
+
+@st.composite
+def cut_texts(draw: st.DrawFn) -> tuple[str, list[str]]:
+    text = draw(TEXTS)
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    return text, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
 class TestCalls:

@@ -33,14 +33,6 @@ def converse(kinds: list[str]) -> list[dict[str, Any]]:
     return out
 
 
-@pytest.mark.parametrize("family", SOME_TEMPLATES)
-def test_every_shape_is_rendered_whole_by_the_families(family):
-    """Law: every word of every message stands in the prompt once, in order, whatever the template raises or drops.
-    (`test_ten_turns.py` asks it of every habit.)"""
-    form = learn_template(Tokenizer(SOME_TEMPLATES[family]))
-    assert (form.lost, form.describe()) == ((), None)
-
-
 @pytest.mark.parametrize(("shown", "mends"), [("c.id", {Mend.NAME_IDS}), ("c.function.name", set())])
 def test_a_call_is_never_without_its_name(shown, mends):
     """Law: a template that writes the id of a call and not its name gets ids that name the tool; nothing is changed

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -9,23 +10,32 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reliability.admission import events as replay
 from reliability.admission.admit import AdmissionState
-from reliability.admission.ledger import PROGRESS_TOKENS
-from reliability.admission.request import ClosedGrant, Grant, Rejection
+from reliability.admission.budget import Limit, loads, output_cap
+from reliability.admission.ledger import HOUR, PROGRESS_TOKENS, session_name
+from reliability.admission.request import AdmissionRequest, BudgetWindow, ClosedGrant, Grant, Rejection
 from reliability.memory.pressure import Level
 from reliability.types import Usage, Verdict
-from tests.support.admissions import CONFIG, S, ask
+from tests.support.admissions import CONFIG as SMALL
+from tests.support.admissions import S, ask
+
+KEYS, SESSIONS = "kl", "abcdefg"
+BOUNDS = replace(SMALL.budget.bounds, keys_max=len(KEYS))
+HOURS = dict.fromkeys(KEYS, Limit(tokens_max=4000))
+CONFIG = replace(SMALL, budget=replace(SMALL.budget, key_hours=HOURS, output_tokens_max=200, bounds=BOUNDS))
 
 
 class AdmissionMachine(RuleBasedStateMachine):
-    """Any asks, settles, losses, waits, operators and restarts, in any order."""
+    """Any asks, settles, losses, waits, operators and restarts, in any order. Only what is charged beyond its
+    reservation, or without one, may carry a window past its limit."""
 
     def __init__(self) -> None:
         super().__init__()
         self.state = AdmissionState(epoch="a")
         self.now_ns = 10**18
         self.open: dict[str, Grant] = {}
-        self.ids: set[str] = set()
-        self.tokens = 0
+        self.asked: dict[str, AdmissionRequest] = {}
+        self.spent: list[tuple[int, str, int]] = []  # when, by which key, how much
+        self.beyond: list[tuple[int, int]] = []  # when, and how much of it was never reserved
         self.used: dict[str, int] = {}  # what was said of open grants
         self.owed: dict[str, int] = {}  # what is charged where nothing more comes
         self.late: dict[str, int] = {}  # what expired grants were charged, until somebody settles them after all
@@ -40,40 +50,46 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.state, answer = replay.reduce(self.state, CONFIG, event, self.now_ns)
         return answer
 
-    @rule(wait_ns=st.sampled_from([0, 1, S // 2, S, 9 * S, 31 * S, 4000 * S, -5 * S]))
+    @rule(wait_ns=st.sampled_from([0, 1, S // 2, S, 9 * S, 31 * S, 1800 * S, 3600 * S, -5 * S]))
     def wait(self, wait_ns: int) -> None:
         self.now_ns += wait_ns
         for each in self.happen(replay.Tick("expire")):
             assert each.known
             assert each.expired
-            self.tokens += each.tokens
-            del self.open[each.id]
+            self.book(self.asked[each.id].key, each.tokens, self.open.pop(each.id).tokens)
             assert each.tokens == self.owed.pop(each.id)
             self.late[each.id] = each.tokens
 
+    def book(self, key: str, tokens: int, reserved: int) -> None:
+        self.spent.append((self.state.now_ns, key, tokens))
+        self.beyond.append((self.state.now_ns, max(0, tokens - reserved)))
+
     @rule(
         tier=st.sampled_from(["fast", "cloud"]),
-        session=st.sampled_from("abcdefg"),
+        key=st.sampled_from(KEYS),
+        session=st.sampled_from(SESSIONS),
         extra=st.booleans(),
         hold_ns=st.sampled_from([None, S, 100 * S]),
         level=st.sampled_from(list(Level)),
-        prompt=st.sampled_from([0, 50, 900, 9000]),
+        prompt_tokens=st.sampled_from([-5, 0, 50, 900, 9000]),
+        output_tokens=st.sampled_from([None, 0, 1, 100, 5000]),
         local=st.booleans(),
     )
-    def request(
-        self, tier: str, session: str, extra: bool, hold_ns: int | None, level: Level, prompt: int, local: bool
-    ) -> None:
+    def request(self, tier: str, session: str, prompt_tokens: int, local: bool, **more: Any) -> None:
         """One bar leaves everything else untouched; a grant carries all its parts under one new name."""
         self.wait(0)
         before = self.state
-        wanted = ask(tier, session, extra=extra, hold_ns=hold_ns, level=level, prompt_tokens=prompt, local=local)
+        wanted = ask(tier, session, prompt_tokens=prompt_tokens, local=local, **more)
         answer = self.happen(replay.Admit(wanted))
         if isinstance(answer, Rejection):
             assert self.state is before
             return
-        assert answer.id not in self.ids
+        assert answer.id not in self.asked
         assert self.state.breakers[tier].permits
-        self.ids.add(answer.id)
+        prompt = max(0, prompt_tokens)
+        assert answer.output_cap == output_cap(CONFIG.budget, wanted.output_tokens)
+        assert answer.tokens == prompt + answer.output_cap
+        self.asked[answer.id] = wanted
         self.open[answer.id] = answer
         self.owed[answer.id] = min(answer.tokens, prompt + (0 if local else PROGRESS_TOKENS))
         self.used[answer.id] = 0 if local else PROGRESS_TOKENS
@@ -104,6 +120,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert self.happen(event) == ClosedGrant(grant_id, known=False)
         assert self.state.budget.hour.count(now_ns) == before.budget.hour.count(now_ns) + more
         assert self.state.breakers == before.breakers
+        self.book(self.asked[grant_id].key, more, 0)
         after = self.state
         self.happen(event)
         assert self.state is after
@@ -122,7 +139,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             assert answer.tokens == max(owed, usage or 0)
         else:
             assert answer.tokens == (held.tokens if used is None else usage)
-        self.tokens += answer.tokens
+        self.book(self.asked[grant_id].key, answer.tokens, held.tokens)
         after = self.state
         assert self.happen(replay.Settlement(grant_id, verdict, used)) == ClosedGrant(grant_id, known=False)
         assert self.state is after
@@ -131,16 +148,23 @@ class AdmissionMachine(RuleBasedStateMachine):
     def operate(self, tier: str, order: Any) -> None:
         self.happen(replay.Order(tier, order))
 
-    @rule(session=st.sampled_from("abcdefg"), tokens=st.sampled_from([0, 10, 10**6]))
-    def charge(self, session: str, tokens: int) -> None:
-        """What ran without a grant is spent, and no breaker and no retry budget hears of it."""
+    @rule(
+        key=st.sampled_from(KEYS), session=st.sampled_from(SESSIONS), tokens=st.sampled_from([-5, 0, 10, 5000, 10**6])
+    )
+    def charge(self, key: str, session: str, tokens: int) -> None:
+        """What ran without a grant is spent, in its session where there is room, and no breaker and no retry budget
+        hears of it."""
         self.wait(0)
-        before = self.state
-        self.happen(replay.Charge("k", session, tokens))
+        before, spent = self.state, max(0, tokens)
+        self.happen(replay.Charge(key, session, tokens))
+        self.book(key, spent, 0)
         now = self.state
         assert (now.breakers, now.retries, now.grants) == (before.breakers, before.retries, before.grants)
         now_ns = self.state.now_ns
-        assert self.state.budget.hour.count(now_ns) == before.budget.hour.count(now_ns) + tokens
+        assert now.budget.hour.count(now_ns) == before.budget.hour.count(now_ns) + spent
+        known, after = (one.budget.session_of(BOUNDS, key, session, now_ns) for one in (before, now))
+        if before.budget.sessions.count < BOUNDS.sessions_max or known.spent or known.open:
+            assert (after.spent, after.reserved, after.open) == (known.spent + spent, known.reserved, known.open)
 
     @rule()
     def tidy(self) -> None:
@@ -152,9 +176,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         """A new life that is written down: what it grants has the same names in every replay."""
         self.happen(replay.Begin(self.state.epoch + "b"))
 
-    @rule(session=st.sampled_from("abc"))
-    def forgive(self, session: str) -> None:
-        self.happen(replay.Reset("k", session))
+    @rule(key=st.sampled_from(KEYS), session=st.sampled_from("abc"))
+    def forgive(self, key: str, session: str) -> None:
+        self.happen(replay.Reset(key, session))
 
     @rule()
     def save(self) -> None:
@@ -175,10 +199,36 @@ class AdmissionMachine(RuleBasedStateMachine):
         """Permits, reservations and grants are open together and closed together."""
         assert {name for name, _ in self.state.grants.items()} == set(self.open)
         assert {name for name, _ in self.state.budget.open.items()} == set(self.open)
-        assert self.state.budget.hour.reserved == sum(grant.tokens for grant in self.open.values())
+        held = sum(grant.tokens for grant in self.open.values())
+        assert self.state.budget.hour.reserved == held
+        assert sum(hour.reserved for _, hour in self.state.budget.keys.items()) == held
+        assert sum(session.reserved for _, session in self.state.budget.sessions.items()) == held
         for tier, breaker in self.state.breakers.items():
-            held = {g.id for g in self.open.values() if g.tier == tier}
-            assert len(breaker.permits) <= len(held)
+            assert len(breaker.permits) <= sum(g.tier == tier for g in self.open.values())
+
+    @invariant()
+    def never_beyond_the_limit(self) -> None:
+        """Spent and reserved never exceed a limit, and are never less than what they really are."""
+        budget, now_ns = self.state.budget, self.state.now_ns
+        for key, session in product(KEYS, SESSIONS):
+            for load in loads(budget, CONFIG.budget, key, session, now_ns):
+                since_ns = 0 if load.window is BudgetWindow.SESSION else now_ns - HOUR.window_ns - HOUR.bucket_ns
+                assert load.tokens <= load.tokens_max + sum(more for at, more in self.beyond if at >= since_ns)
+        recent = [(key, tokens) for at, key, tokens in self.spent if at + HOUR.window_ns > now_ns]
+        recent += [(self.asked[name].key, grant.tokens) for name, grant in self.open.items()]
+        by_window = {load.window: load.tokens for load in loads(budget, CONFIG.budget, "k", "a", now_ns)}
+        assert by_window[BudgetWindow.HOUR] >= sum(tokens for _, tokens in recent)
+        assert by_window[BudgetWindow.KEY_HOUR] >= sum(tokens for key, tokens in recent if key == "k")
+
+    @invariant()
+    def memory_is_bounded(self) -> None:
+        """No more is remembered than allowed, and what is in use is."""
+        budget = self.state.budget
+        assert budget.sessions.count <= BOUNDS.sessions_max
+        assert budget.keys.count <= BOUNDS.keys_max
+        assert budget.open.count <= BOUNDS.reservations_max
+        for wanted in (self.asked[name] for name in self.open):
+            assert budget.sessions.get(session_name(wanted.key, wanted.session)) is not None
 
 
 TestAdmissionMachine = AdmissionMachine.TestCase

@@ -253,17 +253,6 @@ def test_retry_after_lengthens_an_opening() -> None:
     assert settle(breaker, CONFIG, probe, Verdict.FAILURE, 100, 5)[0].until_ns == 300
 
 
-def test_a_late_result_of_an_older_state_is_void() -> None:
-    """Results of calls that began before the breaker opened neither close nor reopen it."""
-    breaker, early = permit_of(Breaker(), CONFIG, 0)
-    breaker = after(breaker, CONFIG, 0, *[Verdict.FAILURE] * 3)
-    assert settle(breaker, CONFIG, early, Verdict.SUCCESS, 0) == (breaker, None)
-    half, probe = permit_of(breaker, CONFIG, 100)
-    assert probe.number == early.number
-    for verdict in Verdict:
-        assert settle(half, CONFIG, early, verdict, 100) == (half, None)
-
-
 @given(st.lists(st.sampled_from(list(Verdict)), max_size=40), st.integers(0, 5000))
 def test_a_healthy_tier_is_closed_soon(verdicts: list[Verdict], wait_ns: int) -> None:
     """Law: whatever was before, and without any traffic since, a tier that answers well is closed after its open time

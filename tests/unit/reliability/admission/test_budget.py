@@ -158,23 +158,6 @@ def test_retry_after_waits_for_the_hour_too() -> None:
     assert answer.retry_after_s == 3600 + 60 - 10
 
 
-def test_an_expired_reservation_is_charged_what_is_known() -> None:
-    """A reservation whose settle never comes is charged its prompt when it expires; a late settle of less changes
-    nothing, whoever notices the time first."""
-    budget, answer = reserve(Budget(), CONFIG, "r", ask(), 0, hold_ns=30 * S)
-    assert isinstance(answer, Grant)
-    assert answer.expires_ns == 30 * S
-    assert expire(budget, 30 * S - 1) == (budget, ())
-    closed, answers = expire(budget, 30 * S)
-    assert [(a.tokens, a.expired) for a in answers] == [(50, True)]
-    assert settle(budget, CONFIG, "r", 1, 30 * S)[1] == answers[0]
-    late, nothing = settle(closed, CONFIG, "r", 1, 30 * S)
-    assert nothing is None
-    assert (late.sessions, late.hour, late.keys) == (closed.sessions, closed.hour, closed.keys)
-    assert closed.session_of(BOUNDS, "k", "s", 30 * S).spent == 50
-    assert closed.wake_ns is None
-
-
 @pytest.mark.parametrize(
     ("said", "slack", "charged"), [(None, 0, 50), (None, 32, 82), (70, 0, 70), (90, 32, 100), (400, 32, 400)]
 )
@@ -201,14 +184,6 @@ def test_holding_is_bounded(hold_ns: int | None, held_ns: int) -> None:
     _, answer = reserve(Budget(), CONFIG, "r", ask(), 5, hold_ns)
     assert isinstance(answer, Grant)
     assert answer.expires_ns == 5 + held_ns
-
-
-def test_an_overrun_is_charged() -> None:
-    """A tier that uses more than was reserved is charged in full, and then nothing more is admitted."""
-    budget, _ = reserve(Budget(), CONFIG, "r", ask(850), 0)
-    budget, closed = settle(budget, CONFIG, "r", 1100, 0)
-    assert closed.tokens == 1100
-    assert refused(budget, CONFIG, ask(0, 1))
 
 
 def test_negative_usage_is_none() -> None:

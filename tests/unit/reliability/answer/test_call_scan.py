@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reliability.answer.call_scan import COUNTED_MAX, OPEN_MAX, TAIL_CHARS, CallScan, step_calls
 from reliability.loops import Kind, Loop
 from reliability.loops.long_cycles import STRIDE
-from tests.support.repeating_texts import HONEST, paragraph
+from tests.support.repeating_texts import paragraph
 
 RUNAWAYS = {
     "equal characters": ('{"text": "' + "a" * 105_000, Kind.CYCLE, 41_000),
@@ -52,12 +52,6 @@ def test_a_runaway_is_stopped(name, size):
     at, loop = read(arguments, size)
     assert (loop.kind, loop.tool) == (kind, "write")
     assert at <= most or size > most
-
-
-@pytest.mark.parametrize("name", HONEST)
-def test_a_file_repeats_by_nature(name):
-    """What agents write into files passes: a thousand equal rows, a blank picture, tests that count."""
-    assert read(json.dumps({"path": "a.txt", "content": HONEST[name]}))[1] is None
 
 
 @settings(deadline=None)

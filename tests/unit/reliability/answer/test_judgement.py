@@ -181,13 +181,6 @@ def test_calls_beside_a_refusal_are_judged_as_ever():
     assert [type(event) for event in ruled([Refusal("No."), native(GOOD)]).events] == [Refusal, CallDelta]
 
 
-@pytest.mark.parametrize("calls", ["", f'\n<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'])
-def test_a_thought_without_an_end_is_no_answer(calls):
-    """Nothing but an open thought is empty, as it is where it comes as reasoning."""
-    assert ruled([Text(f"<think>I need it.{calls}")]).flaw is Flaw.EMPTY
-    assert ruled([Text("<think>I need it.</think>It is 5.")]).flaw is None
-
-
 def test_calls_behind_the_turn_are_noted():
     """What is dropped of an answer that goes on behind its own turn stands in the report."""
     call = f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>'

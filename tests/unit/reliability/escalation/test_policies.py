@@ -164,13 +164,16 @@ def test_a_loop_is_nudged_then_escalated_then_delivered_marked():
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.AUTH, Fault.SERVER_ERROR, Fault.BREAKER_OPEN])
-def test_a_loop_is_worth_more_than_a_tier_that_is_not_there(fault):
+def test_what_repeats_itself_is_worth_more_than_a_tier_that_is_not_there(fault):
     """The stage of the nudge stops nobody: where the tiers after it can't answer, the call that loops is delivered,
-    marked, the newest of them; behind a broken circuit nothing is."""
-    loop, gone = met(Flaw.LOOP, calls_held=True), met(fault, "standard", ran=False)
+    marked, the newest of them, behind a broken circuit nothing is; and the text that was stopped in its circles is, but
+    not behind another's text."""
+    loop, cycle, gone = met(Flaw.LOOP, calls_held=True), met(Flaw.CYCLE), met(fault, "standard", ran=False)
+    broken, other = replace(loop, flaw=Flaw.CIRCUIT_BREAK), met(Flaw.TOOL_CALL_INVALID, text_out=True)
     assert decide_on(loop, loop, gone, chain=CHAIN[:2]) == Accept(attempt=1)
-    broken = replace(loop, flaw=Flaw.CIRCUIT_BREAK)
     assert isinstance(decide_on(loop, broken, gone, chain=CHAIN[:2]), Refuse)
+    assert decide_on(cycle, gone, chain=CHAIN[:2]) == Accept(attempt=0)
+    assert isinstance(decide_on(other, cycle, gone, chain=CHAIN[:2]), Refuse)
 
 
 def test_a_broken_circuit_is_never_delivered():
@@ -187,13 +190,6 @@ def test_text_that_repeats_itself_is_asked_for_once_more_and_then_delivered():
     decisions = [decide_on(*cycles[:n], chain=CHAIN[:2], reasks_max=3) for n in (1, 2, 3, 4)]
     assert [getattr(d, "tier", None) for d in decisions] == ["fast", "standard", "standard", None]
     assert decisions[3] == Accept(attempt=3)
-
-
-def test_a_text_in_circles_is_worth_more_than_a_tier_that_is_not_there():
-    """Where the tiers after it can't answer, the text that was stopped is delivered; not behind another's text."""
-    cycle, gone = met(Flaw.CYCLE), met(Fault.UNAVAILABLE, "standard", ran=False)
-    assert decide_on(cycle, gone, chain=CHAIN[:2]) == Accept(attempt=0)
-    assert isinstance(decide_on(met(Flaw.TOOL_CALL_INVALID, text_out=True), cycle, gone, chain=CHAIN[:2]), Refuse)
 
 
 @given(chains, limits, st.integers(0, 3))

@@ -30,18 +30,13 @@ def test_a_loop_is_found_as_in_a_full_history(name):
     assert run_laps(SHAPES[name], ["the same"] * 6) == LOOP
 
 
-@pytest.mark.parametrize("name", sorted(SHAPES.keys() - set(BLIND)))
+@pytest.mark.parametrize("name", [name for name in SHAPES if name not in BLIND or name.startswith("folds every 2")])
 def test_results_that_change_are_progress(name):
-    """A result that was shown once and differs from the next one is progress, wherever it is now."""
+    """A result that was shown once and differs from the next one is progress, wherever it is now. Where a summary hides
+    half of the results, those that are shown differ, so nothing is broken."""
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
-    assert set(run_laps(SHAPES[name], [f"It says {word * 4}." for word in words])) == {None}
-
-
-@pytest.mark.parametrize("name", [name for name in BLIND if name.startswith("folds every 2")])
-def test_a_summary_that_hides_progress_never_breaks(name):
-    """Half of the results are never shown: those that are differ, so nothing is broken."""
-    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
-    assert Stage.BREAK not in run_laps(SHAPES[name], [f"It says {word * 4}." for word in words])
+    found = set(run_laps(SHAPES[name], [f"It says {word * 4}." for word in words]))
+    assert found == {None} if name not in BLIND else Stage.BREAK not in found
 
 
 PAGES = [f"{'head ' * 400}{random.Random(n).randbytes(3_000).hex()}{' tail' * 400}" for n in range(6)]

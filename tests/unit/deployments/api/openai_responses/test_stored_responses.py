@@ -143,18 +143,6 @@ async def test_what_is_deleted_is_gone():
     assert not await stored.forget("k", "resp_1")
 
 
-async def test_what_waits_has_a_bound(monkeypatch):
-    """A state that is away for long costs no more memory than that; the oldest is let go."""
-    monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 180)
-    monkeypatch.setattr(stored_responses, "CLOSE_S", 0.001)
-    stored = StoredResponses(Memory(away=10**9))
-    names = [keep(stored) for _ in range(4)]
-    waiting = [name for _, name in stored._waiting]
-    await stored.close()
-
-    assert waiting == names[2:]
-
-
 async def test_what_waits_of_one_key_pushes_out_nothing_of_another(monkeypatch):
     """Law: above the bound, the key whose responses wait with the most bytes loses its oldest."""
     monkeypatch.setattr(stored_responses, "WAITING_BYTES_MAX", 280)

@@ -101,12 +101,6 @@ def test_the_limit_is_read_whatever_it_is(words: str, asked: int, part: float) -
     assert found == (cap if cap >= ROOM_TOKENS else None)
 
 
-@pytest.mark.parametrize("words", OTHERS)
-def test_what_speaks_of_something_else_names_no_limit(words: str) -> None:
-    """Law: the limit of a prompt, of the context, or of other things, is no model's limit of an answer."""
-    assert find_cap(words, OURS) is None
-
-
 @pytest.mark.parametrize("words", ["max_tokens is too large for this model", "max_tokens参数非法。请检查文档。"])
 @pytest.mark.parametrize(("named", "sent"), [(False, [OURS, None, None]), (True, [OURS, OURS])])
 def test_a_limit_that_nobody_named_goes_where_it_is_refused(named: bool, sent: list[int | None], words: str) -> None:
@@ -380,5 +374,7 @@ def test_a_guess_leaves_room_for_the_prompt(words: str, wrapped: str, context: i
     ],
 )
 def test_words_without_the_answer_s_number_leave_it(words: str) -> None:
-    """Law: only a refusal of this number of tokens lowers it."""
+    """Law: only a refusal of this number of tokens lowers it: the limit of a prompt, of the context, or of something
+    else is no model's limit of an answer."""
+    assert find_cap(words, OURS) is None
     assert find_room(words, 9_999) is None

@@ -92,9 +92,11 @@ def test_edits_that_succeed_are_work(editor: str) -> None:
     ("git_diff", {}, "No changes"), ("diff_files", {}, "No differences: not one."), ("list_edits", {}, "nothing yet"),
     ("str_replace_editor", {"command": "view"}, "# nothing here, not even a name"),
     ("show_patch", {}, "No matches"), ("get_replacements", {}, "Not any: it is the same."),
+    *(("get_figure", {}, told) for told in ("Error rate: 0.0%", "Failed: 0", "Failed: 2", "Error count: 0")),
 ])  # fmt: skip
-def test_looks_at_edits_are_no_edits(tool: str, arguments: dict[str, str], answer: str) -> None:
-    """Law: a tool or an action that looks is no editor: that there is nothing is an answer."""
+def test_what_many_looks_are_told_alike_is_an_answer(tool: str, arguments: dict[str, str], answer: str) -> None:
+    """Law: a tool or an action that looks is no editor: that there is nothing is an answer, and so is a figure of
+    failures, which each of many may have."""
     laps = [acted(tool, arguments | {"path": f"{word}.py"}, answer) for word in WORDS]
     assert quiet([USER, *chain(*laps)])
 
@@ -154,10 +156,3 @@ def test_a_figure_of_failures_is_no_failure(word: str) -> None:
     assert has_failed("KeyError: 0")
     assert has_failed("Error rate limit exceeded: 429")
     assert has_failed("Error number 13: permission denied")
-
-
-@pytest.mark.parametrize("told", ["Error rate: 0.0%", "Failed: 0", "Failed: 2", "Error count: 0"])
-def test_the_same_figure_of_many_services_is_an_answer(told: str) -> None:
-    """Law: over figures of failures: each of many may have the same one."""
-    laps = [acted("get_figure", {"service": word}, told) for word in WORDS]
-    assert quiet([USER, *chain(*laps)])

@@ -14,13 +14,17 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+BOXED = ['\\boxed{{"a": 1}}', 'The answer is $\\boxed{ {"a": 1} }$.']
+
+
+@pytest.mark.parametrize("text", [*HARMLESS, *BOXED])
 def test_harmless_text_is_taken_off(text):
-    """Fences, prose and brackets too many go; the value stays, and the change is on record."""
-    value = read_arguments(text)
-    assert not isinstance(value, str)
-    assert value.value == {"a": 1}
-    assert value.repair_kinds
+    """Law: fences, prose and brackets too many go; the value stays, and the change is on record. Around the document of
+    a form a box of LaTeX is one more frame; the rules for arguments are the stricter ones."""
+    for value in (read_document(text, {}), *([read_arguments(text)] if text in HARMLESS else [])):
+        assert not isinstance(value, str)
+        assert value.value == {"a": 1}
+        assert value.repair_kinds
 
 
 @pytest.mark.parametrize("text", [
@@ -87,14 +91,6 @@ def test_prose_around_one_document_goes_whatever_it_holds(before, behind):
         assert not isinstance(value, str), (value, before + document + behind)
         assert value.value == VALUE
         assert bool(value.repair_kinds) == (before + document + behind != DOCUMENT)
-
-
-@pytest.mark.parametrize("text", [*HARMLESS, '\\boxed{{"a": 1}}', 'The answer is $\\boxed{ {"a": 1} }$.'])
-def test_what_is_taken_off_from_around_arguments_is_taken_off_here(text):
-    """Law: the rules for arguments are the stricter ones; a box of LaTeX is one more frame."""
-    value = read_document(text, {})
-    assert not isinstance(value, str)
-    assert value.value == {"a": 1}
 
 
 @pytest.mark.parametrize("text", [
