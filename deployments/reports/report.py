@@ -47,19 +47,20 @@ def report_headers(run: Run) -> dict[str, str]:
 def write_headers(report: Mapping[str, Any], attempts: int) -> dict[str, str]:
     """Write the headers of a report's fields, and of so many calls to tiers."""
     known = {
-        "Session": report["session"],
-        "Tier": report["tier"],
-        "Retries": str(report["retries"]),
-        "Attempts": str(attempts),
-        "Escalated-From": report["escalated_from"],
-        "Escalation-Reason": report["escalation_reason"],
-        "Loop": report["loop"] if report["loop"] != "detected" else None,
-        "Repaired": ", ".join(report["repairs"]) or None,
-        "Shortened": str(report["shortened"]) if report["shortened"] else None,
-        "Budget-Warning": f"{WARN_PERCENT}%" if report["budget"] else None,  # how full each window is it says itself
-        "Memory-Pressure": _LEVEL_WORDS.get(report["memory_pressure"]),
+        "X-MLX-Stack-Session": report["session"],
+        "X-MLX-Stack-Tier": report["tier"],
+        "X-MLX-Stack-Retries": str(report["retries"]),
+        "X-MLX-Stack-Attempts": str(attempts),
+        "X-MLX-Stack-Escalated-From": report["escalated_from"],
+        "X-MLX-Stack-Escalation-Reason": report["escalation_reason"],
+        "X-MLX-Stack-Loop": report["loop"] if report["loop"] != "detected" else None,
+        "X-MLX-Stack-Repaired": ", ".join(report["repairs"]) or None,
+        "X-MLX-Stack-Shortened": str(report["shortened"]) if report["shortened"] else None,
+        # How full each window is it says itself.
+        "X-MLX-Stack-Budget-Warning": f"{WARN_PERCENT}%" if report["budget"] else None,
+        "X-MLX-Stack-Memory-Pressure": _LEVEL_WORDS.get(report["memory_pressure"]),
     }
-    return {f"X-MLX-Stack-{name}": value for name, value in known.items() if value is not None}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _describe_way(run: Run) -> dict[str, Any]:
