@@ -96,7 +96,7 @@ def flood(windows: _Windows, text: str) -> tuple[set[str], int]:
     for key, names, said in (("a", FEW, "x"), ("b", MANY, text)):
         for name in names:
             windows.take(replace(item(name, 1, said), key=key), LoopConfig())
-    assert windows._held.total() <= 40_000
+    assert windows._shares.held.total() <= 40_000
     return {name for name in FEW if windows.find("a", name).kept}, len(windows._windows)
 
 
