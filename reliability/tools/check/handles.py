@@ -18,10 +18,11 @@ from reliability.tools.check.complaints import find_shell
 from reliability.tools.check.placeholder_forms import split_words
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-_CHARS_A_STEP = 1_000
+_CHARS_A_STEP, _LINE_CHARS = 1_000, 200
+_NUMBER_MAX = 10**15
 _RUN = frozenset({"session", "process", "shell", "bash", "terminal", "pid"})
 _STARTS = frozenset({"create", "start", "open", "new", "launch", "spawn", "begin", "connect", "register"})
-_DIGITS = re.compile(r"\d{1,18}")
+_DIGITS = re.compile(r"[0-9]{1,15}")
 _LABEL = r"(?:session|process|shell|bash|terminal|p?id|number|nr|no)\W{0,6}"
 _DENIES = re.compile(
     r"\b(?:unknown|no such|invalid|no (?:running|active)|not (?:found|running|exist)|n't exist|failed)\b", re.IGNORECASE
@@ -42,7 +43,7 @@ def find_untold(
             break
         steps.spend(wanted)
         told = list(_read_mentions(number, conversation))
-        if True in told or re.search(rf"\b{number}\b", json.dumps(tool.parameters["properties"].get(key))):
+        if True in told or re.search(rf"\b{number}\b", json.dumps((tool.parameters.get("properties") or {}).get(key))):
             continue
         shell = find_shell(box)
         hint = f"; to run a command, call {shell!r}" if shell not in (None, tool.name) else ""
@@ -55,9 +56,12 @@ def find_untold(
 def _list_numbers(arguments: Mapping[str, Any], tool: Tool) -> Iterator[tuple[str, str]]:
     for key in tool.required:
         words, value = split_words(key), arguments.get(key)
-        named = words[-1:] in (("id",), ("pid",)) and not _RUN.isdisjoint(words)
-        if named and not isinstance(value, bool) and _DIGITS.fullmatch(text := str(value).removesuffix(".0")):
-            yield key, text
+        if words[-1:] not in (("id",), ("pid",)) or _RUN.isdisjoint(words):
+            continue
+        if isinstance(value, (int, float)) and 0 <= value < _NUMBER_MAX and value == int(value):
+            value = str(int(value)) if not isinstance(value, bool) else None
+        if isinstance(value, str) and _DIGITS.fullmatch(value):
+            yield key, value
 
 
 def _read_mentions(number: str, conversation: Sequence[str]) -> Iterator[bool]:
@@ -66,5 +70,6 @@ def _read_mentions(number: str, conversation: Sequence[str]) -> Iterator[bool]:
     mention = re.compile(rf"{label}{number}(?!\w|[.,]\d)", re.IGNORECASE)
     for text in conversation:
         for match in mention.finditer(text):
-            begin, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
-            yield _DENIES.search(text[begin : end if end >= 0 else len(text)]) is None
+            before = text[max(0, match.start() - _LINE_CHARS) : match.start()].rpartition("\n")[2]
+            behind = text[match.end() : match.end() + _LINE_CHARS].partition("\n")[0]
+            yield _DENIES.search(before + match[0] + behind) is None

@@ -54,12 +54,21 @@ def test_a_number_that_was_told_is_delivered(name, arguments, told):
 
 @pytest.mark.parametrize(("name", "arguments"), [
     ("start_session", {"session_id": 1}), ("kill", {"pid": 0}), ("get_ticket", {"ticket_id": 7, "shell_id": 7}),
-    ("attach", {"terminal_id": "main"}), ("exec_command", {"cmd": "kill 7"}),
+    ("attach", {"terminal_id": "main"}), ("exec_command", {"cmd": "kill 7"}), ("attach", {"terminal_id": "7" * 5_000}),
+    ("write_stdin", {"session_id": 10**400}), ("write_stdin", {"session_id": 1.5}), ("kill", {"pid": -1}),
 ])  # fmt: skip
 def test_what_a_model_may_choose_is_its_own(name, arguments):
     """Law: what starts something may number it, the schema's own numbers are told, what isn't required or isn't the
     number of something that runs is no handle, and a name may be the model's."""
     assert checked(name, arguments).ok
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": {}}, {"properties": {"pid": True}}])
+def test_a_schema_that_says_nothing_of_the_number_tells_none(schema):
+    """Law: whatever a schema leaves out, the call is judged."""
+    box = made([tool("stop", {**schema, "required": ["pid"]})])
+    assert not verdict({"pid": 1}, "stop", box, conversation=[ASKED]).ok
+    assert verdict({"pid": 1}, "stop", box, conversation=["pid 1"]).ok
 
 
 def test_without_a_conversation_nothing_is_untold():
