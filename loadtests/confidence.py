@@ -30,7 +30,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
 from reliability.answer.answer_calls import collapse_calls
 from reliability.attempt import Attempt, Confidence
-from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Calibration, Gauge, read_signs
+from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Calibration, Gauge, ModelCalibration, read_signs
 from reliability.escalation.decisions import Accept, Call, Limits, Situation
 from reliability.escalation.policies import decide
 from reliability.tools import RawCall, check_calls, extract_calls, id_source
@@ -138,10 +138,12 @@ class Played:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = {model: {row["id"]: row for row in rows if row["model"] == model} for model in MODELS}
         self.rows = {model: known for model, known in self.rows.items() if known}
-        self.likely, self.unwanted = {}, {}
+        self.likely, self.unwanted, self.shares = {}, {}, {}
         for model, known in self.rows.items():
             self.likely[model] = _estimate(known.values(), "right", hit=True)
             self.unwanted[model] = _estimate(known.values(), "wanted", hit=False)
+            calls = [row for row in known.values() if "signs" in row]
+            self.shares[model] = _count_share([(row["signs"], row["right"]) for row in calls])
 
     def play(self, chain: Sequence[str], least: float) -> dict[str, Any]:
         """Play a chain on the cases that all of its models were asked."""
@@ -193,7 +195,7 @@ class Played:
         unwanted = None if _is_grounded(row["signs"]) else self.unwanted[call.tier].get(name)
         found = Confidence({}, likely, unwanted)
         gauge = Gauge(
-            calibration=None,
+            calibration=ModelCalibration(right=Calibration(share=self.shares[call.tier])),
             least=0.0 if alone else least,
             unwanted_min=UNWANTED_ALONE_MIN if alone else UNWANTED_MIN,
             texts=(),

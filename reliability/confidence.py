@@ -212,6 +212,7 @@ def _join(calls: Sequence[ToolCall]) -> str:
 # From here on a call counts as unwanted where other tiers doubt theirs as well, and where one tier alone is asked
 # (docs/decisions/092-confidence.md).
 UNWANTED_MIN, UNWANTED_ALONE_MIN = 0.4, 0.6
+SELDOM_MAX = 0.2  # a model whose calls are right in fewer cases is never sure of one
 
 
 class Calibration(BaseModel):
@@ -236,6 +237,11 @@ class ModelCalibration(BaseModel):
 
     right: Calibration = Field(default=Calibration(), description="how likely a call is right")
     unwanted: Calibration | None = Field(default=None, description="how likely no tool was wanted")
+
+    @property
+    def is_seldom_right(self) -> bool:
+        """Whether the model's calls are right in so few cases that each is in doubt."""
+        return self.right.share < SELDOM_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +277,9 @@ class Gauge:
         likely, unwanted = confidence.likely, confidence.unwanted
         if likely is not None and likely < self.least:
             return f"its tool call is right with a probability of {likely:.0%}"
+        known = self.calibration
+        if likely is not None and self.least and known is not None and known.is_seldom_right:
+            return f"its model's tool calls are right in {known.right.share:.0%} of cases"
         if unwanted is not None and unwanted >= self.unwanted_min:
             return f"no tool was wanted with a probability of {unwanted:.0%}"
         return ""

@@ -76,21 +76,20 @@ def chain_of(
         features = {"tools": len(request.tools), "messages": len(request.messages), "prompt_bytes": size}
         start = next((rule.tier for rule in escalation.start_at if rule.fits(**features)), chain[0])
         chain = chain[chain.index(start) :]
-    return _skip_doubtful(chain, escalation.confidence.min, calibration, is_ready) if request.tools else chain
+    skips = bool(request.tools and escalation.confidence.min)
+    return _skip_doubtful(chain, calibration, is_ready) if skips else chain
 
 
 def _skip_doubtful(
     chain: tuple[str, ...],
-    least: float,
     calibration: Callable[[str], ModelCalibration | None],
     is_ready: Callable[[str], bool],
 ) -> tuple[str, ...]:
-    """Leave out the tiers at the head whose calls are right less often than they have to be, where one behind them is
-    ready."""
+    """Leave out the tiers at the head whose calls are seldom right, where one behind them is ready."""
 
     def is_doubtful(tier: str) -> bool:
         known = calibration(tier)
-        return known is not None and known.right.share < least
+        return known is not None and known.is_seldom_right
 
     behind = tuple(dropwhile(is_doubtful, chain))
     return behind if any(map(is_ready, behind)) else chain

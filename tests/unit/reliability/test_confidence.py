@@ -170,6 +170,14 @@ def _is_object(text: str) -> bool:
         return False
 
 
+@pytest.mark.parametrize(("share", "least", "doubted"), [(0.13, 0.1, True), (0.25, 0.5, False), (0.13, 0.0, False)])
+def test_a_model_that_is_seldom_right_is_never_sure(share: float, least: float, doubted: bool) -> None:
+    """Law: its likeliest call is in doubt too, where calls have to be right; where nothing was measured none is."""
+    gauge = gauge_of(ModelCalibration(right=Calibration(share=share)), least=least)
+    assert bool(gauge.explain_doubt(Confidence({}, 0.9, None))) is doubted
+    assert gauge.explain_doubt(UNMEASURED) == ""
+
+
 signs = st.dictionaries(st.sampled_from(["made_up", "unsure", "other"]), st.floats(0, 15))
 
 
