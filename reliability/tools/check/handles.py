@@ -16,9 +16,10 @@ from reliability.steps import Steps
 from reliability.tool_calls import Flaws, Uncertainty, Violation, join
 from reliability.tools.check.complaints import find_shell
 from reliability.tools.check.placeholder_forms import split_words
+from reliability.tools.check.placeholders import CHARS_A_STEP
 from reliability.tools.schema.toolbox import Tool, ToolBox
 
-_CHARS_A_STEP, _LINE_CHARS = 1_000, 200
+_LINE_CHARS = 200  # read of a line, on both sides
 _NUMBER_MAX = 10**15
 _RUN = frozenset({"session", "process", "shell", "bash", "terminal", "pid"})
 _STARTS = frozenset({"create", "start", "open", "new", "launch", "spawn", "begin", "connect", "register"})
@@ -38,7 +39,7 @@ def find_untold(
         return []
     found: list[Violation] = []
     for key, number in _list_numbers(arguments, tool):
-        wanted = sum(map(len, conversation)) // _CHARS_A_STEP
+        wanted = sum(map(len, conversation)) // CHARS_A_STEP
         if steps.final and steps.left < wanted:
             break
         steps.spend(wanted)
