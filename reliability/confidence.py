@@ -131,6 +131,7 @@ _CALLS_MAX, _KEYS_MAX = 16, 64
 _REQUEST_CHARS_MAX = 1_000
 _NAME = re.compile(r"(?<=[\w,;()] )[A-Z][\w-]+|(?<=[\"'“])[^\"'”]{2,40}(?=[\"'”])")
 _AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
+_ORDERS_TOOLS = re.compile(r"\bus(?:e|es|ing)\b[^.\n]{0,40}\b(?:tools?|functions?)\b", re.IGNORECASE)
 
 
 def read_signs(
@@ -199,10 +200,11 @@ def _is_grounded(signs: Mapping[str, float], calls: Sequence[ToolCall]) -> bool:
 
 
 def _is_named(toolbox: ToolBox, texts: Sequence[str]) -> bool:
-    """Return whether the conversation names one of the tools, as agents' system prompts do: then calls are wanted. The
-    cases that calibrations are fitted on name none."""
+    """Return whether the conversation names one of the tools, or orders their use ("Use the available tools to"), as
+    agents' system prompts do: then calls are wanted. Of the cases that calibrations are fitted on few do."""
     said = "\n".join(texts)[:TEXT_CHARS_MAX]
-    return any(re.search(rf"(?<!\w){re.escape(tool.name)}(?!\w)", said) for tool in toolbox.tools)
+    named = any(re.search(rf"(?<!\w){re.escape(tool.name)}(?!\w)", said) for tool in toolbox.tools)
+    return named or _ORDERS_TOOLS.search(said) is not None
 
 
 def _join(calls: Sequence[ToolCall]) -> str:

@@ -167,8 +167,7 @@ def _go_on_cheaper(situation: Situation) -> Decision | None:
 
 
 def _leave_loop(situation: Situation) -> Decision | None:
-    """Nudge once, with chance (at 0 a weak model repeats the call), then ask the next tier; accept what two tiers say
-    alike."""
+    """Nudge once, then ask the next tier; accept what two tiers say alike."""
     last = situation.last
     if not traits_of(last).nudge:
         return None

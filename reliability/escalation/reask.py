@@ -45,7 +45,7 @@ def request_for(
         request = _add(request, {"role": "user", "content": nudge(loop)})
         if loop.kind is Kind.UNSEEN:  # words alone are as unseen: see `reliability.loops.unseen_answers`
             request = replace(request, constrained=True, must_look=loop.looks)
-        if loop.kind is Kind.REVISITS:  # it asks for words from what was seen, and chance finds others
+        elif loop.kind is not Kind.TEXTS:  # the nudge makes the next step another one; chance would make it a wrong one
             return replace(request, temperature=0.0)
     if call.reask is None:
         return request

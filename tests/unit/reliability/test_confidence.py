@@ -154,10 +154,12 @@ def test_calls_that_nobody_checked_are_not_measured(arguments: list[str]) -> Non
     ("a_book", {}, False), ("Open the garage.", {"door": "garage"}, True), ("Open the garage.", {}, False),
     ("Open the garage.", {"door": "garage", "action": "open"}, True), ("Open the garage.", {"door": "cellar"}, False),
     ("Open the garage.", {"door": "garage", "speed": 5}, False),
+    ("Use the available tools to answer.", {}, True), ("You act for the user, using your tools.", {}, True),
+    ("A tool is of use.", {}, False), ("Use a fork. Tools are in the shed.", {}, False),
 ])  # fmt: skip
 def test_a_tool_that_is_named_is_wanted(said: str, arguments: dict[str, object], wanted: bool) -> None:
-    """Law: where the conversation names one of the tools, or all values of the call, however short the request is, no
-    call counts as unwanted; part of a word is no name."""
+    """Law: where the conversation names one of the tools, orders their use, or has all values of the call, however
+    short the request is, no call counts as unwanted; part of a word is no name."""
     known = ModelCalibration(unwanted=Calibration(base=1.0))
     measured = gauge_of(known, "Go on.", said).measure(call_unchecked(json.dumps(arguments)), BOX, ())
     assert (measured.unwanted is None) is wanted

@@ -68,8 +68,9 @@ def test_a_constrained_re_ask_says_how_many_calls_were_tried(queries, tried):
 
 
 def test_a_nudge_tells_of_the_loop():
-    """Law: the nudge is the last message, and who looped answers it with chance; without a loop, or without being asked
-    to, nothing is added."""
+    """Law: the nudge is the last message. Who repeats a call takes the next step without chance, which finds wrong
+    ones (a refund, a restart); who repeats words says others with chance. Without a loop, or without being asked to,
+    nothing is added."""
     loop = ruled([native(GOOD)], messages=lapped(2)).loop
     request = request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1, loop=loop)
     assert "You have called this already" in request.messages[-1]["content"]
@@ -77,10 +78,10 @@ def test_a_nudge_tells_of_the_loop():
     assert request.added == 1
     again = Call(tier="fast", nudge=True, reask=Reask(RetryStep.RESAMPLE, constrained=False))
     asked = request_for(REQUEST, again, attempts=1, failed_text="x", loop=loop)
-    assert (asked.messages, asked.temperature) == (request.messages, RESAMPLE_TEMPERATURE)
-    # What was seen is told without chance, which finds other words for it.
-    seen = replace(loop, kind=Kind.REVISITS)
-    assert request_for(replace(REQUEST, temperature=1.0), again, attempts=1, loop=seen).temperature == 0.0
+    assert (asked.messages, asked.temperature) == (request.messages, 0.0)
+    warm = replace(REQUEST, temperature=1.0)
+    chances = {kind: request_for(warm, again, attempts=1, loop=replace(loop, kind=kind)).temperature for kind in Kind}
+    assert {kind for kind, chance in chances.items() if chance} == {Kind.TEXTS, Kind.UNSEEN}
     assert request_for(REQUEST, Call(tier="fast", nudge=True), attempts=1) == REQUEST
     assert request_for(REQUEST, Call(tier="fast"), attempts=1, loop=loop) == REQUEST
 
