@@ -30,7 +30,7 @@ from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
 from reliability.answer.answer_calls import collapse_calls
 from reliability.attempt import Attempt, Confidence
-from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Calibration, Gauge, ModelCalibration, read_signs
+from reliability.confidence import Calibration, Gauge, ModelCalibration, read_signs
 from reliability.escalation.decisions import Accept, Call, Limits, Situation
 from reliability.escalation.policies import decide
 from reliability.tools import RawCall, check_calls, extract_calls, id_source
@@ -196,8 +196,8 @@ class Played:
         found = Confidence({}, likely, unwanted)
         gauge = Gauge(
             calibration=ModelCalibration(right=Calibration(share=self.shares[call.tier])),
-            least=0.0 if alone else least,
-            unwanted_min=UNWANTED_ALONE_MIN if alone else UNWANTED_MIN,
+            least=least,
+            alone=alone,
             texts=(),
             request="",
             words_do=True,

@@ -249,12 +249,12 @@ class ModelCalibration(BaseModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
     """What tells how likely the calls of one tier are right, and how likely they have to be (`least`; 0: they need
-    not). `unwanted_min`: from which probability on a call is in doubt because no tool was wanted. `texts` and
-    `request`: as in `read_signs`. `words_do`: an answer in words may be what was wanted."""
+    not). `alone`: no other tier could make others, so that only unwanted ones are in doubt. `texts` and `request`: as
+    in `read_signs`. `words_do`: an answer in words may be what was wanted."""
 
     calibration: ModelCalibration | None
     least: float
-    unwanted_min: float = UNWANTED_MIN
+    alone: bool = False
     texts: Sequence[str]
     request: str
     words_do: bool
@@ -277,11 +277,16 @@ class Gauge:
     def explain_doubt(self, confidence: Confidence) -> str:
         """Explain why calls are in doubt; "" where they aren't, or nobody knows."""
         likely, unwanted = confidence.likely, confidence.unwanted
-        if likely is not None and likely < self.least:
+        if self.is_unsure(confidence) and not self.alone:
             return f"its tool call is right with a probability of {likely:.0%}"
         known = self.calibration
-        if likely is not None and self.least and known is not None and known.is_seldom_right:
+        needed = self.least and not self.alone
+        if likely is not None and needed and known is not None and known.is_seldom_right:
             return f"its model's tool calls are right in {known.right.share:.0%} of cases"
-        if unwanted is not None and unwanted >= self.unwanted_min:
+        if unwanted is not None and unwanted >= (UNWANTED_ALONE_MIN if self.alone else UNWANTED_MIN):
             return f"no tool was wanted with a probability of {unwanted:.0%}"
         return ""
+
+    def is_unsure(self, confidence: Confidence) -> bool:
+        """Return whether calls are less likely right than they have to be, whoever else could make others."""
+        return confidence.likely is not None and confidence.likely < self.least

@@ -24,7 +24,7 @@ from reliability.answer.thoughts import pass_on
 from reliability.attempt import UNMEASURED, Attempt
 from reliability.confidence import Gauge
 from reliability.faults import TRAITS, Ran
-from reliability.loops import Kind
+from reliability.loops import Kind, describe_loop, find_repetition
 from reliability.prefix import LostPrefix
 from reliability.tools.turns import RESULT_ALONE
 from reliability.types import (
@@ -261,8 +261,15 @@ class AttemptState:
         return [*last, *left]
 
     def measure_confidence(self) -> None:
-        if self.plan.gauge is not None and self.judged is not None and isinstance(self.end, Finish):
-            self.confidence = self.plan.gauge.measure(self.judged, self.plan.expected.toolbox, self.end.unsure)
+        """Measure how likely the answer's calls are right. Unlikely ones that were made right before are a loop."""
+        gauge, judged, expected = self.plan.gauge, self.judged, self.plan.expected
+        if gauge is None or judged is None or not isinstance(self.end, Finish):
+            return
+        self.confidence = gauge.measure(judged, expected.toolbox, self.end.unsure)
+        if expected.loops is None or judged.turn is None or judged.flaw or not gauge.is_unsure(self.confidence):
+            return
+        if loop := find_repetition(expected.turns, expected.loops, judged.turn):
+            self.judged = replace(judged, flaw=Flaw.LOOP, detail=describe_loop(loop), loop=loop)
 
     def leave_unjudged(self, fault: Fault, words: str) -> None:
         """End the attempt without a judgement: nothing more may leave."""

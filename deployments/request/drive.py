@@ -26,7 +26,7 @@ from deployments.request.tool_loading import choose_shown, defer, end_load, expe
 from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.attempt import Attempt
-from reliability.confidence import UNWANTED_ALONE_MIN, UNWANTED_MIN, Gauge
+from reliability.confidence import Gauge
 from reliability.context_edits import Cleared, ClearResults, clear_media, clear_results
 from reliability.deferred_tools import list_texts
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
@@ -262,8 +262,8 @@ def _build_gauge(run: Run, tier: str, ports: Ports) -> Gauge | None:
     begins = asked and not any(message.get("role") in ("assistant", "tool") for message in messages)
     return Gauge(
         calibration=ports.calibration(tier),
-        least=0.0 if alone else least,
-        unwanted_min=UNWANTED_ALONE_MIN if alone else UNWANTED_MIN,
+        least=least,
+        alone=alone,
         texts=texts,
         request=drop_elements("\n".join(list_texts(messages[-1].get("content")))) if asked else "",
         words_do=free and begins,

@@ -18,7 +18,7 @@ Invariants:
 from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, keep_answer, read_shown
 from reliability.loops.comparison.findings import Kind, Loop, Memo, SeenCall, Stage, Turn, choose_loop
 from reliability.loops.content import read_order
-from reliability.loops.history import find_loop, repeats_already
+from reliability.loops.history import find_loop, find_repetition, repeats_already
 from reliability.loops.in_answer import Scan, finish, open_scan, step, truncate
 from reliability.loops.judge import JudgeRequest, StuckCase, find_case, injection, judge_request, read_suggestion
 from reliability.loops.nudges import describe_loop, nudge
@@ -28,11 +28,11 @@ from reliability.loops.transcript import answer_turn, calls_turn, carries_histor
 from reliability.loops.unseen_answers import Ask, find_unseen, keep_looked, may_be_unseen, read_ask
 
 __all__ = [
-    "Ask", "JudgeConfig", "JudgeRequest", "Kind", "Loop", "LoopConfig", "LoopDetector", "LoopStatus", "Memo", "Scan",
-    "SeenCall", "ShownHistory", "Stage", "StuckCase", "Turn", "Window", "answer_turn", "calls_turn",
-    "carries_history", "choose_loop", "describe_loop", "find_case", "find_kept_loop", "find_loop", "find_unseen",
-    "finish", "injection", "join_turns", "judge_request", "keep_answer", "keep_continued", "keep_looked",
-    "may_be_unseen", "name_asked", "nudge", "observe", "open_scan", "read_ask",
+    "Ask", "JudgeConfig", "JudgeRequest", "Kind", "Loop", "LoopConfig", "LoopDetector", "LoopStatus", "Memo",
+    "Scan", "SeenCall", "ShownHistory", "Stage", "StuckCase", "Turn", "Window", "answer_turn", "calls_turn",
+    "carries_history", "choose_loop", "describe_loop", "find_case", "find_kept_loop", "find_loop",
+    "find_repetition", "find_unseen", "finish", "injection", "join_turns", "judge_request", "keep_answer",
+    "keep_continued", "keep_looked", "may_be_unseen", "name_asked", "nudge", "observe", "open_scan", "read_ask",
     "read_order", "read_request", "read_shown", "read_suggestion", "read_turns", "repeats_already", "step",
     "truncate",
 ]  # fmt: skip

@@ -83,6 +83,13 @@ def repeats_already(turns: Sequence[Turn], config: LoopConfig, memo: Memo | None
     return find_loop(turns, lowered, memo=memo) is not None
 
 
+def find_repetition(turns: Sequence[Turn], config: LoopConfig, candidate: Turn) -> Loop | None:
+    """Find the newest calls in the candidate: a model that is unsure of them is nudged at once, not at the third."""
+    earlier = config.model_copy(update={"duplicate_threshold": 2})
+    row, counts = TurnSequence(_select_acting(turns, candidate), earlier, candidate), config.duplicate_threshold > 2
+    return _find_same_calls(row, 1)[0] if config.enabled and counts and row.size and row.starts_again(1) else None
+
+
 def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | None:
     """Read the calls in the candidate's text, where the agent writes them; of calls that are a turn each, the first."""
     if candidate is not None and is_folded(candidate):

@@ -38,6 +38,7 @@ from reliability.escalation.refusals import figure
 from reliability.prefix import LostPrefix
 from reliability.thinking import least, leave_room
 from reliability.tools.format_reasoning import MESSAGES, Thought
+from reliability.tools.turns import GIVEN_RESULT
 from reliability.types import ChatRequest, Event, Fault
 
 _MARK_BEGUN = re.compile(r"[Ġ▁ ]?<\|.{0,40}")  # not `<` alone: many models' calls begin with it
@@ -140,6 +141,8 @@ class JobBuilder:
         found: list[Processor] = []
         if request.must_speak and free:  # a grammar decides itself with what an answer begins
             found.append(_forbid_silence(self._tokenizer, self._loaded.turn_start[:1], prompt_tokens))
+        if free and request.tools and any(message.get("role") == "tool" for message in request.messages):
+            found += _forbid_result(self._tokenizer, prompt_tokens)
         speller = self._constraints.spelling if resumed.rest else None
         if speller is not None:
             found.append(ForcedBytes(speller, resumed.rest, prompt_tokens + len(resumed.tokens)))
@@ -203,12 +206,38 @@ def _forbid_silence(tokenizer: Any, openers: Sequence[int], prompt_tokens: int) 
     def process(tokens: Any, logits: Any) -> Any:
         written = tokens.size - prompt_tokens
         if written >= _BLANK_TOKENS_MAX or (written and tokenizer.decode(tokens[prompt_tokens:].tolist()).strip()):
-            return logits
+            return None
         logits[:, banned] = -mx.inf
         likeliest = mx.argmax(logits, axis=-1, keepdims=True)
         return mx.where(mx.arange(logits.shape[-1]) == likeliest, logits, -mx.inf)
 
     return process
+
+
+def _forbid_result(tokenizer: Any, prompt_tokens: int) -> list[Processor]:
+    """Build the processor under which an answer doesn't begin with the mark that the template puts before the results
+    of tools: small models copy it, and make up a result. None where the template has no such mark."""
+    template = tokenizer.chat_template
+    mark = GIVEN_RESULT.search(template) if isinstance(template, str) else None
+    if mark is None:
+        return []
+    # The first token that tells the mark from that of a call (`<tool_call>`), and the text before it.
+    tokens, call = tokenizer.encode(mark[0], add_special_tokens=False), tokenizer.tool_call_start or ""
+    heads = [tokenizer.decode(tokens[:count]) for count in range(len(tokens) + 1)]
+    tells = (len(head) > 1 and not call.startswith(head) for head in heads[1:])
+    if (place := next((count for count, one in enumerate(tells) if one), None)) is None:
+        return []
+
+    def process(seen: Any, logits: Any) -> Any:
+        written = seen.size - prompt_tokens
+        begun = tokenizer.decode(seen[prompt_tokens:].tolist()).lstrip() if written <= _BLANK_TOKENS_MAX else ""
+        if written > _BLANK_TOKENS_MAX or not heads[place].startswith(begun):
+            return None
+        if begun == heads[place]:
+            logits[:, tokens[place]] = -mx.inf
+        return logits
+
+    return [process]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _BOUNDS = (
     ("repetition_penalty", 0.01, 10.0),
 )
 
-Processor = Callable[[Any, Any], Any]
+Processor = Callable[[Any, Any], Any]  # None: it has nothing to say of this answer any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,21 +87,25 @@ def _read_logit_bias(given: Any, vocabulary: int) -> tuple[tuple[int, float], ..
 
 
 class Guarded:
-    """A processor that never raises. `error` is what it raised."""
+    """A processor that never raises. `error` is what it raised; `over`: it isn't called again."""
 
     def __init__(self, inner: Processor) -> None:
         self._inner = inner
         self.error: Exception | None = None
+        self.over = False
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
-        if self.error is not None:
+        if self.over:
             return logits
         try:
             out = self._inner(tokens, logits)
+            if out is None:
+                self.over = True
+                return logits
             if out.shape != logits.shape:
                 raise ValueError(f"logits of shape {out.shape}, not {logits.shape}")
         except Exception as error:  # whatever it is: only its own sequence ends
-            self.error = error
+            self.error, self.over = error, True
             return logits
         return out
 

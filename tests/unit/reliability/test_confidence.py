@@ -194,15 +194,16 @@ def test_it_is_a_probability_that_falls_with_each_bad_sign(found: dict[str, floa
     assert calibration.estimate({**found, "other": 9.0}) == likely
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))
-@example(0.0, 0.6, 0.0, 0.6)
-def test_a_doubt_says_what_it_is(least: float, most: float, likely: float | None, unwanted: float | None) -> None:
-    """Law: a call is in doubt if it is less likely right than it has to be, or if probably no tool was wanted; never
-    where nobody knows."""
-    words = gauge_of(None, least=least, unwanted_min=most).explain_doubt(Confidence({}, likely, unwanted))
-    if likely is not None and likely < least:
+@given(st.floats(0, 1), st.booleans(), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1))
+@example(0.0, True, 0.0, 0.6)
+@example(0.0, False, 0.0, 0.4)
+def test_a_doubt_says_what_it_is(least: float, alone: bool, likely: float | None, unwanted: float | None) -> None:
+    """Law: a call is in doubt if it is less likely right than it has to be and another tier could make a better one,
+    or if probably no tool was wanted; never where nobody knows."""
+    words = gauge_of(None, least=least, alone=alone).explain_doubt(Confidence({}, likely, unwanted))
+    if likely is not None and likely < least and not alone:
         assert "is right with" in words
-    elif unwanted is not None and unwanted >= most:
+    elif unwanted is not None and unwanted >= (0.6 if alone else 0.4):
         assert "no tool was wanted" in words
     else:
         assert words == ""

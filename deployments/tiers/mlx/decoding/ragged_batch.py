@@ -247,6 +247,8 @@ def _process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
         context = row.context.update_and_fetch(tokens)
         for processor in row.processors:
             logits = processor(context, logits)
+        if not row.failed and any(one.over for one in row.processors):
+            row.processors = [one for one in row.processors if not one.over]
     return logits
 
 

@@ -1,5 +1,6 @@
 """Valid calls that are probably not right: who answers then, and that nobody's answer is changed."""
 
+import json
 import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -17,6 +18,7 @@ from deployments.work.large_work import QUIET_BYTES, Large, at_once
 from reliability.answer.gate import Hold
 from reliability.answer.wanted_form import WantedForm, read_wanted_form
 from reliability.confidence import UNWANTED_ALONE_MIN, Calibration, ModelCalibration
+from reliability.loops import LoopConfig
 from reliability.steps import Steps
 from reliability.types import ChatRequest, Event, Finish, Flaw, Reason
 from tests.support.driving import ANSWERS, CHAIN, calls_of, drive_once, show, text_of
@@ -174,6 +176,45 @@ def test_where_calls_are_not_checked_none_is_in_doubt(checked: bool) -> None:
     run, _ = ask(("call", False), ("call", False), calibration=values, content="a fast one", checked=checked)
     assert run.attempts[0].good
     assert bool(run.attempts[0].confidence.signs) is checked
+
+
+def repeat(
+    *, made: dict[str, Any], nudged: int = 2, tool: str = "f", hesitates: bool = True, **loops: int
+) -> tuple[list[str], list[Flaw | None], str | None]:
+    """Ask a tier alone, behind a call of `made`, for a call that is {"a": 1} and, once it is nudged, {"a": nudged};
+    return the delivered arguments, what was wrong with each answer, and what the report says of a loop."""
+    past = {"name": tool, "arguments": json.dumps(made)}
+    history = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": past}]},
+        {"role": "tool", "tool_call_id": "c", "content": "7 lamps"},
+    ]
+    answers = [[{"tool_call": {"name": tool, "arguments": {"a": number}}}] for number in (nudged, 1)]
+    told = {"when": {"last_user": "You have called this already"}, "answer": answers[0]}
+    tier = Hesitating(name="fast", script=[told, {"answer": answers[1]}])
+    tier.hesitates = hesitates
+
+    def change(run: Run) -> None:
+        show(history, [{"type": "function", "function": {"name": tool, "parameters": {"type": "object"}}}])(run)
+        run.limits = replace(run.limits, confidence_min=0.5)
+        run.expected = replace(run.expected, loops=LoopConfig(**loops))
+
+    run, events = drive_once({"fast": tier}, change, hold_all=True, calibration=lambda _: CALIBRATION)
+    return arguments_of(events), [attempt.flaw for attempt in run.attempts], report_of(run)["loop"]
+
+
+def test_who_is_unsure_of_a_call_that_it_has_just_made_is_nudged_at_once() -> None:
+    """Law: the same call right behind its result, of a model that is unsure of it, is nudged a repetition earlier than
+    else, once; who repeats it still is believed. A sure model is, and so is another call; what polls, and where loops
+    have other limits, is nudged where those say."""
+    assert repeat(made={"a": 1}) == (['{"a": 2}'], [Flaw.LOOP, None], "nudged")
+    assert repeat(made={"a": 1}, nudged=1) == (['{"a": 1}'], [Flaw.LOOP, Flaw.LOOP], "nudged")
+    at_once = (['{"a": 1}'], [None], None)
+    assert repeat(made={"a": 1}, hesitates=False) == at_once
+    assert repeat(made={"a": 3}) == at_once
+    assert repeat(made={"a": 1}, tool="job_poll") == at_once
+    assert repeat(made={"a": 1}, duplicate_threshold=0) == at_once
+    assert repeat(made={"a": 1}, enabled=False) == at_once
 
 
 @pytest.mark.parametrize(("answer", "hesitates"), [("call", True), ("call", None), ("good", True), ("long", True)])

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.grammar.masker import Speller, Vocabulary
-from deployments.tiers.mlx.job_builder import JobBuilder, _describe_excess, _resume, _Resumed
+from deployments.tiers.mlx.job_builder import JobBuilder, _describe_excess, _forbid_result, _resume, _Resumed
 from deployments.tiers.mlx.loading import _read_turn_start
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sequence import EngineJob, SequenceState
@@ -102,6 +102,42 @@ def test_who_must_speak_says_a_word(tier: MlxTier, tokenizer: Any) -> None:
     assert words(replace(asked, must_speak=True)) not in ("", "<|im_start|>")
     drawn = [replace(asked, must_speak=True, temperature=1.5, seed=seed, max_tokens=1) for seed in range(5)]
     assert len({words(one) for one in drawn}) == 1
+
+
+class _Marked:
+    """A tokenizer whose template has marks of its own."""
+
+    def __init__(self, inner: Any, template: Any, call: str | None) -> None:
+        self.encode, self.decode = inner.encode, inner.decode
+        self.chat_template, self.tool_call_start = template, call
+
+
+MARKS = ["<tool_response>", "<|tool_response|>", "[TOOL_RESULTS]", "<start_function_response>"]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("call", ["<tool_call>", "[TOOL_CALLS]", "<start_function_call>", None])
+@pytest.mark.parametrize("before", ["", "\n\n"])
+def test_no_answer_begins_with_the_mark_of_a_result(tokenizer: Any, mark: str, call: str | None, before: str) -> None:
+    """Law: of the tokens of the mark that the template puts before results one is forbidden, behind white space too,
+    and it is the first that doesn't begin a call as well. All else is free, and behind a word the processor is over."""
+    (process,) = _forbid_result(_Marked(tokenizer, f"{{{{ '{mark}\\n' + content }}}}", call), 1)
+
+    def forbids(text: str) -> list[bool]:
+        tokens = tokenizer.encode(text, add_special_tokens=False)
+        out = [process(mx.array([0, *tokens[:place]]), mx.zeros((1, 50_000))) for place in range(len(tokens))]
+        forbidden = [one is not None and one[0, token].item() < 0 for one, token in zip(out, tokens, strict=True)]
+        assert all(one is None or (one == -mx.inf).sum().item() <= 1 for one in out)
+        return forbidden
+
+    assert sum(forbids(before + mark)) == 1
+    assert not any(any(forbids(f"{before}{text}")) for text in (call or "Well.", "<b>", "[1]"))
+    assert process(mx.array([0, *tokenizer.encode("It is sunny.")]), mx.zeros((1, 50_000))) is None
+
+
+@pytest.mark.parametrize("template", [None, {"default": "<tool_response>"}, "{{ content }}", ""])
+def test_where_a_template_marks_no_results_nothing_is_forbidden(tokenizer: Any, template: Any) -> None:
+    assert _forbid_result(_Marked(tokenizer, template, "<tool_call>"), 1) == []
 
 
 PLACE: dict[str, Any] = {

@@ -71,3 +71,12 @@ def test_a_guard_remembers_and_stays_out_of_the_way() -> None:
     assert guard(mx.array([1]), logits) is logits
     assert guard(mx.array([1]), logits) is logits
     assert (len(calls), str(guard.error)) == (1, "no")
+
+
+def test_a_processor_says_itself_that_it_is_over() -> None:
+    """Law: behind the first None it isn't called again, and that is no error."""
+    calls: list[Any] = []
+    guard, logits = Guarded(lambda tokens, _: calls.append(tokens)), mx.zeros((1, 3))
+    assert guard(mx.array([1]), logits) is logits
+    assert guard(mx.array([1]), logits) is logits
+    assert (len(calls), guard.error, guard.over) == (1, None, True)
