@@ -137,6 +137,7 @@ def test_no_answer_begins_with_the_mark_of_a_result(tokenizer: Any, mark: str, c
 
 @pytest.mark.parametrize("template", [None, {"default": "<tool_response>"}, "{{ content }}", ""])
 def test_where_a_template_marks_no_results_nothing_is_forbidden(tokenizer: Any, template: Any) -> None:
+    """Law: without a template that is one text and has such a mark there is no processor."""
     assert _forbid_result(_Marked(tokenizer, template, "<tool_call>"), 1) == []
 
 
