@@ -245,9 +245,13 @@ def end_summary(events: Sequence[Event], ordered: Ordered) -> list[Event]:
 
 
 def replace_history(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
-    """Return what stands for these messages from now on: the system's at their head, and the summary."""
+    """Return what stands for these messages from now on: the system's at their head, and the summary, with what the
+    user's newest message shows beside text, where no answer stands behind it yet."""
     head = takewhile(lambda message: message.get("role") in SYSTEM_ROLES, messages)
-    return (*head, {"role": "user", "content": SUMMARY_HEAD + summary})
+    newest = messages[-1] if messages and messages[-1].get("role") == "user" else {}
+    content, told = newest.get("content"), SUMMARY_HEAD + summary
+    shown = [part for part in content if part.get("type") != "text"] if isinstance(content, list) else []
+    return (*head, {"role": "user", "content": [{"type": "text", "text": told}, *shown] if shown else told})
 
 
 def _read_behind_conversation(text: str) -> str:

@@ -47,7 +47,7 @@ class Insight:
     def routes(self) -> list[Route]:
         at = "/v1/reliability"
         return [
-            Route(f"{at}/requests/{{request_id}}", partial(self._show, "request")),
+            Route(f"{at}/requests/{{request_id:path}}", partial(self._show, "request")),
             Route(f"{at}/sessions/{{session:path}}/reset", self.reset, methods=["POST"]),
             Route(f"{at}/sessions/{{session:path}}", partial(self._show, "session")),
             Route(f"{at}/requests", partial(self._list_own, RequestQuery, "id")),

@@ -199,7 +199,7 @@ def build_call(
         keep=may_keep(headers, fields) if keep is None else keep,
         **_read_sampling(body, thinking or read_thinking_wish(fields)),
         body_bytes=body_bytes,
-        extra={key: value for key, value in fields.items() if key not in _READ_HERE},
+        extra={key: value for key, value in fields.items() if key not in _READ_HERE and value is not None},
     )
     # Where no keys are checked their bearers are kept apart.
     trail = None if session else read_trail(messages, headers.get("authorization") or headers.get("x-api-key") or "")

@@ -6,7 +6,7 @@ form in which the client wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Unpack
 
@@ -15,9 +15,9 @@ from pydantic import Field
 from deployments.api.dialect import Dialect
 from deployments.api.headers import find_session, name_beginning
 from deployments.api.openai_chat import (
-    MODEL_CHARS_MAX,
     STOPS_MAX,
     ChatCall,
+    ModelName,
     ParseTerms,
     StreamOptions,
     Strict,
@@ -45,7 +45,7 @@ _TokenLists = Annotated[list[_TokenIds], Field(min_length=1, max_length=_INPUTS_
 class CompletionBody(Strict):
     """The fields of a completion that this server reads."""
 
-    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    model: ModelName = "auto"
     prompt: str | list[str] | list[int] | list[list[int]]
     suffix: str | None = None
     max_tokens: int | None = Field(default=None, ge=0, le=100_000_000)
@@ -63,7 +63,7 @@ class CompletionBody(Strict):
 class EmbeddingBody(Strict):
     """The fields of an embedding that this server reads."""
 
-    model: str = Field(default="auto", min_length=1, max_length=MODEL_CHARS_MAX)
+    model: ModelName = "auto"
     input: str | Inputs | _TokenIds | _TokenLists
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(default=None, ge=1)
@@ -71,7 +71,8 @@ class EmbeddingBody(Strict):
 
 def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of a completion. Raises `ApiError`: `invalid_json`, `invalid_request` or `unsupported`."""
-    fields = parse_object(raw)
+    notes: list[str] = []
+    fields = parse_object(raw, notes)
     body = read_body(CompletionBody, fields)
     prompt = _read_prompt(body.prompt)
     if body.n not in (None, 1):
@@ -79,15 +80,18 @@ def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Pa
     answers = body.best_of or 1
     asked = _TOKENS_DEFAULT if body.max_tokens is None else body.max_tokens
     most = min(asked, terms["tokens_max"] // answers) * answers
-    return _build_call("/completions", fields | {"prompt": prompt}, headers, prompt, most, len(raw), terms)
+    fields |= {"model": body.model, "prompt": prompt}
+    return _build_call("/completions", fields, headers, prompt, most, len(raw), notes, terms)
 
 
 def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`."""
-    fields = parse_object(raw)
+    notes: list[str] = []
+    fields = parse_object(raw, notes)
     body = read_body(EmbeddingBody, fields)
     fields.pop("stream", None)
-    return _build_call("/embeddings", fields, headers, _read_input(body.input), 0, len(raw), terms)
+    fields |= {"model": body.model}
+    return _build_call("/embeddings", fields, headers, _read_input(body.input), 0, len(raw), notes, terms)
 
 
 def _read_prompt(prompt: Any) -> str:
@@ -118,6 +122,7 @@ def _build_call(
     text: str,
     max_tokens: int,
     body_bytes: int,
+    notes: Sequence[str],
     terms: ParseTerms,
 ) -> ChatCall:
     given = fields["prompt"] if route == "/completions" else fields["input"]
@@ -132,8 +137,8 @@ def _build_call(
         timeout_s=terms["timeout_s"],
         body_bytes=body_bytes,
     )
-    model, stream = fields.get("model", "auto"), bool(fields.get("stream"))
-    return ChatCall(model=model, stream=stream, request=request, toolbox=ToolBox(), trail=None, wanted=None)
+    own: dict[str, Any] = {"model": fields["model"], "stream": bool(fields.get("stream")), "notes": tuple(notes)}
+    return ChatCall(request=request, toolbox=ToolBox(), trail=None, wanted=None, **own)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from deployments.api.forms.message_blocks import (
@@ -43,9 +44,9 @@ def translate_history(
     """Translate a system prompt and the messages behind it. `notes` takes what is left out. Raises `ApiError`:
     `invalid_request` or `unsupported`."""
     out = list(_translate_system(system or (), "system", head=True))
-    user_last, notes = find_user(messages), {} if notes is None else notes
+    user_last, notes, role = find_user(messages), {} if notes is None else notes, None
     for at, message in enumerate(messages):
-        role = message.get("role") if isinstance(message, dict) else None
+        last_role, role = role, message.get("role") if isinstance(message, dict) else None
         past = Past(notes, asks=at in (user_last, len(messages) - 1) or role == "system")
         transient = role == "system" and message.get("clear_at") == "next_user_message"
         if transient and at < user_last:
@@ -55,6 +56,8 @@ def translate_history(
         except ApiError as error:
             past.leave_out(error)
             continue
+        if role == last_role == "assistant" and out[-1].get("tool_calls"):
+            read = [_join_answers(out.pop(), *read)]
         before = role == "system" and not transient and out[-1:] and out[-1]["role"] == "user"
         place = len(out) - 1 if before else len(out)
         out[place:place] = read
@@ -132,6 +135,16 @@ def _translate_assistant(blocks: Sequence[Block], path: str, past: Past) -> Iter
     if calls:
         message["tool_calls"] = calls
     yield message
+
+
+def _join_answers(first: Message, second: Message) -> Message:
+    """Join two messages, which Anthropic reads as one turn: the results of the first one's calls stand behind both."""
+    said = [each["content"] for each in (first, second) if each["content"]]
+    parts = [[{"type": "text", "text": one}] if isinstance(one, str) else one for one in said]
+    thoughts = [each["reasoning_content"] for each in (first, second) if "reasoning_content" in each]
+    joined = first | {"content": join_parts([*chain.from_iterable(parts)]) or None}
+    joined |= {"reasoning_content": BREAK.join(thoughts)} if thoughts else {}
+    return joined | {"tool_calls": [*first["tool_calls"], *second.get("tool_calls", ())]}
 
 
 _READERS: Mapping[str, Callable[[Sequence[Block], str, Past], Iterator[Message]]] = {

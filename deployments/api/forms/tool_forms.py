@@ -96,12 +96,13 @@ def nest_choice(choice: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def nest_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a tool of Responses' flat form, Anthropic's or MCP's in that of chat completions."""
-    function = tool.get("function", tool)
+    """Return a tool of Responses' flat form, Anthropic's or MCP's in that of chat completions, without what is null:
+    chat templates join a description to texts."""
+    function = {name: value for name, value in tool.get("function", tool).items() if value is not None}
     key = find_schema_key(function)
     inner = {name: value for name, value in function.items() if name in _OF_A_FUNCTION}
     inner |= {"parameters": function[key]} if key in function else {}
     if "function" not in tool:
         marker = {name: value for name, value in tool.items() if name == "cache_control"}
         return {"type": "function", "function": inner, **marker}
-    return {**tool, "function": inner} if function.keys() & SCHEMA_KEYS[1:] else tool
+    return {**tool, "function": inner if function.keys() & SCHEMA_KEYS[1:] else function}

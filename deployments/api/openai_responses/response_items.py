@@ -276,7 +276,10 @@ def _read_answer(content: Any, path: str, past: Past = ASKED) -> str | list[dict
 
 
 def _read_output(output: Any, path: str, past: Past = ASKED) -> tuple[str, list[dict[str, Any]]]:
-    """Read the output of a tool: its text, and what else it shows. Raises as `_read_content`."""
+    """Read the output of a tool: its text, and what else it shows; of another value its JSON. Raises as
+    `_read_content`."""
+    if not isinstance(output, str | list | None):
+        output = write_json(output).decode()
     parts = _read_parts(output, path, past)
     texts = [part["text"] for part in parts if part["type"] == "text"]
     return "\n".join(texts), [part for part in parts if part["type"] != "text"]

@@ -92,6 +92,10 @@ def _complete_item(item: Mapping[str, Any]) -> dict[str, Any]:
         answer, content = item.get("role") == "assistant", item.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": str(content or "")}]
         complete["content"] = [_complete_part(part, answer=answer) for part in parts if isinstance(part, Mapping)]
+    elif isinstance(item.get("output"), list):
+        complete["output"] = [
+            _complete_part(part, answer=False) for part in item["output"] if isinstance(part, Mapping)
+        ]
     elif kind == "reasoning":
         complete["summary"] = item.get("summary") or []
     return complete

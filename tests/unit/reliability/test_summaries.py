@@ -231,6 +231,21 @@ def test_a_summary_may_stand_as_an_answer(answer, urged, words):
     assert find_newest_words([said(answer), user(urged)]) == words
 
 
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+
+
+@pytest.mark.parametrize(("behind", "shown"), [([], [PICTURE]), ([said("A tree.")], []), ([user("And now?")], [])])
+def test_a_picture_that_no_answer_has_seen_stays(behind, shown):
+    """The user's newest words stand behind a summary, and so does what they are about; what was answered is in the
+    summary."""
+    asked = user([PICTURE, {"type": "text", "text": "What is this?"}])
+    system, summary = summaries.replace_history([*WORK[:1], user("hi"), said("hello"), asked, *behind], "It was short.")
+    text = summaries.SUMMARY_HEAD + "It was short."
+
+    assert system == WORK[0]
+    assert summary == user([{"type": "text", "text": text}, *shown] if shown else text)
+
+
 def test_a_call_is_no_summary():
     """Law: words are completed, a call and an empty answer are not."""
     called = [Text("Well."), CallDelta(index=0, id="c", name="read", arguments="{}")]

@@ -51,6 +51,15 @@ def test_the_routes_are_found():
 
 
 @pytest.mark.parametrize(("method", "path"), BY_NAME)
+def test_a_name_may_have_slashes(rig, method, path):
+    """Law: each route takes each name that a client may give (go-chi names requests `host/abc-000001`)."""
+    rig.finish("a/b", key="agent", session="a/b")
+    with browse(rig) as client:
+        client.post("/ui/sign-in", data={"key": BOSS, "next": "/"}, headers=OWN)
+        assert call(client, method, path, "a%2Fb").status_code == call(client, method, path, "alone").status_code < 400
+
+
+@pytest.mark.parametrize(("method", "path"), BY_NAME)
 def test_where_several_keys_have_the_name_one_must_be_named(rig, method, path):
     """400 with the names of the keys, and nothing is shown or changed; with `key` it is that one's, whichever came
     last. A name that one key has needs none."""

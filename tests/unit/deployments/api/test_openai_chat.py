@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -259,11 +260,17 @@ def test_a_body_has_a_depth(where, kind):
 
 
 def test_null_is_as_good_as_absent():
-    """Clients send null for what they don't set."""
+    """Law: clients send null for what they don't set, also in a tool, and no tier hears of it. A chat template joins a
+    description to texts, and an upstream may refuse a field that it doesn't know, whatever its value."""
     names = ("tools", "stop", "max_tokens", "stream", "temperature", "response_format", "tool_choice")
-    call = parse(**dict.fromkeys(names))
+    others = ("logit_bias", "user", "metadata", "made_up")
+    plain = {"type": "function", "function": {"name": "f"}}
+    unset = dict.fromkeys(("description", "strict", "parameters"))
 
-    assert (call.stream, call.request.streamed, call.request.tools, call.request.stop) == (False, False, (), ())
+    call, bare = parse(**dict.fromkeys([*names, *others])), parse()
+    assert replace(call, request=replace(call.request, body_bytes=bare.request.body_bytes)) == bare
+    for tool in ({**plain, "function": {"name": "f"} | unset}, {"type": "function", "name": "f"} | unset):
+        assert parse(tools=[tool]).request.tools == (plain,)
 
 
 @pytest.mark.parametrize("kind", ["json_object", "json_schema"])

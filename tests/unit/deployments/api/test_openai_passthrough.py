@@ -7,7 +7,7 @@ import pytest
 
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_passthrough import COMPLETIONS, EMBEDDINGS
-from deployments.api.openai_render import KEEP_ALIVE
+from deployments.api.openai_render import CHAT, KEEP_ALIVE
 from deployments.errors import ApiError
 from reliability.answer.estimate import prompt_bytes
 from reliability.types import Finish, FinishReason, Passed
@@ -39,6 +39,23 @@ def test_the_output_is_capped(asked, best_of, given):
     """OpenAI's default where nothing is said, nothing at all for who only wants probabilities, and never more than this
     server allows. With `best_of` the upstream generates several: together they are the output."""
     assert parse(COMPLETIONS, prompt="Once", max_tokens=asked, best_of=best_of).request.max_tokens == given
+
+
+@pytest.mark.parametrize("dialect", BOTH)
+def test_a_model_that_is_null_is_none(dialect):
+    """As in a chat, null is as good as no field."""
+    assert parse(dialect, prompt="a", input="a", model=None).model == "auto"
+
+
+@pytest.mark.parametrize("dialect", BOTH)
+def test_what_is_changed_is_noted(dialect):
+    """Half a character can't be written; the report says that another one stands for it."""
+    assert parse(dialect, prompt="a\ud83d", input="a\ud83d").notes == parse_chat_notes("a\ud83d") != ()
+
+
+def parse_chat_notes(text: str) -> tuple[str, ...]:
+    """The notes of a chat that says the same."""
+    return parse(CHAT, messages=[{"role": "user", "content": text}]).notes
 
 
 @pytest.mark.parametrize("prompt", ["Once", ["Once"]])

@@ -126,6 +126,32 @@ def test_a_failed_result_is_read_as_one(place, blocks):
         assert has_failed(text_of(message["content"])) is failed
 
 
+SAID = st.lists(st.sampled_from(["text", "thinking", "tool_use"]), min_size=1, max_size=4)
+
+
+@given(st.lists(SAID, min_size=1, max_size=4))
+def test_answers_in_a_row_are_one_turn(said):
+    """Law: an answer that a client sends as several messages (Anthropic reads those of one role in a row as one turn)
+    is read as the same blocks in one message are, from its first call on: the results stand behind all of its calls."""
+    call, own = (
+        {"name": "read", "input": {}},
+        {"text": {"text": "I look."}, "thinking": {"thinking": "Hm.", "signature": ""}},
+    )
+    split = [[{"type": one, **own.get(one, call | {"id": f"{at}.{place}"})} for place, one in enumerate(message)]
+             for at, message in enumerate(said)]  # fmt: skip
+    calls = next((at for at, message in enumerate(said) if "tool_use" in message), len(said))
+    joined = [*split[:calls], [block for blocks in split[calls:] for block in blocks]]
+    ids = [block["id"] for blocks in split for block in blocks if block["type"] == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": id, "content": "done"} for id in ids]
+    behind = [{"role": "user", "content": results or "go on"}]
+    first, second = (
+        translate_history((), [*USER, *({"role": "assistant", "content": blocks} for blocks in answers), *behind])
+        for answers in (split, [blocks for blocks in joined if blocks])
+    )
+
+    assert first == second
+
+
 def test_thoughts_go_back_to_the_model():
     """As `reasoning_content`, which templates that want it read; what is redacted nobody can read."""
     content = [

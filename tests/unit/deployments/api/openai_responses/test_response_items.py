@@ -181,6 +181,14 @@ def test_answers_and_outputs_are_texts_where_they_can_be():
     assert _read_output([TEXT, IMAGE, TEXT], "p") == ("hi\nhi", [SHOWN])
 
 
+@pytest.mark.parametrize(("output", "text"), [({"t": [1, "é"]}, '{"t":[1,"é"]}'), (12, "12"), (False, "false")])
+def test_an_output_that_is_no_text_is_its_json(output, text):
+    """What a tool has brought reaches the model, also where the client sends the value itself."""
+    (result,) = read(OUTPUT | {"output": output})[-1:]
+
+    assert (result["role"], result["content"]) == ("tool", text)
+
+
 WRONG_PARTS: list[tuple[Any, str, str]] = [
     (3, "", "invalid_request"),
     ({"type": "input_audio"}, ".type", "invalid_request"),

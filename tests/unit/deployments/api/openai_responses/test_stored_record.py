@@ -47,6 +47,11 @@ ITEMS: list[dict[str, Any]] = [
     {"type": "function_call_output", "call_id": "c", "output": "x"},
     {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"},
     {"type": "custom_tool_call_output", "call_id": "c", "output": "x"},
+    {
+        "type": "function_call_output",
+        "call_id": "shown",
+        "output": [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:,"}],
+    },
 ]
 
 
