@@ -33,7 +33,7 @@ _BY_STATUS = {
     **dict.fromkeys((401, 402, 403), Fault.AUTH),  # no credit is like a wrong key: only a person can repair it
     **dict.fromkeys((404, 405), Fault.UNAVAILABLE),  # the model or the route isn't there
     **dict.fromkeys((408, 504), Fault.FIRST_TOKEN_TIMEOUT),
-    **dict.fromkeys((429, 529), Fault.OVERLOADED),
+    **dict.fromkeys((429, 498, 529), Fault.OVERLOADED),  # Groq's and Anthropic's own
     413: Fault.CONTEXT_LENGTH,  # too large for this upstream
 }
 _SAYS_LITTLE = frozenset({400, 413, 422})
