@@ -7,12 +7,12 @@ markers of `cache_control`: other servers refuse what they don't know.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from deployments.tiers.history_repair import soften
+from deployments.tiers.history_repair import Mend, mend, soften
 from deployments.tiers.history_words import read_past_arguments
 from deployments.tiers.hosted.upstream_form import UpstreamForm, fill_missing
 from deployments.work.json_text import write_json
@@ -24,6 +24,7 @@ _OURS = frozenset({
     "functions", "function_call",
 })  # fmt: skip
 _AS_WRITTEN = UpstreamForm()
+_SAID = (Mend.PAIR_RESULTS, Mend.SAY_CALLS, Mend.SAY_RESULTS, Mend.MERGE_TURNS)
 _OPTIONAL = ("response_format", "seed", "temperature", "top_p")
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")  # refused by OpenAI where there are none
 
@@ -32,10 +33,13 @@ def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     request = form.shape(request)
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
-    messages = fill_missing(soften([_mend(message) for message in request.messages], form.history), form.missing)
+    given = request.messages if form.openrouter else map(_join_texts, request.messages)
+    messages: Sequence[Mapping[str, Any]] = list(map(_mend, given))
+    if form.says_calls and not request.tools:
+        messages = mend(list(map(_read_calls, messages)), _SAID)
     body |= {
         "model": model,
-        "messages": messages if form.openrouter else [_drop_markers(m) for m in messages],
+        "messages": fill_missing(soften(messages, form.history), form.missing),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -53,13 +57,11 @@ def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN
 
 
 def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give past calls arguments that are objects, and drop the nulls and the empty list of calls that SDKs write into
-    an answer that is sent back."""
-    mended = {key: value for key, value in message.items() if value is not None or key == "content"}
+    """Give past calls arguments that are objects, and drop the nulls and the empty lists (of calls, annotations) that
+    SDKs write into an answer that is sent back."""
+    mended = {key: value for key, value in message.items() if (value is not None and value != []) or key == "content"}
     if calls := mended.get("tool_calls"):
         mended["tool_calls"] = [{**call, "function": _mend_function(call["function"])} for call in calls]
-    else:
-        mended.pop("tool_calls", None)
     if isinstance(old := mended.get("function_call"), dict):
         mended["function_call"] = _mend_function(old)
     return mended
@@ -93,9 +95,20 @@ def _fill_parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**tool, "function": {**function, "parameters": parameters}}
 
 
-def _drop_markers(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    calls = [{**call, "function": _read_function(call["function"])} for call in message.get("tool_calls", ())]
+    return {**_join_texts(message), "tool_calls": calls} if calls else message
+
+
+def _read_function(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**function, "arguments": read_past_arguments(function.get("arguments"))}
+
+
+def _join_texts(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message without markers; texts alone are one: DeepSeek, Groq and others take no list of them."""
     content = message.get("content")
-    if not isinstance(content, list) or not any(isinstance(p, dict) and "cache_control" in p for p in content):
+    if not isinstance(content, list):
         return message
     parts = [{k: v for k, v in p.items() if k != "cache_control"} if isinstance(p, dict) else p for p in content]
-    return {**message, "content": parts}
+    texts = [p["text"].removesuffix("\n") for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
+    return {**message, "content": "\n".join(texts) if len(texts) == len(parts) else parts}
