@@ -140,25 +140,23 @@ class CallDeltas:
         call.name = call.name or name
         return call
 
-    def _find_begun(
-        self, index: int | None, upstream_id: str, name: str, given: str, touched: set[_Call]
-    ) -> _Call | None:
+    def _find_begun(self, at: int | None, upstream_id: str, name: str, given: str, touched: set[_Call]) -> _Call | None:
         for call in reversed(self._calls) if upstream_id else ():
             same = call.upstream_id == upstream_id and (not name or call.name in ("", name))
-            if same and (index is None or call.number in (None, index)):
+            if same and (at is None or call.number in (None, at)):
                 return None if call in touched and not call.breaks_off else call
         last = self._calls[-1:]
-        if index is None:
+        if at is None:
             unnumbered = (call for call in reversed(self._calls) if call.number is None)
             begun = [*islice(unnumbered, 1), *last]
         else:
-            begun = [call for call in self._calls[index : index + 1] if call.number is None]
+            begun = [call for call in self._calls[at : at + 1] if call.number is None]
         for call in begun:
             if _goes_on(call, upstream_id, name, given, again=call in touched):
                 return call
         if upstream_id or name or not last:
             return None
-        return last[0] if index is None or last[0].named else None
+        return last[0] if at is None or last[0].named else None
 
     def _is_told_again(self, upstream_id: Any, name: str, arguments: str) -> bool:
         """Return whether this is a call that came before, complete, with all that it is known by."""

@@ -7,7 +7,7 @@ markers of `cache_control`: other servers refuse what they don't know.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -33,10 +33,10 @@ def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     request = form.shape(request)
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
-    given = request.messages if form.openrouter else map(_join_texts, request.messages)
-    messages: Sequence[Mapping[str, Any]] = list(map(_mend, given))
-    if form.says_calls and not request.tools:
-        messages = mend(list(map(_read_calls, messages)), _SAID)
+    said = form.says_calls and not request.tools
+    given = request.messages if form.openrouter and not said else map(_join_texts, request.messages)
+    messages = list(map(_mend, given))
+    messages = mend(messages, _SAID) if said else messages
     body |= {
         "model": model,
         "messages": fill_missing(soften(messages, form.history), form.missing),
@@ -56,12 +56,13 @@ def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN
     return write_json(form.fit_fields(body), default=dict)
 
 
-def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _mend(message: Mapping[str, Any]) -> dict[str, Any]:
     """Give past calls arguments that are objects, and drop the nulls and the empty lists (of calls, annotations) that
     SDKs write into an answer that is sent back."""
     mended = {key: value for key, value in message.items() if (value is not None and value != []) or key == "content"}
     if calls := mended.get("tool_calls"):
-        mended["tool_calls"] = [{**call, "function": _mend_function(call["function"])} for call in calls]
+        told = [{key: value for key, value in call.items() if key != "index"} for call in calls]  # of a stream's pieces
+        mended["tool_calls"] = [{**call, "function": _mend_function(call["function"])} for call in told]
     if isinstance(old := mended.get("function_call"), dict):
         mended["function_call"] = _mend_function(old)
     return mended
@@ -93,15 +94,6 @@ def _fill_parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
         return tool
     parameters = {"properties": {}, **(given or {}), "type": "object"}
     return {**tool, "function": {**function, "parameters": parameters}}
-
-
-def _read_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    calls = [{**call, "function": _read_function(call["function"])} for call in message.get("tool_calls", ())]
-    return {**_join_texts(message), "tool_calls": calls} if calls else message
-
-
-def _read_function(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**function, "arguments": read_past_arguments(function.get("arguments"))}
 
 
 def _join_texts(message: Mapping[str, Any]) -> Mapping[str, Any]:

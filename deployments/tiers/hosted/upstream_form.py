@@ -47,9 +47,7 @@ _VALUE_CHARS_MAX = 200  # by which a value is known again
 _REFUSING = frozenset({400, 422})
 _EFFORT = "reasoning_effort"
 _BLANK = " "
-_WANTS_TOOLS = re.compile(
-    r"toolconfig field must be defined|must define .?tools\b|tool calling without .?tools\b", re.IGNORECASE
-)
+_WANTS_TOOLS = re.compile(r"(?i)toolconfig field must be defined|must define .?tools\b|calling without .?tools\b")
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
 

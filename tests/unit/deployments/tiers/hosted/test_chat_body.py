@@ -95,9 +95,12 @@ def _say(parts: list[Any]) -> tuple[dict[str, Any], ...]:
 
 
 def test_what_sdks_write_into_an_answer_is_not_sent_back() -> None:
-    """Law: nulls and empty lists of a past answer say nothing, and strict APIs refuse their names."""
+    """Law: nulls, empty lists and the numbers of a stream's pieces say nothing, and strict APIs refuse their names."""
     said = {"role": "assistant", "content": "Hi.", "annotations": [], "tool_calls": [], "refusal": None, "audio": None}
-    assert sent(messages=(MARKED[1], said))["messages"][1] == {"role": "assistant", "content": "Hi."}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    called = {"role": "assistant", "content": None, "tool_calls": [call | {"index": 0}]}
+    past = sent(messages=(MARKED[1], said, called))["messages"][1:]
+    assert past == [{"role": "assistant", "content": "Hi."}, called | {"tool_calls": [call]}]
 
 
 @pytest.mark.parametrize(
