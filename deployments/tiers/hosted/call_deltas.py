@@ -57,8 +57,9 @@ class _Call:
     @property
     def may_end(self) -> bool:
         """Whether its arguments may be complete, by their ends: most pieces needn't be put together for it."""
-        first, last = (next(filter(None, map(str.strip, way)), "") for way in (self.parts, reversed(self.parts)))
-        return first[:1] not in ("{", "[") or last.endswith(("}", "]"))
+        if not self.parts or self.parts[0].lstrip()[:1] not in ("{", "["):
+            return True
+        return (self.parts[-1].rstrip() or self.text.rstrip()).endswith(("}", "]"))
 
     @property
     def breaks_off(self) -> bool:
@@ -104,7 +105,7 @@ class CallDeltas:
                 out += [self._build_delta(one, "", last=True) for one in held]
             touched.add(call)
             arguments = call.halves.take(call.skip_retold(given))
-            call.parts.append(arguments)
+            call.parts += [arguments] * bool(arguments)
             call.chars += len(arguments)
             out.append(self._build_delta(call, arguments))
         return list(filter(None, out))
