@@ -23,6 +23,7 @@ _FITTING = re.compile(r"[A-Za-z0-9]{9}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS_MAX = 64
 _THOUGHTS = ("reasoning_content", "reasoning")
+_UNREAD = frozenset({*_THOUGHTS, "reasoning_details", "annotations", "audio"})  # of past answers, by strict APIs
 _RESULT = frozenset({"tool", "function"})
 
 _Messages = Sequence[Mapping[str, Any]]
@@ -372,7 +373,7 @@ def soften(messages: _Messages, form: HistoryForm) -> _Messages:
     if form is HistoryForm.AS_WRITTEN:
         return messages
     said = map(_say_refusal, messages)
-    spoken = [{key: value for key, value in message.items() if key not in _THOUGHTS} for message in said]
+    spoken = [{key: value for key, value in message.items() if key not in _UNREAD} for message in said]
     if form is HistoryForm.NO_THOUGHTS:
         return spoken
     full = _drop_empty(spoken)

@@ -54,7 +54,7 @@ def say_calls(messages: Sequence[Mapping[str, Any]], written: str) -> list[dict[
 
 
 def _write_call(name: str, arguments: Any, written: str) -> str:
-    given = arguments if isinstance(arguments, Mapping) else {}
+    given = read_past_arguments(arguments)
     call = json.dumps({"name": name, "arguments": given}, ensure_ascii=False)
     if not all(isinstance(key, str) and key.isidentifier() and not iskeyword(key) for key in given):
         written = written.replace("{python}", "{json}")

@@ -3,6 +3,8 @@ to which call it belongs; the rules, in order:
 
 - With a known `index`, the index says it. A new `id` together with a name under it is a new call all the same (some
   upstreams number all parallel calls 0), and so are a name and complete arguments behind complete ones.
+- A new `id` with the same name, in the middle of the arguments, says nothing: vLLM 0.4 to 0.8 made one up for each
+  piece of a call that `tool_choice` names.
 - A name that goes on with the one before it, so that both are a declared one or its beginning, is the rest of it.
 - A known `id` says it, with the same name and no other index.
 - A call that has no index yet goes on, at the place that a new index says, or as the last one: with its name again, or
@@ -11,12 +13,14 @@ to which call it belongs; the rules, in order:
 - Anything else begins a call. Complete arguments that come again with the same id and name are told twice.
 
 Two pieces of one list without an index are two calls, unless the first one's arguments break off. Ours are numbered
-from 0 without gaps. `id` and `name` leave with the first piece of a call; what comes before the name is held.
+from 0 without gaps. `id` and `name` leave with the first piece of a call; what comes before the name is held. Qianfan
+and others send the arguments so far in each piece: what is told again doesn't leave.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +34,7 @@ from reliability.types import CallDelta
 _CALLS_MAX = 1024  # more than any agent could mean
 _INDEX_DIGITS_MAX = 9
 _ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
+_OBJECT = re.compile(r'\s*\{\s*["}]')
 
 
 @dataclass(slots=True, eq=False)
@@ -43,18 +48,34 @@ class _Call:
     halves: Halves = field(default_factory=Halves)
     parts: list[str] = field(default_factory=list)
     chars: int = 0  # of its parts
+    retells: bool = False  # each piece brings what came before
 
     @property
     def text(self) -> str:
         return "".join(self.parts)
 
     @property
+    def may_end(self) -> bool:
+        """Whether its arguments may be complete, by their ends: most pieces needn't be put together for it."""
+        if not self.parts or self.parts[0].lstrip()[:1] not in ("{", "["):
+            return True
+        return (self.parts[-1].rstrip() or self.text.rstrip()).endswith(("}", "]"))
+
+    @property
     def breaks_off(self) -> bool:
         """Whether its arguments have begun and aren't complete."""
         try:
-            return bool(self.text.strip()) and json.loads(self.text) is None
+            return not self.may_end or (bool(self.text.strip()) and json.loads(self.text) is None)
         except (ValueError, RecursionError):
             return True
+
+    def skip_retold(self, given: str) -> str:
+        """Return what is new in a piece. All that came before, said again, is no JSON but where a value begins."""
+        if len(given) < self.chars + (not self.retells) or not self.chars or not _OBJECT.match(given):
+            return given
+        text = self.text
+        self.retells |= given.startswith(text) and not text.rstrip().endswith((":", "[", ","))
+        return given.removeprefix(text) if self.retells else given
 
 
 class CallDeltas:
@@ -83,8 +104,8 @@ class CallDeltas:
                 held = [one for one in self._calls[:begun] if one.name and not one.named]
                 out += [self._build_delta(one, "", last=True) for one in held]
             touched.add(call)
-            arguments = call.halves.take(given)
-            call.parts.append(arguments)
+            arguments = call.halves.take(call.skip_retold(given))
+            call.parts += [arguments] * bool(arguments)
             call.chars += len(arguments)
             out.append(self._build_delta(call, arguments))
         return list(filter(None, out))
@@ -112,7 +133,7 @@ class CallDeltas:
         if call is not None and self._is_rest_of_name(call, upstream_id, name):
             call.name += name
         elif call is None or _begins_another(call, upstream_id, name, given):
-            call = self._find_begun(index, upstream_id, name, touched) or self._add_call()
+            call = self._find_begun(index, upstream_id, name, given, touched) or self._add_call()
         if index is not None:
             self._by_index[index] = call
             call.number = index if call.number is None else call.number
@@ -120,23 +141,23 @@ class CallDeltas:
         call.name = call.name or name
         return call
 
-    def _find_begun(self, index: int | None, upstream_id: str, name: str, touched: set[_Call]) -> _Call | None:
+    def _find_begun(self, at: int | None, upstream_id: str, name: str, given: str, touched: set[_Call]) -> _Call | None:
         for call in reversed(self._calls) if upstream_id else ():
             same = call.upstream_id == upstream_id and (not name or call.name in ("", name))
-            if same and (index is None or call.number in (None, index)):
+            if same and (at is None or call.number in (None, at)):
                 return None if call in touched and not call.breaks_off else call
         last = self._calls[-1:]
-        if index is None:
+        if at is None:
             unnumbered = (call for call in reversed(self._calls) if call.number is None)
             begun = [*islice(unnumbered, 1), *last]
         else:
-            begun = [call for call in self._calls[index : index + 1] if call.number is None]
+            begun = [call for call in self._calls[at : at + 1] if call.number is None]
         for call in begun:
-            if _goes_on(call, upstream_id, name, again=call in touched):
+            if _goes_on(call, upstream_id, name, given, again=call in touched):
                 return call
         if upstream_id or name or not last:
             return None
-        return last[0] if index is None or last[0].named else None
+        return last[0] if at is None or last[0].named else None
 
     def _is_told_again(self, upstream_id: Any, name: str, arguments: str) -> bool:
         """Return whether this is a call that came before, complete, with all that it is known by."""
@@ -177,22 +198,28 @@ def _begins_another(call: _Call, upstream_id: str, name: str, given: str) -> boo
     if not name or (upstream_id and upstream_id == call.upstream_id):
         return False
     if upstream_id and call.upstream_id:
-        return True
+        return not _is_rest(call, name, given)
     if not call.name or call.breaks_off:
         return False
     # Some send `{}` before the arguments, or all of them twice.
     return name != call.name or (given.lstrip().startswith("{") and call.text.strip() not in ("", "{}", given.strip()))
 
 
-def _goes_on(call: _Call, upstream_id: str, name: str, *, again: bool) -> bool:
+def _is_rest(call: _Call, name: str, given: str) -> bool:
+    """Return whether a piece with another id is of the same call: it has its name, and comes in the middle of its
+    arguments."""
+    begins = call.may_end and given.lstrip()[:1] in ("", "{", "[")  # those of another, behind what only looks broken
+    return name == call.name and call.breaks_off and not begins
+
+
+def _goes_on(call: _Call, upstream_id: str, name: str, given: str, *, again: bool) -> bool:
     """Return whether a piece can be of a call that is known by neither its index nor its id. `again`: another piece of
     the same list was."""
-    if (upstream_id and call.upstream_id) or (name and call.name and name != call.name):
+    if upstream_id and call.upstream_id and (again or not _is_rest(call, name, given)):
         return False
-    ends = next((part.rstrip() for part in reversed(call.parts) if part.strip()), "")
-    if not ends:
-        return not again
-    return not ends.endswith(("}", "]")) or call.breaks_off  # most pieces needn't be put together for it
+    if name and call.name and name != call.name:
+        return False
+    return call.breaks_off if any(map(str.strip, call.parts)) else not again
 
 
 def _read_index(value: Any) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from deployments.tiers.history_repair import soften
+from deployments.tiers.history_repair import Mend, mend, soften
 from deployments.tiers.history_words import read_past_arguments
 from deployments.tiers.hosted.upstream_form import UpstreamForm, fill_missing
 from deployments.work.json_text import write_json
@@ -24,6 +24,7 @@ _OURS = frozenset({
     "functions", "function_call",
 })  # fmt: skip
 _AS_WRITTEN = UpstreamForm()
+_SAID = (Mend.PAIR_RESULTS, Mend.SAY_CALLS, Mend.SAY_RESULTS, Mend.MERGE_TURNS)
 _OPTIONAL = ("response_format", "seed", "temperature", "top_p")
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")  # refused by OpenAI where there are none
 
@@ -32,10 +33,13 @@ def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN
     """Build the bytes to send. Raises ValueError or TypeError where the request can't be written as JSON."""
     request = form.shape(request)
     body: dict[str, Any] = {key: value for key, value in request.extra.items() if key not in _OURS}
-    messages = fill_missing(soften([_mend(message) for message in request.messages], form.history), form.missing)
+    said = form.says_calls and not request.tools
+    given = request.messages if form.openrouter and not said else map(_join_texts, request.messages)
+    messages = list(map(_mend, given))
+    messages = mend(messages, _SAID) if said else messages
     body |= {
         "model": model,
-        "messages": messages if form.openrouter else [_drop_markers(m) for m in messages],
+        "messages": fill_missing(soften(messages, form.history), form.missing),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -52,14 +56,13 @@ def chat_body(request: ChatRequest, model: str, form: UpstreamForm = _AS_WRITTEN
     return write_json(form.fit_fields(body), default=dict)
 
 
-def _mend(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give past calls arguments that are objects, and drop the nulls and the empty list of calls that SDKs write into
-    an answer that is sent back."""
-    mended = {key: value for key, value in message.items() if value is not None or key == "content"}
+def _mend(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Give past calls arguments that are objects, and drop the nulls and the empty lists (of calls, annotations) that
+    SDKs write into an answer that is sent back."""
+    mended = {key: value for key, value in message.items() if (value is not None and value != []) or key == "content"}
     if calls := mended.get("tool_calls"):
-        mended["tool_calls"] = [{**call, "function": _mend_function(call["function"])} for call in calls]
-    else:
-        mended.pop("tool_calls", None)
+        told = [{key: value for key, value in call.items() if key != "index"} for call in calls]  # of a stream's pieces
+        mended["tool_calls"] = [{**call, "function": _mend_function(call["function"])} for call in told]
     if isinstance(old := mended.get("function_call"), dict):
         mended["function_call"] = _mend_function(old)
     return mended
@@ -93,9 +96,11 @@ def _fill_parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**tool, "function": {**function, "parameters": parameters}}
 
 
-def _drop_markers(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _join_texts(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the message without markers; texts alone are one: DeepSeek, Groq and others take no list of them."""
     content = message.get("content")
-    if not isinstance(content, list) or not any(isinstance(p, dict) and "cache_control" in p for p in content):
+    if not isinstance(content, list):
         return message
     parts = [{k: v for k, v in p.items() if k != "cache_control"} if isinstance(p, dict) else p for p in content]
-    return {**message, "content": parts}
+    texts = [p["text"].removesuffix("\n") for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
+    return {**message, "content": "\n".join(texts) if len(texts) == len(parts) else parts}

@@ -36,6 +36,7 @@ _ENDS: tuple[tuple[re.Pattern[str], FinishReason | None], ...] = tuple(
         (r"stop|\bend|_end|eos|complete|finish|done|success|normal|^ok$", FinishReason.STOP),
     )
 )  # fmt: skip
+_NOT_ENDED = frozenset({"", "null", "none"})  # as iFlytek and KoboldCpp write that there is no finish reason
 _WROTE_NO_CALL = re.compile(r"malformed|(unexpected|too_many)_tool_call", re.IGNORECASE)  # Gemini
 # Where a chunk without an answer says that something went wrong, in the words of FastAPI, MiniMax, Baidu, RFC 9457, ...
 _PROBLEM_KEYS = ("error", "errors", "detail", "error_msg", "error_message", "error_code", "msg", "message", "title")
@@ -172,7 +173,7 @@ class ChunkReader:
             self.complaint = read_complaint(choice["error"])
         self._answered = self._answered or any(isinstance(event, Text | CallDelta | Refusal) for event in events)
         reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
-        if isinstance(reason, str) and reason:
+        if isinstance(reason, str) and reason.lower() not in _NOT_ENDED:
             if isinstance(native, str) and _WROTE_NO_CALL.search(native[:_REASON_CHARS_MAX]):
                 reason = native
             self._take_reason(reason)

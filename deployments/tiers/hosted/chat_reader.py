@@ -71,6 +71,9 @@ class ChatReader(BodyReader):
             events.append(Finish(reason=FinishReason.STOP, usage=self.usage, model=model, thought=why))
 
     def _skip(self, data: str, problem: UnreadableStream) -> None:
+        if data in ("null", "[]", '""'):  # it keeps the connection open, through minutes of thought
+            self._chunks.strange += 1
+            return
         self._skipped += 1
         self._torn = problem
         if not self.finishing and ("{" in data or "}" in data):

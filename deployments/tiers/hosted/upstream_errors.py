@@ -33,7 +33,7 @@ _BY_STATUS = {
     **dict.fromkeys((401, 402, 403), Fault.AUTH),  # no credit is like a wrong key: only a person can repair it
     **dict.fromkeys((404, 405), Fault.UNAVAILABLE),  # the model or the route isn't there
     **dict.fromkeys((408, 504), Fault.FIRST_TOKEN_TIMEOUT),
-    **dict.fromkeys((429, 529), Fault.OVERLOADED),
+    **dict.fromkeys((429, 498, 529), Fault.OVERLOADED),  # Groq's and Anthropic's own
     413: Fault.CONTEXT_LENGTH,  # too large for this upstream
 }
 _SAYS_LITTLE = frozenset({400, 413, 422})
@@ -100,6 +100,10 @@ _TEMPLATE = re.compile(
     r"|(messages|contents)\W{0,2}\d.{0,80}\b(function|function_call|tool_use)\.name\b.{0,80}(pattern|empty|length)"
     r"|function name was\b.{0,80}must be|tool (call result|result's tool id).{0,20}not (follow|found)"
     r"|can only get item pairs from a mapping|object' has no attribute|can only concatenate str"
+    r"|at least one (content element|contents field)|must have a text parameter|\bparts must not be empty"
+    r"|\b(tool_calls\W{1,3}\d+\W{1,3}|tool_use\.)id\b.{0,60}(too long|pattern)|no tool (output|call) found for function"
+    r"|(doesn't|not) support system messages|developer instruction is not enabled|invalid chat setting"
+    r"|角色信息不正确|incorrect role information|messages (参数非法|parameter is illegal)"
 )
 _IN_TURN = re.compile(
     r"alternat|successive|in a row|role .?user.? after|single tool-calls|end with a user message", re.IGNORECASE
@@ -107,11 +111,12 @@ _IN_TURN = re.compile(
 _NO_THOUGHTS = re.compile(
     r"(?i)(unsupported|not permitted|unknown name|unrecognized).{0,60}\breasoning_content"
     r"|\breasoning_content\b.{0,60}(unsupported|not permitted|unknown|unrecognized)"
+    r"|\bmessages\W{1,4}\d+\W{1,4}(assistant\W{1,4})?(reasoning\w*|annotations|audio)\b"
     r"|invalid .?signature.? in .?thinking"
 )
 _NO_SYSTEM = re.compile(
     r"(?i)system (message|prompt|role)s?( (is|are))? (not|un)|(not|n't) support.{0,20}\bsystem|valid role: user, model"
-    r"|only user(,| and) (assistant|model)|unsupported (message )?role:? .?system"
+    r"|developer instruction is not enabled|only user(,| and) (assistant|model)|unsupported (message )?role:? .?system"
 )
 _TEMPLATE_STATUSES = frozenset({400, 422, 500})
 # Lines of a trace that say nothing: rules, places, and what was read there.

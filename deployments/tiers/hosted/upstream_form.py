@@ -8,6 +8,7 @@ take. Qwen, DeepSeek and Kimi can be made to call a tool only while they don't t
 DeepSeek, Kimi and MiMo refuse a past answer without its `reasoning_content` while they think, Gemini 3 a past call
 without its `thought_signature`. Few clients keep either, and a call that another tier made never had one. So a blank
 thought is sent (Kimi takes no empty one), and for the signature the value that Google documents for such calls.
+Bedrock refuses past calls where no tool is declared, as in a summary that opencode orders: they are said in words.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _VALUE_CHARS_MAX = 200  # by which a value is known again
 _REFUSING = frozenset({400, 422})
 _EFFORT = "reasoning_effort"
 _BLANK = " "
+_WANTS_TOOLS = re.compile(r"(?i)toolconfig field must be defined|must define .?tools\b|calling without .?tools\b")
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
 
@@ -65,7 +67,8 @@ class UpstreamForm:
     `refused`: the fields that aren't sent, and `refused_values`: with which value. `tokens_max`: the most that the
     model writes; 0 where the upstream refuses this server's own limit and names none. `calls_in_thought`: a model that
     thinks can be made to call a tool. `effort_with_tools`: the `reasoning_effort` next to tools, empty where none is
-    sent, None where as asked. `strict`: tools have that field."""
+    sent, None where as asked. `strict`: tools have that field. `says_calls`: past calls are words where there are no
+    tools."""
 
     openrouter: bool = False
     history: HistoryForm = HistoryForm.AS_WRITTEN
@@ -76,6 +79,7 @@ class UpstreamForm:
     calls_in_thought: bool = True
     effort_with_tools: str | None = None
     strict: bool = True
+    says_calls: bool = False
 
     def find_limit(self, request: ChatRequest) -> int | None:
         """Return how many tokens the answer may have; None where the upstream isn't told: all that are left."""
@@ -103,6 +107,8 @@ class UpstreamForm:
         `lowers`: the tokens of its answer weren't lowered yet."""
         if (missing := _find_missing(complaint.message)) is not None:
             return replace(self, missing=self.missing | {missing})
+        if not request.tools and _WANTS_TOOLS.search(complaint.message):
+            return replace(self, says_calls=True)
         if (softer := wants_softer(status, complaint)) is not None:
             refused = {Missing.THOUGHT} if softer is HistoryForm.NO_THOUGHTS else set()
             return replace(self, history=max(self.history, softer), missing=self.missing - refused)

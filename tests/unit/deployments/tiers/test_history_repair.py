@@ -108,7 +108,8 @@ def test_what_was_thought_stays():
 
 def test_past_thoughts_are_left_out_for_those_who_refuse_them():
     """Law: nothing else of the conversation changes; each softer form is without them too."""
-    history = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a", "reasoning_content": "t"}]
+    thought = {"reasoning_content": "t", "reasoning": "t", "reasoning_details": [{"text": "t"}], "annotations": [{}]}
+    history = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a", **thought}]
     assert soften(history, HistoryForm.NO_THOUGHTS) == [history[0], {"role": "assistant", "content": "a"}]
     for form in list(HistoryForm)[1:]:
         assert not any("reasoning_content" in message for message in soften(history, form))

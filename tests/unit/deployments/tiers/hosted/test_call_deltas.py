@@ -179,3 +179,40 @@ def test_declared_names_in_a_row_are_several_calls() -> None:
     for name, arguments, other in begun:
         pieces = [[piece(0, None, name, arguments)], [piece(0, None, other, "{}")]]
         assert calls(*pieces, names=NAMES) == [(name, arguments), (other, "{}")]
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_an_id_made_up_for_each_piece_parts_no_call(index: int | None) -> None:
+    """Law: a piece with the call's name and another id, in the middle of its arguments, is of that call, wherever those
+    are cut; behind complete arguments it is another call's, also where they are a literal of Python or a text."""
+    text = '{"city": {"name": "Paris", "at": [1, {"n": 2}]}}'
+    for cut in combinations(range(1, len(text)), 2):
+        parts = [text[start:end] for start, end in pairwise((0, *cut, len(text)))]
+        if any(before.endswith("}") and part[0] == "{" for before, part in pairwise(parts)):
+            continue
+        assert calls(*([piece(index, f"c{at}", "f", part)] for at, part in enumerate(parts))) == [("f", text)], parts
+    for whole in ("{'city': 'Paris'}", json.dumps(TOWNS[0]), TOWNS[0]):
+        for parts in ((whole,), ("", whole)):
+            rows = [[piece(index, call_id, "f", part)] for call_id in "ab" for part in parts]
+            assert calls(*rows) == [("f", whole)] * 2
+
+
+RETOLD = [
+    *TOWNS, "{}", '{ "a": {"a": 1}, "b": [{"a": 1}, {"a": {"a": "{"}}]}', '{"a": "{\\"a\\": 1}", "b": "", "a b": ":["}'
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("text", RETOLD)
+def test_arguments_so_far_in_each_piece_are_told_once(text: str, named: bool) -> None:
+    """Law: pieces that each bring all that came before make the same call as pieces that bring what is new, wherever
+    they are cut (but for a first cut where a value begins, which could be an object in itself)."""
+    own = ("a", "f") if named else (None, None)
+    for cut in ((), *combinations(range(1, len(text)), 1), *combinations(range(1, len(text), 3), 2)):
+        ends = [*cut, len(text)]
+        pieces = [[piece(0, *own, text[start:end])] for start, end in pairwise((0, *ends))]
+        assert calls([piece(0, "a", "f")], *pieces) == [("f", text)]
+        if text[: ends[0]].rstrip()[-1] in ":[," or "{ " in (text[:end] for end in ends):
+            continue
+        pieces = [[piece(0, *own, text[:end])] for end in ([*ends, len(text)] if cut else ends)]
+        assert calls([piece(0, "a", "f")], *pieces) == [("f", text)], cut

@@ -65,7 +65,42 @@ def test_markers_of_the_prompt_cache_go_to_openrouter_alone() -> None:
     there, elsewhere = (sent(UpstreamForm(openrouter=one), messages=MARKED)["messages"] for one in (True, False))
 
     assert there == list(MARKED)
-    assert elsewhere == [{"role": "system", "content": [{"type": "text", "text": "a"}]}, MARKED[1]]
+    assert elsewhere == [{"role": "system", "content": "a"}, MARKED[1]]
+
+
+@given(st.lists(st.text("ab \n"), max_size=4), st.booleans())
+def test_texts_alone_are_sent_as_one(texts: list[str], shows: bool) -> None:
+    """Law: DeepSeek, Groq and gateways refuse a list of texts, in which Claude Code sends its system prompt: no word is
+    lost and none is glued to another; next to an image they stay a list, which OpenRouter gets in any case."""
+    parts: list[Any] = [{"type": "text", "text": text} for text in texts]
+    parts += [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}] * shows
+    plain, there = (sent(UpstreamForm(openrouter=one), messages=_say(parts))["messages"] for one in (False, True))
+
+    assert all(message["content"] == parts for message in there)
+    for message in plain:
+        if shows:
+            assert message["content"] == parts
+        else:
+            assert message["content"].split() == " ".join(texts).split()
+
+
+def _say(parts: list[Any]) -> tuple[dict[str, Any], ...]:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    return (
+        {"role": "system", "content": parts},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": parts, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": parts},
+    )
+
+
+def test_what_sdks_write_into_an_answer_is_not_sent_back() -> None:
+    """Law: nulls, empty lists and the numbers of a stream's pieces say nothing, and strict APIs refuse their names."""
+    said = {"role": "assistant", "content": "Hi.", "annotations": [], "tool_calls": [], "refusal": None, "audio": None}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    called = {"role": "assistant", "content": None, "tool_calls": [call | {"index": 0}]}
+    past = sent(messages=(MARKED[1], said, called))["messages"][1:]
+    assert past == [{"role": "assistant", "content": "Hi."}, called | {"tool_calls": [call]}]
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,30 @@ def test_what_can_not_be_read_is_skipped_a_bounded_number_of_times() -> None:
     assert failed(read(*garbage * (SKIPPED_MAX + 1), END)).fault is Fault.PROTOCOL
 
 
+@pytest.mark.parametrize("beat", ["null", "[]", '""', "{}"])
+def test_what_keeps_a_connection_open_ends_no_answer(beat: str) -> None:
+    """Law: values that hold nothing may come as often as the upstream likes, through minutes of thought, and say
+    nothing of whether the answer is complete."""
+    beats = [f"data: {beat}\n\n".encode()] * (2 * SKIPPED_MAX)
+    for end in (END, DONE):
+        *_, last = events = read(*beats, *WORDS, *beats, end)
+        assert text_of(events) == "w0 w1 w2 w3 w4 w5 "
+        assert isinstance(last, Finish)
+        assert not last.damaged
+    assert isinstance(read(*WORDS, *beats)[-1], Failed)
+
+
+@pytest.mark.parametrize("said", ["null", "None", ""])
+def test_no_finish_reason_in_words_is_none(said: str) -> None:
+    """Law: an answer whose chunks say `null` (iFlytek, KoboldCpp) is cut where its connection is, and complete with the
+    reason of its last one."""
+    parts = [plays.chunk({"content": f"w{at} "}, said) for at in range(6)]
+    for cut in (True, False):
+        assert failed(read(*parts, cut=cut)).fault is Fault.CRASHED
+    *_, last = events = read(*parts, plays.chunk({}, "length"), DONE)
+    assert (text_of(events), last.reason.value, last.notes) == ("w0 w1 w2 w3 w4 w5 ", "length", ())
+
+
 def test_a_call_with_a_piece_missing_says_so() -> None:
     """Whole as JSON, and another call than was meant: who judges it must know."""
     pieces = ['{"path": "/home/', "someone/", 'notes"}']

@@ -48,7 +48,7 @@ BY_STATUS = {
     404: Fault.UNAVAILABLE,
     413: Fault.CONTEXT_LENGTH,
     422: Fault.REFUSED,
-    **dict.fromkeys((429, 529), Fault.OVERLOADED),
+    **dict.fromkeys((429, 498, 529), Fault.OVERLOADED),
 }
 
 

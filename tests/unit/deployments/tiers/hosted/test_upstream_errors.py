@@ -116,6 +116,10 @@ CONVERSATIONS = {
         "messages.1.content.0: Invalid `signature` in `thinking` block",
         "messages.7.content.2: Invalid signature in thinking block",
         "Invalid JSON payload received. Unknown name \"reasoning_content\" at 'contents[1]': Cannot find field.",
+        "property 'messages.1.reasoning' is unsupported",
+        "messages.3.annotations: Extra inputs are not permitted",
+        "['body', 'messages', 1, 'assistant', 'annotations']: Extra inputs are not permitted",
+        "Unknown parameter: 'messages[2].reasoning_details'.",
     ],
     HistoryForm.ONE_SYSTEM: [
         "Invalid 'messages[1].tool_calls[0].function.name': string does not match pattern. Expected a string",
@@ -138,6 +142,19 @@ CONVERSATIONS = {
         "Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and 'tool'.",
         "Message has tool role, but there was no previous assistant message with a tool call!",
         "Cannot have 2 or more assistant messages at the end of the list.",
+        # xAI, Vertex, Gemini; Anthropic and OpenAI of another model's ids; gateways to Responses; Zhipu, MiniMax.
+        "Invalid request content: Each message must have at least one content element.",
+        "Unable to submit request because it must have a text parameter. Add a text parameter and try again.",
+        "Unable to submit request because at least one contents field is required.",
+        "GenerateContentRequest.contents[2].parts: contents.parts must not be empty.",
+        "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+        "Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40",
+        "No tool output found for function call call_a1.",
+        "No tool call found for function call output with call_id call_a1.",
+        "角色信息不正确",
+        "Upstream request failed: [1214] Incorrect role information",
+        "messages 参数非法。请检查文档。",
+        "invalid params, invalid chat setting (2013)",
     ],
     HistoryForm.IN_TURN: [
         "This model does not support successive user or assistant messages (messages[1] and messages[2]).",
@@ -149,6 +166,8 @@ CONVERSATIONS = {
     HistoryForm.NO_SYSTEM: [
         "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
         "Please use a valid role: user, model.",
+        "Developer instruction is not enabled for models/gemma-3-27b-it",
+        "This model doesn't support system messages. Try again without a system message or use another model.",
     ],
 }
 EXPECTED = {

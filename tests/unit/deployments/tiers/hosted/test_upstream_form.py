@@ -330,3 +330,40 @@ def test_what_is_there_stays(missing: set[Missing]) -> None:
     assert filled[3]["tool_calls"] == [signed]
     if Missing.THOUGHT in missing:
         assert [message.get("reasoning_content") for message in filled[1:4]] == [" ", "t", "r"]
+
+
+NO_TOOLS = [
+    "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+    "Requests which include `tool_use` or `tool_result` blocks must define `tools`.",
+    "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` param specified.",
+]
+
+
+@pytest.mark.parametrize("words", NO_TOOLS)
+def test_past_calls_are_words_where_no_tool_is_declared(words: str) -> None:
+    """Law: Bedrock refuses calls without their tools, in the summaries that agents order. They are said, with their
+    arguments and results, also in the next such request at once; a request with tools keeps its calls."""
+    call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Bern"}'}}
+    past = (
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "It rains."},
+        {"role": "user", "content": "Sum up."},
+    )
+
+    def play(seen: Seen) -> Play:
+        called = any(message.get("tool_calls") for message in seen.body["messages"])
+        return status(400, words) if called and "tools" not in seen.body else good("Fine.")
+
+    bare, declared = ask(messages=past), ask(messages=past, tools=(WEATHER_TOOL,))
+    told, log = exchange(play, bare, bare, declared)
+
+    assert [text_of(events) for events in told] == ["Fine."] * 3
+    assert len(log) == 4
+    assert log[1].body["messages"] == log[2].body["messages"]
+    _, said, rest = log[1].body["messages"]
+    assert "get_weather" in said["content"]
+    assert "Bern" in said["content"]
+    assert "It rains." in rest["content"]
+    assert "Sum up." in rest["content"]
+    assert log[3].body["messages"][1]["tool_calls"] == [call]
