@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -332,6 +333,35 @@ def test_tls_is_never_left_out(place):
 
     assert started.value.args[0]["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
     assert read_file(path).url == f"https://127.0.0.1:{port}"
+
+
+def test_every_process_writes_utf_8(place, monkeypatch):
+    """Law: no locale stops the server: Ray writes an arrow into HAProxy's configuration, in the locale's encoding."""
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    with pytest.raises(Started) as started:
+        __main__.main(["serve", str(write(place))])
+
+    assert started.value.args[0]["PYTHONUTF8"] == "1"
+
+
+_CALL = """
+import grpc
+from concurrent.futures import ThreadPoolExecutor
+server = grpc.server(ThreadPoolExecutor(1))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(timeout=20)
+"""
+
+
+def test_calls_between_replicas_use_no_proxy(tmp_path):
+    """Law: a proxy in the environment, as companies set one, is not asked for a replica's port: each request got a 504,
+    and the tiers stayed "starting". Who names a proxy for gRPC gets it."""
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    flags = environment(tmp_path / "serve.env", os.environ | proxies)
+
+    subprocess.run([sys.executable, "-c", _CALL], env=flags, check=True)
+    assert environment(tmp_path / "serve.env", {"grpc_proxy": "http://p"})["grpc_proxy"] == "http://p"
 
 
 def test_a_state_folder_without_room_is_refused(place, capsys):
