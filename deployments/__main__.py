@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
@@ -20,6 +21,8 @@ from deployments.running.terminal_text import TerminalText
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return the exit code."""
+    if os.path.expanduser("~") == "~":  # no HOME, and a user whom the system doesn't list
+        os.environ["HOME"] = "/"
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no arrow
     with redirect_stdout(TerminalText(sys.stdout)), redirect_stderr(TerminalText(sys.stderr)):

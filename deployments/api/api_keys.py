@@ -22,6 +22,7 @@ from pydantic import Field, ValidationError
 
 from deployments.config.app_config import ServerConfig
 from deployments.config.config_errors import ConfigError
+from deployments.config.whole_file import read_bounded
 from deployments.running.own_folder import find_strangers
 from reliability.config import Section
 
@@ -108,8 +109,7 @@ def _read_file(path: Path) -> tuple[ApiKey, ...]:
     at = "server.api_keys_file"
     try:
         path = path.expanduser()
-        with path.open("rb") as file:
-            text = file.read(FILE_BYTES_MAX + 1)
+        text = read_bounded(path, FILE_BYTES_MAX)
         fault = find_strangers(path.absolute() / "anything")
     except OSError as error:
         raise ConfigError(f"{at}: can't be read: {error.strerror}") from None
@@ -119,8 +119,6 @@ def _read_file(path: Path) -> tuple[ApiKey, ...]:
         raise ConfigError(f"{at}: can't be read: no file can have that name") from None
     if fault:
         raise ConfigError(f"{at}: others may write to it, and so let themselves in: {fault}")
-    if len(text) > FILE_BYTES_MAX:
-        raise ConfigError(f"{at}: the file is over {FILE_BYTES_MAX} bytes")
     try:
         keys = parse_file(text.decode("utf-8"), at)
     except UnicodeDecodeError:

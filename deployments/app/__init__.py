@@ -27,6 +27,8 @@ _STREAMS_MAX = 256
 # Room above the engine's own queue, so that it is the engine that says "full", with a Retry-After.
 _ADMISSION_SLACK = 8
 _HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 30.0}
+# Serve starts a Router anew that has missed three: one that hangs holds up every client.
+_ROUTER_HEALTH = _HEALTH | {"health_check_timeout_s": 10.0}
 # Serve ends a replica's streams this long after it was asked to stop.
 _SHUTDOWN = {"graceful_shutdown_wait_loop_s": 0.1, "graceful_shutdown_timeout_s": 10.0}
 # How fast Serve follows the policy (`deployments/memory/autoscaling.py`): a cut for want of memory must not wait long.
@@ -98,6 +100,6 @@ def _make_router(config: AppConfig) -> Any:
         ray_actor_options=_NO_CPUS,
         num_replicas=config.server.router_replicas,
         max_ongoing_requests=config.server.max_ongoing_requests,
-        **_HEALTH,
+        **_ROUTER_HEALTH,
         **_SHUTDOWN,
     )

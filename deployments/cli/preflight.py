@@ -33,6 +33,7 @@ from deployments.tiers.scripted.script import ScriptError, load_script
 
 # MLX 0.32 has wheels for macOS 14 and newer.
 _MACOS_LEAST = 14
+_STATE_BYTES = 1024 * 1024  # an empty journal has a third of it
 _OLD_MACOS = "warning: this macOS has no MLX 0.32: local tiers need macOS 14 or newer; hosted tiers work"
 
 
@@ -95,8 +96,8 @@ def _check_state(file: ConfigFile) -> None:
     key = "state.path" if file.args.state.path else "state.path (not set)"
     try:
         make_private_folder(folder)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_STATE_BYTES))  # a full disk still makes files
         refuse_strangers_file(folder / JOURNAL)
     except ForeignStateError as error:
         raise ConfigError(f"{key}: {error.strerror}") from None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _SWITCH = "RAY_SERVE_ENABLE_HA_PROXY"
 _CONNECTIONS_MAX = 8192
+_NO_PROXY = {"grpc_proxy": ""}  # gRPC would ask a proxy of the environment (`http_proxy`) for the replicas
 TOKEN = (
     "RAY_AUTH_MODE=disabled: the ports between replicas, which other machines reach too, would take calls from "
     "anybody, with API keys or without. Unset it."
@@ -58,6 +59,7 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     keyed = bool(load_keys(file.server, os.environ))
     if file.tls:
         flags[_SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
+    flags["PYTHONUTF8"] = "1"  # Ray writes HAProxy's configuration in the encoding of the locale
     flags["PYTHONSAFEPATH"] = "1"  # no process of the run imports from the folder that it was started in
     place = {"url": file.url, "config": str(config), "port": file.port, "app": file.app, "keyed": keyed}
     place["state"] = find_state_folder(file)
@@ -87,7 +89,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
 def environment(env_file: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Build `given`, and beneath it the flags of the file and of HAProxy. A file that isn't there has no flags. Raises
     ConfigError: one line that names the variable, or the line of the file, that can't be used, or the folder."""
-    flags = (read_variables(env_file) if env_file.exists() else {}) | dict(given)
+    flags = _NO_PROXY | (read_variables(env_file) if env_file.exists() else {}) | dict(given)
     slow = _limit_slow_clients(flags)
     if flags.get(_SWITCH, "1") == "1" and "RAY_SERVE_THROUGHPUT_OPTIMIZED" in flags:
         ours = _choose_haproxy_flags(base_folder(given))

@@ -104,7 +104,7 @@ class ServerClient:
             return asyncio.run(self._ask(path, keyed, given))
         except TimeoutError:
             raise NoAnswer(f"nothing within {self._ask_s:g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError, ssl.SSLError) as error:  # also: its proxy
             raise NoAnswer(str(error) or type(error).__name__) from None
 
     async def _ask(self, path: str, keyed: bool, params: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from deployments.config.config_errors import ConfigError
+from deployments.config.whole_file import read_bounded
 
 BUILT_IN = Path(__file__).parents[1] / "built_in"
 _CONFIG = "serve_config.yaml"
@@ -40,8 +41,11 @@ def announce_flags() -> Path:
 
 
 def _own_or_built_in(name: str) -> Path:
+    path = Path(name)
+    if path.exists() and not path.is_file():  # a pipe, or a terminal, which reading would wait for
+        raise ConfigError(f"{path.absolute()}: is no file")
     # A link that leads nowhere counts: who reads it says so.
-    return Path(name) if os.path.lexists(name) else BUILT_IN / name
+    return path if os.path.lexists(path) else BUILT_IN / name
 
 
 def state_folder(app: str) -> Path:
@@ -59,7 +63,7 @@ def read_variables(path: Path) -> dict[str, str]:
     """Read a file of NAME=VALUE lines; lines that begin with `#` are comments. Raises FileNotFoundError: there is none.
     ConfigError: one line that names the file and the line's number, but doesn't show it: it may be a key."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bounded(path).decode("utf-8").splitlines()
     except FileNotFoundError:
         raise
     except (OSError, UnicodeDecodeError) as error:

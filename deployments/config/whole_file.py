@@ -1,8 +1,10 @@
-"""Write a file or a folder so that a reader sees all of it or nothing, and lock a folder for as long as that takes."""
+"""Write a file or a folder so that a reader sees all of it or nothing, lock a folder for as long as that takes, and
+read a file that anybody may have made."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
@@ -10,6 +12,18 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+_READ_BYTES_MAX = 4 * 1024 * 1024
+
+
+def read_bounded(path: Path, bytes_max: int = _READ_BYTES_MAX) -> bytes:
+    """Read a file, such as one of a repository that was cloned: a link in it may lead to /dev/zero. Raises OSError: it
+    can't be read, or is too large."""
+    with path.open("rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(errno.EFBIG, f"it is over {bytes_max:,} bytes")
+    return data
 
 
 def write_whole(path: Path, text: str, mode: int = 0o600) -> None:

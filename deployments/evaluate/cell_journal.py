@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from deployments.config.config_errors import ConfigError
+from deployments.config.whole_file import read_bounded
 from deployments.work.json_text import load_object
 
 NAME = "cells.jsonl"
+_BYTES_MAX = 256 * 1024 * 1024
 _BEGINNING = b'{"plan": "'
 _ELSEWHERE = "name another folder with --out"
 _REMEDY = f"{_ELSEWHERE}, or begin it anew with --fresh"
@@ -69,7 +71,7 @@ class CellJournal:
         """Read the lines that are whole, and say where the last of them ends."""
         _refuse_link(self._path, _REMEDY)
         try:
-            data = self._path.read_bytes()
+            data = read_bounded(self._path, _BYTES_MAX)
         except FileNotFoundError:
             return [], 0
         *whole, rest = data.split(b"\n")

@@ -190,7 +190,10 @@ class UrlTarget:
 
     @contextlib.contextmanager
     def open(self, variant: str) -> Iterator[tuple[ChatClient, int | None]]:
-        found = ChatClient(self._url, key=self._key, local_only=not self._cloud, named=self._models)
+        try:
+            found = ChatClient(self._url, key=self._key, local_only=not self._cloud, named=self._models)
+        except (ImportError, ValueError) as error:  # a proxy of the environment that httpx doesn't know
+            raise NoServer(f"{self._url} can't be asked: {error}") from None
         with contextlib.closing(found) as client:
             if obstacle := client.find_obstacle():
                 raise NoServer(obstacle)

@@ -28,6 +28,8 @@ _OF_ONE = 3072  # connections of one address
 _FRONTENDS = ("http_frontend", "grpc_frontend")
 _PAGES = (("frontend", "prometheus"), ("listen", "stats"))
 TABLE = "mlx_stack_sources"
+# One address to listen on: neither a name nor all addresses.
+_BOUND = re.compile(r"^frontend http_frontend\n(?: .*\n)*? *bind (?!0\.0\.0\.0:|:::)([\da-fA-F:.]+):\d+$", re.MULTILINE)
 _DEFAULT_LOG = "127.0.0.1:514"  # Ray's default
 
 
@@ -90,6 +92,8 @@ def read_seconds(environ: Mapping[str, str], name: str, default: float) -> float
 
 def _rewrite(text: str, header_s: float = HEADER_S, of_one: int = _OF_ONE) -> str:
     routed = re.search(r"^ *use_backend ", text, re.MULTILINE) is not None
+    if bound := _BOUND.search(text):  # Router and proxy listen there as well, and only there
+        text = re.sub(r"^( *server \S+) 127\.0\.0\.1:", rf"\1 {bound[1]}:", text, flags=re.MULTILINE)
     lines: list[str] = []
     section: tuple[str, ...] = ("",)
     for line in text.splitlines():

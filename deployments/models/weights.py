@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from deployments.config.whole_file import read_bounded
 from deployments.memory.room import estimate_scores_bytes
 from deployments.memory.sensors.computing import Computing, find_computing
 from deployments.work.json_text import load_object
@@ -58,7 +59,7 @@ def estimate_scores(config: Any, step_tokens: int, *, forced: bool) -> tuple[int
 def read_object(path: Path) -> dict[str, Any] | None:
     """Read a JSON object from a model's folder; None where there is none."""
     try:
-        return load_object(path.read_bytes())
+        return load_object(read_bounded(path))
     except OSError:
         return None
 

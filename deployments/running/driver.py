@@ -207,7 +207,8 @@ def _run(news: str, config: str, app: str) -> None:
 
 
 def _listen(reporter: _Reporter, loop: asyncio.AbstractEventLoop, stopping: threading.Event) -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # not by `sys.stdin`, whose lock Python would miss at its end
+        pass
     stopping.set()
     with contextlib.suppress(Exception):
         _on(loop, reporter.drain()).result(DRAIN_S + 2 * _REACH_S)

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deployments.config.config_errors import find_allowed_keys
+from deployments.config.whole_file import read_bounded
 from deployments.tiers.hosted.upstream_errors import RETRY_AFTER_S_MAX
 from reliability.types import Fault, FinishReason
 
@@ -192,15 +193,11 @@ def load_script(source: str | Path | list[dict[str, Any]] | Mapping[str, Any]) -
 
 def _read_file(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
-            data = file.read(_SCRIPT_BYTES_MAX + 1)
-        text = data.decode("utf-8")
+        text = read_bounded(path, _SCRIPT_BYTES_MAX).decode("utf-8")
     except OSError as error:
         raise ScriptError(f"script {path.name} can't be read: {error.strerror}") from None
     except ValueError:  # also a path that no file can have
         raise ScriptError(f"script {path.name!r} is not a UTF-8 file") from None
-    if len(data) > _SCRIPT_BYTES_MAX:
-        raise ScriptError(f"script {path.name} is over {_SCRIPT_BYTES_MAX} bytes")
     return _parse_lines(text, path.name) if path.suffix == ".jsonl" else _parse_yaml(text, path.name)
 
 

@@ -1,7 +1,9 @@
 """The command `mlx-stack-serve`: what it says of itself, and which configuration it takes."""
 
 import importlib
+import json
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -124,3 +126,19 @@ def test_a_terminal_of_another_encoding_is_no_fault():
     environ = os.environ | {"PYTHONIOENCODING": "ascii"}
     ended = subprocess.run([sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, check=False)
     assert ended.stdout == b"?\n"
+
+
+def test_a_user_without_a_home_reads_no_traceback(folder, monkeypatch, capsys):
+    """Law: a number without a user and without HOME, as services and containers may have, is one whose home is the
+    root; commands raised where they looked for the models and the state."""
+
+    def find(user: int) -> pwd.struct_passwd:
+        raise KeyError(user)
+
+    (folder / "serve_config.yaml").write_text(json.dumps(SCRIPTED))
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", find)
+
+    assert main(["models"]) == 0
+    assert os.environ["HOME"] == "/"
+    assert "in all" in capsys.readouterr().out

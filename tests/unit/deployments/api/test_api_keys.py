@@ -159,7 +159,7 @@ def test_any_file_is_keys_or_one_line(text):
         (b"", "holds no keys"),
         (b"[]", "holds no keys"),
         (b"\xff", "is not UTF-8"),
-        (b"#" * (api_keys.FILE_BYTES_MAX + 1), "the file is over 1048576 bytes"),
+        (b"#" * (api_keys.FILE_BYTES_MAX + 1), "can't be read: it is over 1,048,576 bytes"),
     ],
     ids=["missing", "empty", "no entries", "no text", "huge"],
 )

@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -166,7 +168,8 @@ TEXTS: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("case", TEXTS)
 def test_a_file_that_is_no_configuration_is_one_line(place, capsys, case):
-    """So is a file that holds something else; a missing file and a folder are said in the system's words."""
+    """So is a file that holds something else or never ends; a missing file and a folder are said in the system's
+    words."""
     data, said = TEXTS[case]
     path = place[0] / "c.yaml"
     path.write_bytes(data)
@@ -174,6 +177,7 @@ def test_a_file_that_is_no_configuration_is_one_line(place, capsys, case):
     assert said in refused(path, capsys)
     assert "can't be read: No such file" in refused(place[0] / "none.yaml", capsys)
     assert "can't be read: Is a directory" in refused(place[0], capsys)
+    assert "can't be read: it is over 4,194,304 bytes" in refused(Path("/dev/zero"), capsys)
 
 
 @pytest.mark.parametrize(
@@ -329,6 +333,49 @@ def test_tls_is_never_left_out(place):
 
     assert started.value.args[0]["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
     assert read_file(path).url == f"https://127.0.0.1:{port}"
+
+
+def test_every_process_writes_utf_8(place, monkeypatch):
+    """Law: no locale stops the server: Ray writes an arrow into HAProxy's configuration, in the locale's encoding."""
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    with pytest.raises(Started) as started:
+        __main__.main(["serve", str(write(place))])
+
+    assert started.value.args[0]["PYTHONUTF8"] == "1"
+
+
+_CALL = """
+import grpc
+from concurrent.futures import ThreadPoolExecutor
+server = grpc.server(ThreadPoolExecutor(1))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(timeout=20)
+"""
+
+
+def test_calls_between_replicas_use_no_proxy(tmp_path):
+    """Law: a proxy in the environment, as companies set one, is not asked for a replica's port: each request got a 504,
+    and the tiers stayed "starting". Who names a proxy for gRPC gets it."""
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    flags = environment(tmp_path / "serve.env", os.environ | proxies)
+
+    subprocess.run([sys.executable, "-c", _CALL], env=flags, check=True)
+    assert environment(tmp_path / "serve.env", {"grpc_proxy": "http://p"})["grpc_proxy"] == "http://p"
+
+
+def test_a_state_folder_without_room_is_refused(place, capsys):
+    """Law: a disk that still makes files but holds no byte more is found before the start. The state actor would die
+    again and again on it, and the server be ready after minutes, without budgets."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    path = write(place)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
+    try:
+        line = refused(path, capsys)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert f"state.path: can't write to {place[0] / 'state'}: " in line
 
 
 @pytest.mark.parametrize("line", ["NAME", "=x", "A B=c", "\xff"])

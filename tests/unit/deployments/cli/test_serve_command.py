@@ -35,7 +35,7 @@ def test_what_is_set_already_stays():
     assert flags["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
     assert flags["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "0"
     assert "RAY_SERVE_HAPROXY_BINARY_PATH" not in flags
-    assert serve_command.environment(ROOT / "no-such.env", given) == given
+    assert serve_command.environment(ROOT / "no-such.env", given) == given | {"grpc_proxy": ""}
 
 
 @pytest.mark.parametrize(("files", "connections"), [(resource.RLIM_INFINITY, 8192), (20_000, 7897), (4096, 1536)])

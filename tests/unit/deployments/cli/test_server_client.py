@@ -20,6 +20,7 @@ from deployments.cli.commands import cli
 from deployments.cli.server_client import DEFAULT_URL, NoAnswer, ServerClient, find_url
 from deployments.config.config_errors import ConfigError
 from deployments.config.free_port import find_owners, find_peer_owners, free_port
+from deployments.evaluate.evaluation_target import NoServer, UrlTarget
 from deployments.running.folder import RunFolder, base_folder
 from tests.support.certificates import write_certificate
 from tests.support.hostile_folder import fill_folder, find_run
@@ -104,6 +105,20 @@ def test_an_answer_ends(said):
         server.shutdown()
 
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("proxy", "said"), [("socks5://127.0.0.1:9", "SOCKS"), ("ftp://x", "Unknown scheme")])
+def test_a_proxy_that_cant_be_used_is_one_line(monkeypatch, proxy, said):
+    """Law: a proxy of the environment that httpx can't use, as many have one for SOCKS, is said as such: it ended in a
+    traceback, or as another server's answer. Loopback is asked without it."""
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    with pytest.raises(NoAnswer, match=said):
+        ServerClient("http://192.0.2.1:1", {}).get("live")
+    with pytest.raises(NoServer, match=said), UrlTarget("http://192.0.2.1:1", "", (), cloud=False).open(""):
+        pass
+    with pytest.raises(NoAnswer, match="connection attempts failed"):
+        ServerClient("http://127.0.0.1:1", {}).get("live")
 
 
 PROGRAM = Path(sys.executable).with_name("mlx-stack-serve")

@@ -1,9 +1,11 @@
 """Which files a command reads, where none is given."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from deployments.config.config_errors import ConfigError
 from deployments.config.config_paths import BUILT_IN, announce_config, announce_flags
 from tests.support.repository import ROOT
 
@@ -35,6 +37,20 @@ def test_files_of_this_folder_go_before(folder, capsys):
     assert announce_flags() == Path("serve.env")
     said = [f"using {name} of the working directory: {folder / name}" for name in ("serve_config.yaml", "serve.env")]
     assert capsys.readouterr().err.splitlines() == said
+
+
+@pytest.mark.parametrize("target", ["pipe", "/dev/zero", "/dev/tty", "."])
+def test_what_is_no_file_is_refused(folder, target):
+    """Law: a repository that was cloned may hold a link to a device or a terminal: a command says that it is no file,
+    and never waits for what comes out of it."""
+    os.mkfifo(folder / "pipe")
+    (folder / "serve_config.yaml").symlink_to(target)
+    (folder / "serve.env").symlink_to(target)
+
+    with pytest.raises(ConfigError, match=r"serve_config\.yaml: is no file"):
+        announce_config(None)
+    with pytest.raises(ConfigError, match=r"serve\.env: is no file"):
+        announce_flags()
 
 
 def test_a_path_that_is_given_is_taken(folder, capsys):

@@ -82,6 +82,26 @@ def test_what_ray_writes_is_changed_where_it_must_be():
     assert "prometheus" not in written
 
 
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("192.0.2.7", "192.0.2.7")]
+    + [(every, "127.0.0.1") for every in ("*", "", "0.0.0.0", "::", "localhost")],
+)
+def test_the_router_is_asked_where_it_listens(host, asked):
+    """Law: Ray's Routers listen on the host of the configuration, and HAProxy asked each at its node's address: with
+    `::1`, or one address of the network, the server answered "starting" for ever. Another node's stays."""
+    text = (
+        "frontend prometheus\n    bind 127.0.0.3:9\nfrontend http_frontend\n    # words\n"
+        f"    bind {host}:18710\nbackend http-x\n"
+        "    server a 127.0.0.1:30000 check\n    server b 192.0.2.9:30000 check\n"
+    )
+    lines = [line.strip() for line in _rewrite(text).splitlines()]
+
+    assert f"server a {asked}:30000 check" in lines
+    assert "server b 192.0.2.9:30000 check" in lines
+    assert f"bind {host}:18710" in lines
+
+
 @pytest.mark.parametrize("more", [" mode 666 level admin expose-fd listeners", " level admin", " mode 0777"])
 def test_the_admin_socket_is_its_owners(more):
     """Through it requests can be sent to another server: mode 600, whatever Ray writes, and nothing else changes."""

@@ -1,8 +1,10 @@
 """Ray starts without what only watches it; its own methods are back afterwards. It ends with Ray's processes."""
 
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from ray._private.node import Node
 
 from deployments.running import driver
 from deployments.running.driver import _describe_ray, _end_with, _end_with_ray, _start_ray
+from tests.support.repository import ROOT
 
 NAMES = ("start_monitor", "start_log_monitor", "start_api_server")
 
@@ -90,3 +93,26 @@ def test_the_driver_ends_with_a_process_of_ray(
 
     assert ended == ([] if stopping else [1])
     assert (f"RayError: Ray's {name} has ended by itself (exit code -9)\n" in capfd.readouterr().err) is not stopping
+
+
+def test_a_start_that_fails_ends_with_its_reason(tmp_path: Path) -> None:
+    """Law: where Ray can't start, the driver ends with Python's exit code and the reason as its last line, although its
+    standard input is open: a thread in a buffered `read` made Python abort (signal 6), and the terminal showed that
+    instead of a home directory that can't be written."""
+    (tmp_path / "home").write_text("no folder")
+    environ = {**os.environ, "HOME": str(tmp_path / "home"), "RAY_AUTH_MODE": "token", "RAY_TMPDIR": str(tmp_path)}
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        environ.pop(name, None)
+    here, there = os.pipe()
+    command = [sys.executable, "-m", "deployments.running.driver", str(there), "serve_config.yaml", "none"]
+    with subprocess.Popen(
+        command, env=environ, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        pass_fds=(there,),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        out = process.stdout.read().decode()
+    os.close(here)
+    os.close(there)
+
+    assert process.returncode == 1
+    assert out.splitlines()[-1].startswith("NotADirectoryError: "), out
