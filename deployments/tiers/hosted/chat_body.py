@@ -102,5 +102,8 @@ def _join_texts(message: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(content, list):
         return message
     parts = [{k: v for k, v in p.items() if k != "cache_control"} if isinstance(p, dict) else p for p in content]
-    texts = [p["text"].removesuffix("\n") for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
-    return {**message, "content": "\n".join(texts) if len(texts) == len(parts) else parts}
+    texts = [p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
+    if len(texts) < len(parts):
+        return {**message, "content": parts}
+    *before, last = texts or [""]
+    return {**message, "content": "".join(text.removesuffix("\n") + "\n" for text in before) + last}

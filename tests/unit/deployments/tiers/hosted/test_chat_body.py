@@ -82,6 +82,7 @@ def test_texts_alone_are_sent_as_one(texts: list[str], shows: bool) -> None:
             assert message["content"] == parts
         else:
             assert message["content"].split() == " ".join(texts).split()
+            assert len(texts) != 1 or message["content"] == texts[0]
 
 
 def _say(parts: list[Any]) -> tuple[dict[str, Any], ...]:
