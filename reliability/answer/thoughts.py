@@ -31,12 +31,26 @@ Passed = tuple[Event, Gate, tuple[Event, ...]]
 _PIECE_CHARS = 65_536
 _HELD_CHARS_MAX = 512  # of a head, and of white space in reasoning
 
-_ROWS = (*REASONING, *MESSAGES)
+# What an upstream that skips special tokens leaves of Harmony; its opener counts where a sentence is glued to it.
+_UNMARKED = Thought(
+    "Harmony without its marks",
+    ("analysis",),
+    until=("assistantfinal", "assistantcommentary", "assistantanalysis to="),
+    says=("assistantfinal", "assistantcommentary"),
+)
+_ROWS = (*REASONING, *MESSAGES, _UNMARKED)
 _CLOSES = [mark for row in _ROWS for mark in (*row.closes, *row.says, *row.ends)]
 _TURN = re.compile(rf"(?:(?!{OWN_TURN_BEGUN})(?:\s|{OWN_TURN}))*+")
 _TURN_BEGUN = re.compile(OWN_TURN_BEGUN)
 _GOES_ON = re.compile(r"[:,;.)]|[ \t]{1,4}[^\W_A-Z\d]|[ \t]{1,4}[—–→=:-]")  # a sentence that began with the mark
-_SPOT = re.compile(r"[<\[◁]")
+_GLUED = ("analysis", "assistantcommentary")
+_HEADERS = ("assistantc", "assistanta")  # of a message that may be a call
+_SPEAKS = re.compile(  # `analysisThe user`, and no name in code
+    r"assistantcommentary[A-Z]|analysis(?:The|We|Users?|Need|I|Let|This|That|So|Okay|It|They|You|Now|Just|First|There|Must"
+    r"|Simple|Likely|Maybe|Check|Use|Given|Got)(?:['’][a-z]{1,2})?,? [a-z\d\"]"
+)
+_SPEAKS_BEGUN = re.compile(r"[a-z]+(?:[A-Z][a-z'’]{0,8},? ?)?\Z")
+_SPOT = re.compile(r"[<\[◁]|a(?=ss|s?\Z)")
 _BESIDE_MENTIONS = frozenset((*QUOTES, " ", "\t"))
 
 
@@ -111,7 +125,10 @@ class Thoughts:
         mark = opening if found is None else found.end() if isinstance(found, re.Match) else 0
         said = mark > 0 and self._own is None and is_said_of(text, mark)
         said = said or (found is None and mark > 0 and _GOES_ON.match(text, mark) is not None)
-        if mark and self._own is None and not last and is_unsettled(text, mark):
+        if isinstance(found, re.Match) and found[0].lower() in _GLUED:
+            said = _SPEAKS.match(text, at) is None
+            found = PARTIAL if said and not last and _SPEAKS_BEGUN.match(text, at) else found
+        elif mark and self._own is None and not last and is_unsettled(text, mark):
             found = PARTIAL
         if isinstance(found, re.Match) and not said:
             place = (found.lastindex or 1) - 1 - len(_CLOSES)
@@ -135,7 +152,7 @@ class Thoughts:
                 if self._ends(text, found):
                     self._think(text[: spot.start()].rstrip(), out)
                     self._row, self._behind = None, True
-                    return text[found.end() :]
+                    return text[spot.start() if found[0].startswith(_HEADERS) else found.end() :]
             elif found is not None and not last:
                 keep = spot.start()
                 break

@@ -336,6 +336,15 @@ NOTATIONS: tuple[Format, ...] = (
         place=Place.LINE,
     ),
     _notation(
+        "name and JSON: all of a line",
+        Reader.JSON,
+        'search{"query": "x"}',
+        'search {"query": "x"}',
+        opens=(rf"[ \t]{{0,8}}(?!functions\.){NAME}[ \t]{{0,8}}(?=\{{\s{{0,8}}\")",),
+        holds=(),
+        place=Place.LINE,
+    ),
+    _notation(
         "a line of a transcript",
         None,
         "⏺ search: x\n",

@@ -15,7 +15,7 @@ from reliability.tools.format_row import NAME, Format, Place, Reader
 from reliability.tools.formats import CALL_FORMATS, CLOSER, begins_sentence
 from reliability.tools.turns import MARKS
 
-_NAME_CHARS = 136
+_NAME_CHARS, _HEAD_CHARS = 136, 400  # of a name before a delimiter, and of words before the bracket of a call
 _WHOLE_WORD = r"(?<![\w.:/-])"
 _READ = [row for row in CALL_FORMATS if row.opens and row.reader not in (None, Reader.MESSAGES)]
 
@@ -83,7 +83,7 @@ def find_delimiter_at(text: str, at: int, kept: int) -> Delimiter | None:
         start = name.start()
     if start in (at, kept) or begins_sentence(text, start):
         return replace(delimiter, start=start, held=start)
-    sign = _BRACKET.search(text, at)
+    sign = _BRACKET.search(text, at, at + _HEAD_CHARS)
     return replace(delimiter, start=start, held=sign.start() if sign else at)
 
 

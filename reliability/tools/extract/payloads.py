@@ -27,6 +27,8 @@ _NAMED = re.compile(
     r"|<tool_sep>|<\|content\|>|=|\(|)\s{0,8}"
     r"(?P<fence>`{3,}\w{0,16}\s{0,8})?(?=\{)"
 )
+_IN_LINE = re.compile(rf"[ \t]*+(?P<name>{NAME})[ \t]*+(?=\{{)")
+_LINE_END = re.compile(rf"[ \t]*+(?:\r?\n|\Z|`{{3}}|{CLOSER.pattern})", re.IGNORECASE)
 _INDEXED = re.compile(r"(?P<name>.+?):\d{1,6}")
 _BRACES = re.compile(rf"call:(?P<name>{NAME})\{{")
 # In an envelope the word may be missing; then a bare key, or nothing, must follow.
@@ -81,9 +83,9 @@ def skip_parenthesis(text: str, at: int) -> int:
 
 
 def read_json(text: str, at: int, setting: Setting) -> Found | None:
-    """Read an object or an array that is a call, or calls."""
+    """Read an object or an array that is a call, or calls; or a name and its arguments that are all of a line."""
     if text[at : at + 1] not in ("{", "["):
-        return None
+        return None if setting.explicit else _read_line(text, at, setting)
     value = read(text, at, ends=_ENDS)
     content, said = (value.value, "") if setting.explicit else shapes.split_said(value.value)
     explicit = setting.explicit
@@ -109,6 +111,19 @@ def read_json(text: str, at: int, setting: Setting) -> Found | None:
         kinds.append(RepairKind.ENVELOPE)
     unended = listed and value.unclosed and value.end == len(text)
     return Found([record_repairs(call, kinds) for call in calls], value.end, unended=unended, said=said)
+
+
+def _read_line(text: str, at: int, setting: Setting) -> Found | None:
+    named = _IN_LINE.match(text, at)
+    tool = setting.box.find(named["name"]) if named else None
+    if named is None or tool is None:
+        return None
+    value = read_object(text, named.end())
+    behind = _IN_LINE.match(text, value.end)
+    ends = _LINE_END.match(text, value.end) or (behind and setting.box.find(behind["name"]))
+    if not ends or not shapes.fits(value.value, tool):
+        return None
+    return build_found(named["name"], value.value, setting, value.end, value.repair_kinds)
 
 
 def _find_waiting(value: Any, setting: Setting) -> tuple[RawCall, ...]:

@@ -310,7 +310,7 @@ class Findings:
     def is_used(self, mark: Delimiter) -> bool:
         """Return whether a mark of reasoning or of the answer that no opener stands before is used."""
         in_block = is_in_code_block(self.fences, self.base + mark.start)
-        return not in_block and is_used(self.text, mark.start, mark.end)
+        return not in_block and not self._is_read(mark.start) and is_used(self.text, mark.start, mark.end)
 
     def read_body(self, name: str, body: str, raw: str, format: str) -> None:
         """Read a call whose name is known and whose arguments are all of this text."""

@@ -230,6 +230,37 @@ def test_hostile_text_costs_linear_time(part):
     assert work(4_000) <= 600
 
 
+BARE_CALL = 'assistantcommentary to=functions.find_part json{"code": "K-7"}'
+
+
+@pytest.mark.parametrize(("thought", "said"), [
+    ("The user asks for parts.", "There are 3 parts."),
+    ("We don't know: `a < b`, as seen.", "**Parts**\n- K-7"),
+    ("I'll look. ", "analysis is done."),
+])  # fmt: skip
+def test_harmony_whose_marks_an_upstream_has_skipped_is_taken_apart(thought, said):
+    """Law: behind `analysis` glued to a sentence all is reasoning, up to the word of the next message: the text, a
+    remark, or a call."""
+    box = build_toolbox([tool("find_part", {"properties": {"code": {"type": "string"}}})])
+    for apart in reads(f"analysis{thought}assistantfinal{said}", box, NO_TOOLS):
+        assert (apart.text, apart.reasoning) == (said, thought.rstrip())
+    for apart in reads(f"assistantfinal{said}", box):
+        assert (apart.text, apart.reasoning) == (said, "")
+    for text, left in ((BARE_CALL, ""), (f"assistantcommentaryLet me look.{BARE_CALL}", "Let me look.")):
+        for apart in reads(f"analysis{thought}{text}", box):
+            assert (apart.text, apart.reasoning) == (left, thought.rstrip())
+            assert [json.loads(call.arguments) for call in apart.judged.calls] == [{"code": "K-7"}]
+
+
+@pytest.mark.parametrize("text", [
+    "analysis of the parts", "Analysis", "An apple", "a", "analysisService is a class", "analysis: The parts",
+    "analysisThe", "analysis The user asks", "assistantcommentary", "As said, assistantfinal is a word.",
+])  # fmt: skip
+def test_a_word_of_harmony_alone_is_text(text):
+    """Law: a word that is a channel's name, and glued to no sentence, is what the answer says."""
+    assert {(apart.text, apart.reasoning) for apart in reads(text)} == {(text, "")}
+
+
 def test_rows_do_not_open_each_other():
     """Law: no opener is the beginning of another one, so that a complete one is settled."""
     openers = sorted(opener for row in (*REASONING, *MESSAGES) for opener in row.opens)

@@ -1,10 +1,13 @@
 """A name, and JSON behind it."""
 
+import json
+
 import pytest
 
 from reliability.tool_calls import RepairKind
 from reliability.tools import extract_calls
 from tests.support.extracting import BOX, calls, kinds
+from tests.support.streaming import inked, settled
 
 
 def test_json_behind_a_name_and_in_parentheses():
@@ -13,6 +16,25 @@ def test_json_behind_a_name_and_in_parentheses():
     assert calls('search\n```json\n{"query": "x"}\n```') == [("search", {"query": "x"})]
     assert extract_calls('<tool_call>search(["x"])</tool_call>', BOX).malformed
     assert extract_calls('<tool_call>search[ARGS]["x"]</tool_call>', BOX).malformed
+
+
+X, Y = '{"query": "x"}', '{"query": "y", "limit": 3}'
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    (f"search{X}", [X]), (f"I look.\nsearch {X}\n", [X]), (f"I look:\n\nsearch{X}\nsearch {Y}", [X, Y]),
+    (f"```\nsearch {X}\n```", [X]), (f"search{X}<|im_end|>", [X]), (f"search{X}\nObservation: 1\nsearch{Y}", [X]),
+    (f"search{X}search{Y}", [X, Y]), (f"search{X}\nAnd then:\nsearch{Y}", [X, Y]), (f"`search {X}` finds x.", []),
+    (f"A search {X}", []),
+    ('See:\nsearch {"name": "x"}', []), ('See:\nsearch {"query": ...}', []), (f"See:\nfind {X}", []),
+    (f"search {X} finds x", []), ("See:\nsearch {}", []), ("search {color: red}", []),
+])  # fmt: skip
+def test_a_name_and_all_arguments_are_a_call_in_a_line_of_its_own(text, found):
+    """Law: `name{json}` of a declared tool, with arguments that fit it, is a call where nothing but such calls stands
+    in its line; whole and streamed. Anything else is prose."""
+    outcome = settled(text, BOX)
+    assert outcome.calls == [("search", json.loads(one)) for one in found]
+    assert outcome.refused or found or outcome.text == inked(text)
 
 
 @pytest.mark.parametrize(("written", "options"), [

@@ -264,3 +264,14 @@ def test_a_word_within_a_sentence_has_left_already(words, sign, kind):
     for before in ("", "So. ", "So:\n"):
         assert found(before + words + sign) == (kind, len(before), len(before))
     assert found("So " + words + sign) == (kind, 3, 3 + len(words))
+
+
+@pytest.mark.parametrize("mark", ["<think>x</think>y", "x</think>y", "</think></think>", "<|im_end|>", "</tool_call>"])
+@pytest.mark.parametrize("end", ["", "<|im_end|>", "<|eot_id|>\n"])
+def test_a_mark_in_a_value_of_python_is_a_part_of_it(mark, end):
+    """Law: what stands in the strings of `f(a='...')` ends no reasoning and no turn, whatever ends the answer; where
+    other text follows, all of it is text."""
+    written = f"search(query='{mark}')"
+    assert whole(written + end, BOX).calls == [("search", {"query": mark})]
+    assert play(cut_at(written + end, [3]), BOX).calls == [("search", {"query": mark})]
+    assert extract_calls(f"{written}\nThat is all.", BOX).text == f"{written}\nThat is all."

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from reliability.tools import build_toolbox, extract_calls
+from reliability.tools.extract.delimiter_search import find_delimiter_at
 from reliability.tools.extract.settling import MALFORMED_MAX
 from tests.support.extracting import BOX, CALL, calls
 
@@ -74,6 +75,17 @@ def test_what_is_looked_at_once_is_not_looked_at_again(text):
         sys.setprofile(None)
 
     assert read < 30 * 2_000
+
+
+@pytest.mark.parametrize("word", ["to=functions.search", "call:search", "functions.search"])
+def test_the_bracket_of_a_word_is_looked_for_near_it(word):
+    """A word of a call in the middle of a line looks a bounded stretch ahead, so that a row of such words costs linear
+    time: it doesn't find a bracket that stands behind all of them."""
+    text = f"I say {word}{{ " + f"or {word} " * 2_000 + "{"
+    places = [at for at in range(len(text) - 400) if text[at] in "=:." or text[at : at + 1] == "{"]
+    found = [one for at in places if (one := find_delimiter_at(text, at, 0)) is not None]
+    assert found
+    assert max(one.held - one.start for one in found) < 600
 
 
 @pytest.mark.parametrize("noise", [('{"a":[' + "1," * 3_000) * 15, "search(query=\n" * 3_000])
