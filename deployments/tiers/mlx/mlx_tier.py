@@ -38,6 +38,7 @@ _LOADING_RETRY_S = 5.0
 _AGAIN_S = 30.0  # a model that could not be had is looked for again after so long, and longer each time
 _RETRY_MAX_S = 60.0
 _CHECK_S = 5.0
+_TAKEN_S = 1.0  # after which a request whose job isn't made yet is said to be taken
 # Fields of OpenAI's API that change the answer and that this tier can't honor: the values that ask for nothing.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (None, 1),
@@ -190,10 +191,22 @@ class MlxTier:
                 loop.call_soon_threadsafe(arrivals.put_nowait, events)
 
         with self._engine.expect_request():
-            job, lost = await self._render_job(loaded, request, put)
+            rendering = self._begin_job(loaded, request, put)
+            try:
+                # Not awaited itself: `close` cancels it, and that must not look as if the reader had been cancelled.
+                waits = not (await asyncio.wait({rendering}, timeout=_TAKEN_S))[0]
+                if waits:  # a long prompt, or a busy machine: no reason to ask another tier
+                    yield [Started()]
+                    await asyncio.wait({rendering})
+            finally:
+                rendering.cancel()  # of a reader that has left; does nothing to one that is done
+            if rendering.cancelled():
+                raise self._refuse_closed()
+            job, lost = rendering.result()
         ticket = self._engine.submit(job)
         try:
-            yield [Started(lost)]
+            if not waits:
+                yield [Started(lost)]
             last: Event | None = None
             while not isinstance(last, Finish | Failed):
                 events = await self._next(arrivals)
@@ -202,25 +215,19 @@ class MlxTier:
         finally:
             self._engine.abort(ticket)
 
-    async def _render_job(
+    def _begin_job(
         self, loaded: Loaded, request: ChatRequest, sink: Callable[[list[Event]], None]
-    ) -> tuple[EngineJob, LostPrefix | None]:
-        """Make the job on the helper thread. Raises `RequestRefused`, also where the tier is closed before that."""
-        message = f"tier {self._name} is unavailable: it is closed"
-        closed = RequestRefused(Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S))
-        loop, self._jobs = asyncio.get_running_loop(), self._jobs or self._begin_jobs(loaded)
+    ) -> asyncio.Future[tuple[EngineJob, LostPrefix | None]]:
+        """Begin to make the job on the helper thread. Raises `RequestRefused`, also where the tier is closed."""
+        self._jobs = self._jobs or self._begin_jobs(loaded)
         try:
-            rendering = loop.run_in_executor(self._renderer, self._jobs.build, request, sink)
+            return asyncio.get_running_loop().run_in_executor(self._renderer, self._jobs.build, request, sink)
         except RuntimeError:  # the helper thread takes no more
-            raise closed from None
-        try:
-            # Not awaited itself: `close` cancels it, and that must not look as if the reader had been cancelled.
-            await asyncio.wait({rendering})
-        finally:
-            rendering.cancel()  # of a reader that has left; does nothing to one that is done
-        if rendering.cancelled():
-            raise closed
-        return rendering.result()
+            raise self._refuse_closed() from None
+
+    def _refuse_closed(self) -> RequestRefused:
+        message = f"tier {self._name} is unavailable: it is closed"
+        return RequestRefused(Failed(fault=Fault.UNAVAILABLE, message=message, retry_after_s=RESTART_S))
 
     async def _next(self, arrivals: asyncio.Queue[list[Event]]) -> list[Event]:
         """Return all events that have arrived, as one chunk. An engine that has died ends the wait."""

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from deployments.tiers.mlx import engine as engine_module
+from deployments.tiers.mlx import mlx_tier as mlx_tier_module
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from deployments.tiers.mlx.sequence import EngineJob
-from reliability.types import Event, Failed, Fault
+from reliability.types import Event, Failed, Fault, Finish, Started
 from tests.support.engine_rig import PROMPT, Rig, fault_of
 from tests.support.mlx_rig import PATIENCE_S, greedy, ready
 from tests.support.tier_asking import answer, eventually
@@ -81,7 +82,8 @@ async def test_a_request_whose_prompt_waits_is_told(tier: MlxTier) -> None:
     task = await busy.asked()
     await tier.close()
     busy.let_go()
-    (failed,) = await task
+    failed = (await task)[-1]
+    assert isinstance(failed, Failed)
     assert (failed.fault, failed.message) == (Fault.UNAVAILABLE, "tier fast is unavailable: it is closed")
     assert tier._open == 0
 
@@ -94,6 +96,23 @@ async def test_a_request_whose_engine_ends_while_its_prompt_is_rendered_is_told(
     busy.let_go()
     assert fault_of(await asyncio.wait_for(task, PATIENCE_S)) is Fault.UNAVAILABLE
     assert tier._open == 0
+
+
+@pytest.mark.parametrize("patience_s", [0.0, PATIENCE_S])
+async def test_a_long_prompt_is_taken_before_it_is_rendered(
+    tier: MlxTier, monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    """Law: a prompt that takes long, or waits for others, is said to be taken all the same, once: its request doesn't
+    look like one that no replica has taken. A short one is said to be when it is rendered."""
+    monkeypatch.setattr(mlx_tier_module, "_TAKEN_S", patience_s)
+    busy, stream = Busy(tier), tier.stream(greedy("Hi"))
+    first = asyncio.create_task(anext(stream))
+    await eventually(lambda: first.done() or patience_s > 0, PATIENCE_S)
+    assert first.done() is (patience_s == 0)
+    busy.let_go()
+    events = [*await first, *[event async for batch in stream for event in batch]]
+    assert [type(event) is Started for event in events] == [True] + [False] * (len(events) - 1)
+    assert isinstance(events[-1], Finish)
 
 
 def test_a_request_to_a_tier_whose_engine_doesnt_end_is_told(tier: MlxTier, monkeypatch: pytest.MonkeyPatch) -> None:
