@@ -128,6 +128,12 @@ def clear_media(messages: Sequence[Message]) -> Cleared:
     return Cleared(messages=tuple(edited), count=count, size=0)
 
 
+def find_media(messages: Sequence[Message]) -> str:
+    """Return of which type the first image or file is that is shown; "" where there is none."""
+    parts = (part for message in messages if isinstance(message.get("content"), list) for part in message["content"])
+    return next((str(part.get("type")) for part in parts if _is_media(part)), "")
+
+
 def _asks(message: Message) -> bool:
     said = dict(message)
     says = message.get("role") == "user" and read_own_text(said).strip()

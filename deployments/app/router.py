@@ -348,6 +348,7 @@ class Router:
             cloud=self._facts.cloud,
             deferring=self._facts.deferring,
             foreign=frozenset(name for name, kind in self._facts.kinds.items() if kind == "hosted"),
+            text_only=frozenset(name for name, kind in self._facts.kinds.items() if kind == "mlx"),
             context_tokens=self._watch.context_tokens,
             memory=self._observe_memory,
             calibration=self._find_calibration,

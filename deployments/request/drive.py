@@ -27,7 +27,7 @@ from reliability.admission.request import AdmissionRequest, Grant, Rejection
 from reliability.answer.estimate import prompt_bytes, prompt_tokens_most, tokens_max, tokens_min
 from reliability.attempt import Attempt
 from reliability.confidence import Gauge
-from reliability.context_edits import Cleared, ClearResults, clear_media, clear_results
+from reliability.context_edits import Cleared, ClearResults, clear_media, clear_results, find_media
 from reliability.deferred_tools import list_texts
 from reliability.escalation.decisions import Accept, Call, Refuse, Situation
 from reliability.escalation.policies import decide
@@ -335,6 +335,9 @@ def rule_out(run: Run, tier: str, size: int, ports: Ports) -> Attempt | None:
     if run.stays and tier in ports.cloud:
         detail = f"tier {tier} is in the cloud, and {run.stays}"
         return Attempt(tier=tier, ran=False, fault=Fault.CLOUD_BARRED, detail=detail)
+    if tier in ports.text_only and (kind := find_media(run.request.messages)):
+        detail = f"tier {tier} can't read a content part of type {kind!r}"
+        return Attempt(tier=tier, ran=False, fault=Fault.UNSUPPORTED, detail=detail, param="messages")
     context, least = ports.context_tokens.get(tier), tokens_min(size)
     if context is None or least < context:
         return None

@@ -78,10 +78,11 @@ class MonotonicClock:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """The world. Without `admission` every call may run. `cloud`: the tiers that leave the machine and cost money;
-    `foreign`: those that pass on another server's count of tokens; `deferring`: those that defer tools. `memory`: the
-    level of a tier's nodes, and for how many nanoseconds there has been pressure; like `calibration`, the one of a
-    tier's model, it must cost nothing. `large` runs what may take long, `elsewhere` a function in another process, or
-    raises `deployments.work.worker_pool.Undone`."""
+    `foreign`: those that pass on another server's count of tokens; `deferring`: those that defer tools; `text_only`:
+    those that read nothing else, which needn't be woken to say so. `memory`: the level of a tier's nodes, and for how
+    many nanoseconds there has been pressure; like `calibration`, the one of a tier's model, it must cost nothing.
+    `large` runs what may take long, `elsewhere` a function in another process, or raises
+    `deployments.work.worker_pool.Undone`."""
 
     tiers: Mapping[str, Tier]
     timeouts: Mapping[str, Timeouts]
@@ -91,6 +92,7 @@ class Ports:
     cloud: frozenset[str] = frozenset()
     foreign: frozenset[str] = frozenset()
     deferring: frozenset[str] = frozenset()
+    text_only: frozenset[str] = frozenset()
     context_tokens: Mapping[str, int] = field(default_factory=dict)
     memory: Callable[[str], tuple[Level, int]] = lambda _: (Level.UNKNOWN, 0)
     calibration: Callable[[str], ModelCalibration | None] = lambda _: None

@@ -118,9 +118,11 @@ class _Reading(ScriptedTier):
 
     def __init__(self, name: str, *, sees: bool) -> None:
         super().__init__(name=name, script=[])
+        self.woken = False
         self.sees, self.teller = sees, ScriptedTier(name=name, script=[{"answer": ANSWERS["good"][0]}])
 
     async def stream(self, request: ChatRequest) -> Any:
+        self.woken = True
         try:
             if not self.sees:
                 tidy_messages(request.messages)
@@ -131,12 +133,19 @@ class _Reading(ScriptedTier):
             yield events
 
 
-def drive_history(history: list[Message], *sees: bool) -> tuple[Run, str]:
+def drive_history(history: list[Message], *sees: bool, known: bool = False) -> tuple[Run, str]:
+    """Drive a request that shows images along tiers that see them or not; `known`: the Router knows which don't."""
+
     def change(run: Run) -> None:
         run.request = replace(run.request, messages=tuple(history))
 
     names = ("fast", "premium")[: len(sees)]
-    run, events = drive_once({name: _Reading(name, sees=eyes) for name, eyes in zip(names, sees, strict=True)}, change)
+    tiers = {name: _Reading(name, sees=eyes) for name, eyes in zip(names, sees, strict=True)}
+    blind = frozenset(name for name, tier in tiers.items() if known and not tier.sees)
+    run, events = drive_once(tiers, change, text_only=blind)
+    assert any(attempt.fault for attempt in run.attempts) or not blind
+    if run.refusal is not None:
+        assert not any(tiers[name].woken for name in blind)
     return run, text_of(events)
 
 
@@ -157,23 +166,27 @@ def user(*parts: Any) -> Message:
         lambda media: [user(TEXT), said("Hm."), user(media, TEXT), user(TEXT), {"role": "system", "content": "Go on."}],
     ],
 )
-def test_what_a_tool_or_an_older_turn_shows_ends_no_session(media: Message, build: Any) -> None:
+@pytest.mark.parametrize("known", [False, True])
+def test_what_a_tool_or_an_older_turn_shows_ends_no_session(media: Message, build: Any, known: bool) -> None:
     """A tier that sees answers with all of it; where none does, one answers without, and the report says so. A client
     sends an image that was refused again before the user's next words (Codex)."""
     history = build(media)
-    run, text = drive_history(history, False, True)
+    run, text = drive_history(history, False, True, known=known)
     assert (text, run.request.messages) == ("good from premium", tuple(history))
-    run, text = drive_history(history, False, False)
+    run, text = drive_history(history, False, False, known=known)
     assert text == "good from fast"
     assert MEDIA_STUB in [part for m in run.request.messages if isinstance(m["content"], list) for part in m["content"]]
     assert "1 images or files" in run.notes[-1]
 
 
-def test_who_asks_about_an_image_hears_that_no_tier_can_see_it() -> None:
-    """The newest words of a user are never changed; older media may go, and don't help."""
+@pytest.mark.parametrize("known", [False, True])
+def test_who_asks_about_an_image_hears_that_no_tier_can_see_it(known: bool) -> None:
+    """The newest words of a user are never changed; older media may go, and don't help. A tier of which it is known is
+    not woken for it."""
     for newest in ([user(TEXT, PNG)], [user(PNG), user(TEXT)], [user(PNG), {"role": "system", "content": "Be short."}]):
         for past in ([], [user(PNG), said("Hm.")]):
-            run, text = drive_history([*past, *newest], False)
+            run, text = drive_history([*past, *newest], False, known=known)
             assert run.refusal is not None
+            assert "can't read a content part of type 'image_url'" in run.refusal.message
             assert (text, run.refusal.code) == ("", RefuseCode.UNSUPPORTED)
             assert list(run.request.messages[-len(newest) :]) == newest
