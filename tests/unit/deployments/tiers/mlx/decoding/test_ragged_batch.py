@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deployments.tiers.mlx.cpu.step import build_step
-from deployments.tiers.mlx.decoding.ragged_batch import ActiveSequence, Computer, RaggedBatch
+from deployments.tiers.mlx.decoding.ragged_batch import ActiveSequence, Computer, RaggedBatch, _process
+from deployments.tiers.mlx.sampling import Guarded
 from tests.support.kernels import only_here
 from tests.support.random_models import build_model
 
@@ -23,6 +24,21 @@ def computers(request: pytest.FixtureRequest) -> tuple[Any, Computer | None]:
 
 def build_row(uid: int, tokens: list[int]) -> ActiveSequence:
     return ActiveSequence(uid=uid, prompt=[1], ends=[1], max_tokens=9, tokens=tokens, sampler=None, processors=())
+
+
+def test_a_row_is_plain_again_behind_its_processors() -> None:
+    """Law: one that is over leaves the row, so that its steps are drafted and drawn as if it had never been; one that
+    has failed stays, for the sequence's end to name."""
+    row, logits = build_row(1, [1]), mx.zeros((1, 5))
+    row.processors = [Guarded(lambda tokens, _: None), Guarded(lambda tokens, logits: logits + (tokens.size < 3))]
+    assert _process(row, mx.array([2]), logits)[0, 0].item() == 1
+    assert [len(row.processors), row.plain] == [1, False]
+    row.processors = [Guarded(lambda tokens, _: None)]
+    assert _process(row, mx.array([2]), logits) is logits
+    assert row.plain
+    row.processors = [Guarded(lambda tokens, _: 1 // 0)]
+    _process(row, mx.array([2]), logits)
+    assert [row.plain, row.failed] == [False, True]
 
 
 def check(model: Any, rows: RaggedBatch) -> None:
