@@ -131,7 +131,9 @@ _CALLS_MAX, _KEYS_MAX = 16, 64
 _REQUEST_CHARS_MAX = 1_000
 _NAME = re.compile(r"(?<=[\w,;()] )[A-Z][\w-]+|(?<=[\"'“])[^\"'”]{2,40}(?=[\"'”])")
 _AND = re.compile(r"\band\b|;|, then\b|\brespectively\b")
-_ORDERS_TOOLS = re.compile(r"\bus(?:e|es|ing)\b[^.\n]{0,40}\b(?:tools?|functions?)\b", re.IGNORECASE)
+_ORDERS_TOOLS = re.compile(
+    r"(?i)(?<!not )(?<!n['’]t )(?<!never )(?<!without )(?<!how to )\bus(?:es?|ing)\b[^.\n]{0,40}\b(tool|function)s?\b"
+)
 
 
 def read_signs(

@@ -48,7 +48,11 @@ def say_calls(messages: Sequence[Mapping[str, Any]], written: str) -> list[dict[
     for message in map(dict, messages):
         calls = message.pop("tool_calls", None) or ()
         said = [_write_call(call["function"]["name"], call["function"].get("arguments"), written) for call in calls]
-        message["content"] = "\n".join(filter(None, (message.get("content"), *said)))
+        content = message.get("content")
+        if isinstance(content, list):  # beside pictures
+            message["content"] = [*content, *({"type": "text", "text": one} for one in said)]
+        else:
+            message["content"] = "\n".join(filter(None, (content, *said)))
         out.append(message)
     return out
 

@@ -122,13 +122,13 @@ class Thoughts:
         head, rows = _compile_head(self._own)
         begun = at == len(text) if self._spoken else _TURN_BEGUN.match(text, at) is not None
         found = PARTIAL if begun else head.find_at(text, at)
+        glued = isinstance(found, re.Match) and found[0].lower() in _GLUED
+        if glued and _SPEAKS.match(text, at) is None:
+            glued, found = False, PARTIAL if not last and _SPEAKS_BEGUN.match(text, at) else None
         mark = opening if found is None else found.end() if isinstance(found, re.Match) else 0
-        said = mark > 0 and self._own is None and is_said_of(text, mark)
+        said = mark > 0 and self._own is None and not glued and is_said_of(text, mark)
         said = said or (found is None and mark > 0 and _GOES_ON.match(text, mark) is not None)
-        if isinstance(found, re.Match) and found[0].lower() in _GLUED:
-            said = _SPEAKS.match(text, at) is None
-            found = PARTIAL if said and not last and _SPEAKS_BEGUN.match(text, at) else found
-        elif mark and self._own is None and not last and is_unsettled(text, mark):
+        if mark and not glued and self._own is None and not last and is_unsettled(text, mark):
             found = PARTIAL
         if isinstance(found, re.Match) and not said:
             place = (found.lastindex or 1) - 1 - len(_CLOSES)

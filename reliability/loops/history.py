@@ -87,7 +87,7 @@ def find_repetition(turns: Sequence[Turn], config: LoopConfig, candidate: Turn) 
     """Find the newest calls in the candidate: a model that is unsure of them is nudged at once, not at the third."""
     earlier = config.model_copy(update={"duplicate_threshold": 2})
     row, counts = TurnSequence(_select_acting(turns, candidate), earlier, candidate), config.duplicate_threshold > 2
-    return _find_same_calls(row, 1)[0] if config.enabled and counts and row.size and row.starts_again(1) else None
+    return _find_same_calls(row, 1)[0] if config.enabled and counts and row.repeats_newest else None
 
 
 def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | None:

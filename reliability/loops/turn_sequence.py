@@ -101,6 +101,13 @@ class TurnSequence:
         """Return whether the calls of the two turns are spelled alike."""
         return self.turns[older].calls == self.turns[newer].calls or self._keys(older)[0] == self._keys(newer)[0]
 
+    @property
+    def repeats_newest(self) -> bool:
+        """Return whether the candidate repeats the newest turn, which isn't one that brought another page of a list."""
+        newest = (self.size - 2, self.size - 1)
+        pages = self.size > 1 and self.asks_the_same(*newest) and not self.has_same_results(*newest)
+        return self.size > 0 and not pages and self.starts_again(1)
+
     def asks_again(self, index: int) -> bool:
         """Return whether the candidate asks what the turn asked."""
         asked = self.candidate.calls if self.candidate is not None else ()

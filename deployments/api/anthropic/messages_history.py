@@ -56,7 +56,7 @@ def translate_history(
         except ApiError as error:
             past.leave_out(error)
             continue
-        if role == last_role == "assistant" and out[-1].get("tool_calls"):
+        if role == last_role == "assistant" and out and out[-1].get("tool_calls"):
             read = [_join_answers(out.pop(), *read)]
         before = role == "system" and not transient and out[-1:] and out[-1]["role"] == "user"
         place = len(out) - 1 if before else len(out)

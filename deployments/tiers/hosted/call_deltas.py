@@ -208,7 +208,7 @@ def _begins_another(call: _Call, upstream_id: str, name: str, given: str) -> boo
 def _is_rest(call: _Call, name: str, given: str) -> bool:
     """Return whether a piece with another id is of the same call: it has its name, and comes in the middle of its
     arguments."""
-    begins = call.may_end and given.lstrip()[:1] in ("", "{", "[")  # those of another, behind what only looks broken
+    begins = call.may_end and (not given or given.lstrip()[:1] in ("{", "["))  # what only looks broken
     return name == call.name and call.breaks_off and not begins
 
 

@@ -221,10 +221,11 @@ def _forbid_result(tokenizer: Any, prompt_tokens: int) -> list[Processor]:
     mark = GIVEN_RESULT.search(template) if isinstance(template, str) else None
     if mark is None:
         return []
-    # The first token that tells the mark from that of a call (`<tool_call>`), and the text before it.
+    # The first token that tells the mark from all else in the template (`<tool_call>`), and the text before it.
     tokens, call = tokenizer.encode(mark[0], add_special_tokens=False), tokenizer.tool_call_start or ""
     heads = [tokenizer.decode(tokens[:count]) for count in range(len(tokens) + 1)]
-    tells = (len(head) > 1 and not call.startswith(head) for head in heads[1:])
+    given = template.count(mark[0])
+    tells = (template.count(head) == given and len(head) > 1 and not call.startswith(head) for head in heads[1:])
     if (place := next((count for count, one in enumerate(tells) if one), None)) is None:
         return []
 

@@ -155,6 +155,9 @@ def test_calls_that_nobody_checked_are_not_measured(arguments: list[str]) -> Non
     ("Open the garage.", {"door": "garage", "action": "open"}, True), ("Open the garage.", {"door": "cellar"}, False),
     ("Open the garage.", {"door": "garage", "speed": 5}, False),
     ("Use the available tools to answer.", {}, True), ("You act for the user, using your tools.", {}, True),
+    ("Do not use any tools.", {}, False), ("Don’t use the tools here.", {}, False), ("Don't use tools.", {}, False),
+    ("Answer without using a tool.", {}, False), ("Never use the functions.", {}, False),
+    ("Tell me how to use a function.", {}, False), ("Don't guess, use the tools.", {}, True),
     ("A tool is of use.", {}, False), ("Use a fork. Tools are in the shed.", {}, False),
 ])  # fmt: skip
 def test_a_tool_that_is_named_is_wanted(said: str, arguments: dict[str, object], wanted: bool) -> None:

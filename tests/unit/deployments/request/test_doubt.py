@@ -179,16 +179,16 @@ def test_where_calls_are_not_checked_none_is_in_doubt(checked: bool) -> None:
 
 
 def repeat(
-    *, made: dict[str, Any], nudged: int = 2, tool: str = "f", hesitates: bool = True, **loops: int
+    *, made: dict[str, Any], nudged: int = 2, tool: str = "f", hesitates: bool = True, before: str = "", **loops: int
 ) -> tuple[list[str], list[Flaw | None], str | None]:
     """Ask a tier alone, behind a call of `made`, for a call that is {"a": 1} and, once it is nudged, {"a": nudged};
-    return the delivered arguments, what was wrong with each answer, and what the report says of a loop."""
+    return the delivered arguments, what was wrong with each answer, and what the report says of a loop. `before`: what
+    another call of `made` brought."""
     past = {"name": tool, "arguments": json.dumps(made)}
-    history = [
-        {"role": "user", "content": "Look."},
-        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": past}]},
-        {"role": "tool", "tool_call_id": "c", "content": "7 lamps"},
-    ]
+    history: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+    for result in filter(None, (before, "7 lamps")):
+        history.append({"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": past}]})
+        history.append({"role": "tool", "tool_call_id": "c", "content": result})
     answers = [[{"tool_call": {"name": tool, "arguments": {"a": number}}}] for number in (nudged, 1)]
     told = {"when": {"last_user": "You have called this already"}, "answer": answers[0]}
     tier = Hesitating(name="fast", script=[told, {"answer": answers[1]}])
@@ -213,6 +213,7 @@ def test_who_is_unsure_of_a_call_that_it_has_just_made_is_nudged_at_once() -> No
     assert repeat(made={"a": 1}, hesitates=False) == at_once
     assert repeat(made={"a": 3}) == at_once
     assert repeat(made={"a": 1}, tool="job_poll") == at_once
+    assert repeat(made={"a": 1}, before="5 chairs") == at_once  # as in a list that is read on
     assert repeat(made={"a": 1}, duplicate_threshold=0) == at_once
     assert repeat(made={"a": 1}, enabled=False) == at_once
 

@@ -259,6 +259,7 @@ def test_harmony_whose_marks_an_upstream_has_skipped_is_taken_apart(thought, sai
 def test_a_word_of_harmony_alone_is_text(text):
     """Law: a word that is a channel's name, and glued to no sentence, is what the answer says."""
     assert {(apart.text, apart.reasoning) for apart in reads(text)} == {(text, "")}
+    assert {(apart.text, apart.reasoning) for apart in reads(f"<|im_start|>assistant\n{text}")} == {(text, "")}
 
 
 def test_rows_do_not_open_each_other():

@@ -152,6 +152,17 @@ def test_answers_in_a_row_are_one_turn(said):
     assert first == second
 
 
+@pytest.mark.parametrize("before", [[], [{"role": "assistant", "content": []}]])
+def test_behind_an_answer_that_is_left_out_another_stands_alone(before):
+    """Law: an answer that can't be read is left out with a note, also at the head of a conversation without a system
+    prompt, where nothing stands that the next one could be joined to."""
+    notes = {}
+    unread, answer = {"role": "assistant", "content": 5}, {"role": "assistant", "content": "I look."}
+    out = translate_history((), [*before, unread, answer, {"role": "user", "content": "go on"}], notes)
+    assert [message["content"] for message in out[-2:]] == ["I look.", "go on"]
+    assert len(notes) == 1
+
+
 def test_thoughts_go_back_to_the_model():
     """As `reasoning_content`, which templates that want it read; what is redacted nobody can read."""
     content = [

@@ -191,6 +191,8 @@ def test_an_id_made_up_for_each_piece_parts_no_call(index: int | None) -> None:
         if any(before.endswith("}") and part[0] == "{" for before, part in pairwise(parts)):
             continue
         assert calls(*([piece(index, f"c{at}", "f", part)] for at, part in enumerate(parts))) == [("f", text)], parts
+    parts = ['{"city":', ' ["Paris"]', "\n", "}"]
+    assert calls(*([piece(index, f"c{at}", "f", part)] for at, part in enumerate(parts))) == [("f", "".join(parts))]
     for whole in ("{'city': 'Paris'}", json.dumps(TOWNS[0]), TOWNS[0]):
         for parts in ((whole,), ("", whole)):
             rows = [[piece(index, call_id, "f", part)] for call_id in "ab" for part in parts]

@@ -95,6 +95,17 @@ def _say(parts: list[Any]) -> tuple[dict[str, Any], ...]:
     )
 
 
+@pytest.mark.parametrize("openrouter", [True, False])
+def test_calls_are_said_beside_pictures(openrouter: bool) -> None:
+    """Law: where past calls are words, what the messages show beside text stays, and the call stands behind it."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    form = UpstreamForm(says_calls=True, openrouter=openrouter)
+    messages = sent(form, messages=_say([{"type": "text", "text": "Look:"}, picture]))["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert all(picture in message["content"] for message in messages)
+    assert '{"name": "f", "arguments": {}}' in messages[2]["content"][-1]["text"]
+
+
 def test_what_sdks_write_into_an_answer_is_not_sent_back() -> None:
     """Law: nulls, empty lists and the numbers of a stream's pieces say nothing, and strict APIs refuse their names."""
     said = {"role": "assistant", "content": "Hi.", "annotations": [], "tool_calls": [], "refusal": None, "audio": None}

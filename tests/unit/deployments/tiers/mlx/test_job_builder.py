@@ -135,6 +135,17 @@ def test_no_answer_begins_with_the_mark_of_a_result(tokenizer: Any, mark: str, c
     assert process(mx.array([0, *tokenizer.encode("It is sunny.")]), mx.zeros((1, 50_000))) is None
 
 
+@pytest.mark.parametrize("call", ["<tool_call>", "<tool_request>", "<tools_called>"])
+def test_a_call_that_only_the_template_knows_is_free(tokenizer: Any, call: str) -> None:
+    """Law: where mlx-lm knows no mark of the model's calls, that of the template is as free."""
+    template = f"{{{{ '{call}' + name }}}} {{{{ '<tool_response>' + content }}}}"
+    (process,) = _forbid_result(_Marked(tokenizer, template, None), 1)
+    tokens = tokenizer.encode(call, add_special_tokens=False)
+    for place, token in enumerate(tokens):
+        out = process(mx.array([0, *tokens[:place]]), mx.zeros((1, 50_000)))
+        assert out is None or out[0, token].item() == 0
+
+
 @pytest.mark.parametrize("template", [None, {"default": "<tool_response>"}, "{{ content }}", ""])
 def test_where_a_template_marks_no_results_nothing_is_forbidden(tokenizer: Any, template: Any) -> None:
     """Law: without a template that is one text and has such a mark there is no processor."""
