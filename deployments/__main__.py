@@ -23,6 +23,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; return the exit code."""
     if os.path.expanduser("~") == "~":  # no HOME, and a user whom the system doesn't list
         os.environ["HOME"] = "/"
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `>&-`
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no arrow
     with redirect_stdout(TerminalText(sys.stdout)), redirect_stderr(TerminalText(sys.stderr)):
@@ -40,6 +43,9 @@ def _run(argv: list[str] | None) -> int:
         return 2
     except CommandFailed as error:
         click.echo(error, err=True)
+        return 1
+    except OSError as error:  # such as a full disk below standard output
+        click.echo(f"{PROGRAM}: {error}", err=True)
         return 1
     except (click.Abort, KeyboardInterrupt):
         return 130

@@ -330,7 +330,9 @@ for _name, (_help, _options) in ASKING.items():
 
 @cli.command("dashboard")
 @click.option("--url", help="The server's URL; else the server that you run here.")
-@click.option("--port", type=int, default=DASHBOARD_PORT, help=f"Else {DASHBOARD_PORT}, or one above it.")
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), default=DASHBOARD_PORT, help=f"Else {DASHBOARD_PORT}, or one above it."
+)
 def _dashboard(url: str | None, port: int) -> int:
     """Run Ray's own dashboard of the running server until Ctrl-C."""
     from deployments.cli.dashboard import dashboard

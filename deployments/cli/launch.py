@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,12 @@ def launch(name: str, arguments: Sequence[str], url: str | None, config: Path | 
     print(f"{agent.name} on {server.url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
     sys.stdout.flush()
     built = _build_environment(agent, os.environ.get(KEY) or _NO_KEY, os.environ, server.url)
-    os.execve(program, [agent.program, *agent.flags, *arguments], built)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execve(program, [agent.program, *agent.flags, *arguments], built)
+    except OSError as error:  # it is no program, or what its first line names isn't there
+        raise _NotStarted(f"{program} can't be run ({error.strerror}): `{agent.install}` installs it anew") from None
 
 
 def print_agents(names: Iterable[str], url: str | None, config: Path | None, model: str) -> None:

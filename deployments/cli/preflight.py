@@ -25,7 +25,7 @@ from deployments.config.free_port import find_listener
 from deployments.config.tier_config import MlxTierConfig, ScriptedTierConfig
 from deployments.graph.serve_file import ConfigFile, read_file
 from deployments.reports.traces import check_packages
-from deployments.running.folder import RunFolder, base_folder, clear_dead
+from deployments.running.folder import base_folder, clear_dead, find_other_server
 from deployments.running.own_folder import ForeignStateError, make_private_folder, refuse_strangers_file
 from deployments.state.client import folder_of
 from deployments.state.journal import JOURNAL
@@ -110,9 +110,9 @@ def _check_state(file: ConfigFile) -> None:
 def _refuse_shared_state(file: ConfigFile, environ: Mapping[str, str]) -> None:
     """Refuse the folder of a server that runs: its ledger would be taken from it."""
     folder = find_state_folder(file)
-    if owner := _find_other_server(base_folder(environ), "*-*", state=folder):
-        words = f"{folder} is the state folder of {owner}"
-        raise CommandFailed(f"{words}: stop it, or set another state.path in the configuration")
+    if owner := find_other_server(base_folder(environ), state=folder):
+        words = f"{owner}: stop it, or set another state.path in the configuration"
+        raise CommandFailed(f"{folder} is the state folder of {words}")
 
 
 def find_state_folder(file: ConfigFile) -> str:
@@ -173,16 +173,5 @@ def _try_bind(family: int, address: Any) -> int | None:
 
 def _describe_owner(file: ConfigFile, environ: Mapping[str, str]) -> str:
     at = f"{file.host}:{file.port}"
-    ours = _find_other_server(base_folder(environ), f"{file.port}-*")
-    owner = ours or find_listener(file.host, file.port) or "another process"
-    return f"{at} is taken by {owner}: stop it, or change http_options.port in the configuration"
-
-
-def _find_other_server(base: Path, runs: str, **known: str) -> str | None:
-    for path in (base / "runs").glob(runs):
-        run = RunFolder(path)
-        record = run.record()
-        with run.dead() as dead:
-            if not dead and "supervisor" in record and known.items() <= record.items():
-                return f"another server of this kind, process {record['supervisor']} ({record.get('config', '')})"
-    return None
+    owner = find_other_server(base_folder(environ), f"{file.port}-*") or find_listener(file.host, file.port)
+    return f"{at} is taken by {owner or 'another process'}: stop it, or change http_options.port in the configuration"

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from deployments.config.config_errors import ConfigError
+from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.config_paths import announce_flags, read_variables
 from deployments.config.free_port import free_port
+from deployments.config.whole_file import lock_folder
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
-from deployments.running.folder import RunFolder, base_folder, refuse_long
+from deployments.running.folder import RunFolder, base_folder, find_other_server, refuse_long
 from deployments.running.own_folder import refuse_read_token
 from deployments.running.status_messages import ServerPlace
 from deployments.running.supervisor import hold_signals, supervise
@@ -78,8 +79,13 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
         sys.exit(str(error))
     log = str(base / "logs" / f"serve-{place['port']}.log")
     try:
-        folder = RunFolder.create(base, place["port"])
-        folder.note(supervisor=os.getpid(), **{name: place[name] for name in ("config", "url", "state")})
+        with lock_folder(base):
+            for name in ("url", "state"):  # of two that start at once, both have passed `check_start`
+                if other := find_other_server(base, **{name: place[name]}):
+                    raise CommandFailed(f"{place[name]} is taken by {other}: stop it, or change the configuration")
+            folder = RunFolder.create(base, place["port"])
+            folder.hold()
+            folder.note(supervisor=os.getpid(), **{name: place[name] for name in ("config", "url", "state")})
     except OSError as error:
         sys.exit(f"{base}: {error.strerror}")
     shown = ServerPlace(url=place["url"], config=place["config"], log=log, keyed=place["keyed"])

@@ -30,7 +30,7 @@ from typing import Any
 import psutil
 
 from deployments.config.config_errors import ConfigError
-from deployments.config.whole_file import write_whole
+from deployments.config.whole_file import lock_folder, write_whole
 from deployments.running.own_folder import make_own
 from deployments.running.process_tree import kill_all, members
 
@@ -80,7 +80,7 @@ class RunFolder:
     def hold(self) -> int:
         """Hold the lock that says that the run lives, for as long as this process does; return the open file."""
         file = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH)
         return file
 
     def note(self, **known: Any) -> None:
@@ -123,15 +123,26 @@ class RunFolder:
         _remove_ended_sessions(base)
 
 
+def find_other_server(base: Path, runs: str = "*-*", **known: str) -> str | None:
+    """Describe a server that runs, of which this is known."""
+    for path in (base / "runs").glob(runs):
+        run = RunFolder(path)
+        record = run.record()
+        with run.dead() as dead:
+            if not dead and "supervisor" in record and known.items() <= record.items():
+                return f"another server of this kind, process {record['supervisor']} ({record.get('config', '')})"
+    return None
+
+
 def clear_dead(base: Path) -> list[str]:
     """Kill and remove what dead runs have left under `base`; return what was done, a line each."""
     done = []
-    for path in sorted((base / "runs").glob("*-*")):
-        run = RunFolder(path)
-        with run.dead() as dead:
-            if dead:
-                done += _clear(run)
-                run.remove()
+    with lock_folder(base):  # a run that begins isn't held at first
+        for run in map(RunFolder, sorted((base / "runs").glob("*-*"))):
+            with run.dead() as dead:
+                if dead:
+                    done += _clear(run)
+                    run.remove()
     for process in _find_orphaned_haproxy(base):
         with contextlib.suppress(psutil.Error):
             done.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")

@@ -230,7 +230,6 @@ def supervise(place: ServerPlace, app: str, folder: RunFolder, environ: Mapping[
     adopt_orphans()
     supervisor = _Supervisor(place)
     with _signals(supervisor):
-        folder.hold()
         supervisor.say(f"starting {place.config} on {place.url} (log: {place.log})")
         control, to_leader = os.pipe()
         news, from_leader = os.pipe()

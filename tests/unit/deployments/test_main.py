@@ -67,7 +67,15 @@ def test_every_subcommand_has_help_of_its_own(capsys, command):
 
 
 @pytest.mark.parametrize(
-    "words", [["fly"], ["serve", "--fast"], ["service", "build"], ["launch"], ["logs", "-n", "501"]]
+    "words",
+    [
+        ["fly"],
+        ["serve", "--fast"],
+        ["service", "build"],
+        ["launch"],
+        ["logs", "-n", "501"],
+        ["dashboard", "--port", "-1"],
+    ],
 )
 def test_a_wrong_command_line_is_told_from_a_failed_check(capsys, words):
     """Exit code 2, and what is wrong on standard error."""
@@ -118,6 +126,22 @@ def test_whoever_has_seen_enough_of_a_script_sees_no_traceback():
         assert process.stderr is not None
         process.stdout.close()
         assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["agents", "--url", "http://127.0.0.1:1"]])
+def test_an_output_that_is_closed_is_no_fault_and_a_full_disk_is_one(words):
+    """Law: `>&-` ends a command as `>/dev/null` does; an output that can't be written is a line and exit code 1."""
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "deployments", *words]
+    closed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    full = subprocess.run(
+        [*command[:2], command[2].replace(">&-", ">/dev/full"), *command[3:]],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    assert sys.platform != "linux" or (full.returncode, full.stderr.count(b"\n")) == (1, 1)
 
 
 def test_a_terminal_of_another_encoding_is_no_fault():

@@ -1,6 +1,7 @@
 """Starting an agent on a server: the real command, a program that tells how it was started, a server that answers."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,6 +67,28 @@ def test_the_agent_is_started_with_what_it_needs(tmp_path, server):
     assert environment["QWEN_THEME"] == "dark"
     assert [key for _, key in server.asked] == [None, "Bearer msk-1", "Bearer msk-1", "Bearer msk-1"]
     assert "msk-1" not in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux shows them so")
+def test_the_agent_heeds_the_signals_that_python_ignores(tmp_path, server):
+    """Of what an agent runs, `yes | head -1` ends: SIGPIPE and SIGXFSZ are as before Python changed them."""
+    (tmp_path / "codex").write_text("#!/bin/sh\nexec grep SigIgn /proc/self/status\n")
+    (tmp_path / "codex").chmod(0o755)
+    ended = run(tmp_path, "launch", "codex", "--model", "fast", "--url", server.url, PATH=f"{tmp_path}:/usr/bin:/bin")
+
+    assert int(ended.stdout.split()[1], 16) & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1) == 0
+
+
+@pytest.mark.parametrize("text", ["echo no first line\n", "#!/none/python\n"])
+def test_a_program_that_cant_be_run_is_said_in_a_line(tmp_path, server, text):
+    """What pip wrote, where its Python is gone: one line with the command that installs the program; exit code 1."""
+    (tmp_path / "hermes").write_text(text)
+    (tmp_path / "hermes").chmod(0o755)
+    ended = run(tmp_path, "launch", "hermes", "--model", "fast", "--url", server.url)
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "`pip install hermes-agent`" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
 
 
 def test_it_finds_the_server_in_a_configuration_that_is_named(tmp_path, server):

@@ -18,7 +18,7 @@ from deployments import __main__
 from deployments.cli import serve_command
 from deployments.cli.preflight import _is_too_old
 from deployments.cli.serve_command import environment
-from deployments.config.config_errors import ConfigError
+from deployments.config.config_errors import CommandFailed, ConfigError
 from deployments.config.free_port import free_port
 from deployments.graph.serve_file import read_file
 from deployments.running.folder import RunFolder
@@ -255,7 +255,8 @@ def test_a_port_that_is_taken_names_its_owner(place, capsys, command):
 
 def test_the_state_folder_of_a_server_that_runs_is_refused(place, monkeypatch, capsys):
     """Whoever begins in it takes the ledger from the server that has it, which then can call no cloud tier any more.
-    However the path is written; the line names the folder, the server, and the way out."""
+    However the path is written; the line names the folder, the server, and the way out. Also of two that start at once,
+    and have both passed the checks, one starts."""
     path, folder = write(place), place[0]
     (folder / "link").symlink_to(folder)
     beside = folder / "beside.yaml"
@@ -265,15 +266,16 @@ def test_the_state_folder_of_a_server_that_runs_is_refused(place, monkeypatch, c
     __main__.main(["serve", str(path)])
 
     def supervise(_: Any, __: str, run: RunFolder, *___: Any, verbose: bool) -> int:
-        held = run.hold()
         capsys.readouterr()
+        with pytest.raises(CommandFailed, match=f" is taken by another server of this kind, process {os.getpid()} "):
+            serve_command.run_supervised(json.loads(checked), verbose=False)  # it has passed the checks before
         for command in ("serve", "preflight"):
             line = refused(beside, capsys, code=1, command=command)
             assert (
                 f"{folder / 'state'} is the state folder of another server of this kind, process {os.getpid()} " in line
             )
             assert f"({path}): stop it, or set another state.path in the configuration" in line
-        os.close(held)
+        run.remove()
         assert __main__.main(["preflight", str(beside)]) == 0
         return 0
 
