@@ -23,6 +23,7 @@ from pydantic import Field, ValidationError
 from deployments.config.app_config import ServerConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.whole_file import read_bounded
+from deployments.config.yaml_text import load_yaml
 from deployments.running.own_folder import find_strangers
 from reliability.config import Section
 
@@ -93,7 +94,7 @@ def load_keys(server: ServerConfig, environ: Mapping[str, str]) -> tuple[ApiKey,
 def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
     """Parse the keys in the text of a file; `at` names it in errors. Raises `ConfigError`: as `load_keys`."""
     try:
-        document = yaml.safe_load(text)
+        document = load_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # Its own words quote the line, which may hold a key. A ValueError is a date that doesn't exist.
         mark = getattr(error, "problem_mark", None)

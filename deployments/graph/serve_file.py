@@ -20,6 +20,7 @@ from ray.serve.schema import DeploymentSchema, HTTPOptionsSchema, ServeApplicati
 from deployments.config.app_config import ROUTER, AppConfig, RouterConfig, ServerConfig, load
 from deployments.config.config_errors import ConfigError, describe_yaml_error
 from deployments.config.whole_file import read_bounded
+from deployments.config.yaml_text import load_yaml
 from deployments.graph.reconfigure import patch_router, patch_tier
 
 IMPORT_PATH = "deployments.app:build"
@@ -80,7 +81,7 @@ def read_file(path: Path) -> ConfigFile:
 
 def _read_document(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(read_bounded(path).decode("utf-8"))
+        document = load_yaml(read_bounded(path).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
