@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_READ_BYTES_MAX = 4 * 1024 * 1024
+_READ_BYTES_MAX = 32 * 1024 * 1024
 
 
 def read_bounded(path: Path, bytes_max: int = _READ_BYTES_MAX) -> bytes:
