@@ -177,7 +177,7 @@ def test_a_file_that_is_no_configuration_is_one_line(place, capsys, case):
     assert said in refused(path, capsys)
     assert "can't be read: No such file" in refused(place[0] / "none.yaml", capsys)
     assert "can't be read: Is a directory" in refused(place[0], capsys)
-    assert "can't be read: it is over 4,194,304 bytes" in refused(Path("/dev/zero"), capsys)
+    assert "can't be read: it is over 33,554,432 bytes" in refused(Path("/dev/zero"), capsys)
 
 
 @pytest.mark.parametrize(
