@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from deployments.config.config_errors import describe_yaml_error
 from deployments.config.yaml_text import load_yaml
 
+texts = st.text("ab1:#-{}[]<&*'\"~? \té", max_size=8)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=12,
 )
 
