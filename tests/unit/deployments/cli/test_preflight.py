@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,8 +16,7 @@ import yaml
 from deployments import __main__
 from deployments.cli import serve_command
 from deployments.cli.preflight import _is_too_old
-from deployments.cli.serve_command import environment
-from deployments.config.config_errors import CommandFailed, ConfigError
+from deployments.config.config_errors import CommandFailed
 from deployments.config.free_port import free_port
 from deployments.graph.serve_file import read_file
 from deployments.running.folder import RunFolder
@@ -346,26 +344,6 @@ def test_every_process_writes_utf_8(place, monkeypatch):
     assert started.value.args[0]["PYTHONUTF8"] == "1"
 
 
-_CALL = """
-import grpc
-from concurrent.futures import ThreadPoolExecutor
-server = grpc.server(ThreadPoolExecutor(1))
-port = server.add_insecure_port("127.0.0.1:0")
-server.start()
-grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(timeout=20)
-"""
-
-
-def test_calls_between_replicas_use_no_proxy(tmp_path):
-    """Law: a proxy in the environment, as companies set one, is not asked for a replica's port: each request got a 504,
-    and the tiers stayed "starting". Who names a proxy for gRPC gets it."""
-    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    flags = environment(tmp_path / "serve.env", os.environ | proxies)
-
-    subprocess.run([sys.executable, "-c", _CALL], env=flags, check=True)
-    assert environment(tmp_path / "serve.env", {"grpc_proxy": "http://p"})["grpc_proxy"] == "http://p"
-
-
 def test_a_state_folder_without_room_is_refused(place, capsys):
     """Law: a disk that still makes files but holds no byte more is found before the start. The state actor would die
     again and again on it, and the server be ready after minutes, without budgets."""
@@ -378,15 +356,6 @@ def test_a_state_folder_without_room_is_refused(place, capsys):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert f"state.path: can't write to {place[0] / 'state'}: " in line
-
-
-@pytest.mark.parametrize("line", ["NAME", "=x", "A B=c", "\xff"])
-def test_flags_that_cant_be_read_are_one_line(tmp_path, line):
-    """A broken line in `serve.env` is named, and not met by the kernel at the `exec`."""
-    (tmp_path / "serve.env").write_bytes(b"# flags\n" + line.encode("latin-1") + b"\n")
-
-    with pytest.raises(ConfigError, match=r"serve\.env: (line 2: NAME=VALUE is needed|can't be read)"):
-        environment(tmp_path / "serve.env", {})
 
 
 def test_traces_without_their_packages_start_nothing(place, monkeypatch, capsys):

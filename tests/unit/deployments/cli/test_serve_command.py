@@ -2,11 +2,14 @@
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from deployments.cli import serve_command
+from deployments.cli.serve_command import environment
 from deployments.config.config_errors import ConfigError
 from tests.support.repository import ROOT
 
@@ -45,3 +48,32 @@ def test_haproxy_asks_for_no_more_files_than_it_may_have(monkeypatch, files, con
     flags = serve_command.environment(ROOT / "serve.env", {})
 
     assert flags.get("RAY_SERVE_HAPROXY_MAXCONN", str(connections)) == str(connections)
+
+
+_CALL = """
+import grpc
+from concurrent.futures import ThreadPoolExecutor
+server = grpc.server(ThreadPoolExecutor(1))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(timeout=20)
+"""
+
+
+def test_calls_between_replicas_use_no_proxy(tmp_path):
+    """Law: a proxy in the environment, as companies set one, is not asked for a replica's port: each request got a 504,
+    and the tiers stayed "starting". Who names a proxy for gRPC gets it."""
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    flags = environment(tmp_path / "serve.env", os.environ | proxies)
+
+    subprocess.run([sys.executable, "-c", _CALL], env=flags, check=True)
+    assert environment(tmp_path / "serve.env", {"grpc_proxy": "http://p"})["grpc_proxy"] == "http://p"
+
+
+@pytest.mark.parametrize("line", ["NAME", "=x", "A B=c", "\xff"])
+def test_flags_that_cant_be_read_are_one_line(tmp_path, line):
+    """A broken line in `serve.env` is named, and not met by the kernel at the `exec`."""
+    (tmp_path / "serve.env").write_bytes(b"# flags\n" + line.encode("latin-1") + b"\n")
+
+    with pytest.raises(ConfigError, match=r"serve\.env: (line 2: NAME=VALUE is needed|can't be read)"):
+        environment(tmp_path / "serve.env", {})
