@@ -3,10 +3,11 @@
     python -m loadtests.confidence answers --model small --cases 212    greedy answers of a model, one row each
     python -m loadtests.confidence figures [--write]                    what they tell, and the chains they make
 
-The cases are recorded ones (BFCL), drawn evenly from the kinds below with a fixed seed. Rows are kept in
-`confidence.jsonl`; a run goes on where the last one stopped. Every estimate is that of a fit without the call. A chain
-is played by `reliability.escalation.policies.decide` on the first answers of its tiers. `--write` fits the calibrations
-of the package on all rows.
+The cases are recorded ones (BFCL), drawn evenly from the kinds below with a fixed seed, and behind them steps of
+conversations of several turns (`scoreboard/drivers/bfcl_steps.py`). Rows are kept in `confidence.jsonl`, each with the
+answer as the model wrote it; a run goes on where the last one stopped. Every estimate is that of a fit without the
+call. A chain is played by `reliability.escalation.policies.decide` on the first answers of its tiers. `--write` fits
+the calibrations of the package on all rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import json
 import math
 import random
+import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -28,6 +30,8 @@ from deployments.models.calibrations import FILE as CALIBRATIONS
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
+from loadtests.real_agents.__main__ import CACHE
+from loadtests.scoreboard.suites import install_suite
 from reliability.answer.answer_calls import collapse_calls
 from reliability.attempt import Attempt, Confidence
 from reliability.confidence import Calibration, Gauge, ModelCalibration, read_signs
@@ -58,6 +62,7 @@ KINDS = {
     "live_parallel_multiple": 12,
     "live_relevance": 9,
 }
+TURNS, TURN_CASES = "multi_turn_base", 60
 ROUNDS = 10
 LEASTS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7)
 Row = Mapping[str, Any]
@@ -77,6 +82,14 @@ def draw_cases() -> list[Mapping[str, Any]]:
     return drawn
 
 
+def draw_steps() -> list[Mapping[str, Any]]:
+    """Draw the steps of conversations of several turns, which BFCL's own environment plays up to them."""
+    python = install_suite("bfcl", CACHE)
+    driver = Path(__file__).parent / "scoreboard" / "drivers" / "bfcl_steps.py"
+    drawn = subprocess.run([str(python), str(driver), "--cases", str(TURN_CASES)], stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in drawn.stdout.splitlines()]
+
+
 def read_rows() -> list[Row]:
     """Read what is known."""
     return [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()] if ROWS.exists() else []
@@ -84,7 +97,7 @@ def read_rows() -> list[Row]:
 
 async def answer_cases(model: str, count: int) -> None:
     """Ask a model for what isn't in the rows yet, and add it."""
-    known = {row["id"] for row in read_rows() if row["model"] == model}
+    known = {row["id"] for row in read_rows() if row["model"] == model and "answer" in row}
     tier = MlxTier(name=model, model=MODELS[model], max_running=6, max_waiting=24, blas_threads=2)
     print((await tier.wait_for_load(CASE_S)).state, flush=True)
     slots = asyncio.Semaphore(6)
@@ -98,7 +111,8 @@ async def answer_cases(model: str, count: int) -> None:
             with ROWS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
-    await asyncio.gather(*(answer(case) for case in draw_cases()[:count] if case["id"] not in known))
+    drawn = [*draw_cases()[:count], *draw_steps()]
+    await asyncio.gather(*(answer(case) for case in drawn if case["id"] not in known))
     await tier.close()
 
 
@@ -119,10 +133,12 @@ def judge_answer(case: Mapping[str, Any], events: Sequence[Any]) -> dict[str, An
     checked = check_calls(raw, box, new_id=new_id, malformed=found.malformed, conversation=said or None)
     called = [(call.name, call.arguments) for call in checked.calls]
     wanted = case["ground_truth"] or case["category"] == "live_relevance"
-    valid = not checked.violations
-    right = valid and (bool(called) if case["category"] == "live_relevance" else are_right(called, case["acceptable"]))
+    valid, end = not checked.violations, events[-1]
+    acceptable = case["acceptable"][: len(called) or None] if case["category"] == TURNS else case["acceptable"]
+    right = valid and (bool(called) if case["category"] == "live_relevance" else are_right(called, acceptable))
     row = {"id": case["id"], "category": case["category"], "wanted": bool(wanted), "valid": valid, "right": right}
-    end = events[-1]
+    row["answer"] = text if not native else list(native.values())
+    row["unsure"] = [(token, round(by, 3)) for token, by in (end.unsure if isinstance(end, Finish) else None) or ()]
     if valid and called and isinstance(end, Finish) and end.unsure is not None:
         texts = said[::-1]
         asked = texts[0] if case["messages"][-1]["role"] == "user" else ""
@@ -193,14 +209,15 @@ class Played:
         if likely is None:
             return made
         unwanted = None if _is_grounded(row["signs"]) else self.unwanted[call.tier].get(name)
-        found = Confidence({}, likely, unwanted)
+        begins = row["category"] != TURNS
+        found = Confidence({}, likely, unwanted if begins else None)
         gauge = Gauge(
             calibration=ModelCalibration(right=Calibration(share=self.shares[call.tier])),
             least=least,
             alone=alone,
             texts=(),
             request="",
-            words_do=True,
+            words_do=begins,
         )
         if not least or not gauge.explain_doubt(found):
             return made

@@ -7,12 +7,14 @@ Ray's token (tests/e2e/test_sockets.py).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import resource
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -56,7 +58,8 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     from deployments.api.api_keys import load_keys
     from deployments.cli.preflight import find_state_folder
 
-    file, flags = check_start(config)
+    with _end_at_ctrl_c():
+        file, flags = check_start(config)
     keyed = bool(load_keys(file.server, os.environ))
     if file.tls:
         flags[_SWITCH] = "0"  # HAProxy, as Ray starts it, knows no TLS: keys would travel in clear
@@ -67,6 +70,19 @@ def serve(config: Path, *, verbose: bool = False) -> NoReturn:
     command = [sys.executable, "-P", "-m", "deployments", "serve", str(config), "--checked", json.dumps(place)]
     with hold_signals():
         os.execve(sys.executable, [*command, *(["--verbose"] if verbose else [])], flags)
+
+
+@contextlib.contextmanager
+def _end_at_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: a module that is being imported can swallow a KeyboardInterrupt, or make
+    another error of it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:

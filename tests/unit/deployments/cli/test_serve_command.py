@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,28 @@ def test_flags_that_cant_be_read_are_one_line(tmp_path, line):
 
     with pytest.raises(ConfigError, match=r"serve\.env: (line 2: NAME=VALUE is needed|can't be read)"):
         environment(tmp_path / "serve.env", {})
+
+
+_INTERRUPTED = """
+import os, signal
+from pathlib import Path
+from deployments.cli import serve_command
+
+def swallow(config):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        pass
+
+serve_command.check_start = swallow
+signal.signal(signal.SIGINT, signal.default_int_handler)
+serve_command.serve(Path("a.yaml"))
+"""
+
+
+def test_ctrl_c_in_the_checks_ends_the_command_whatever_swallows_it():
+    """Python raises it in whatever runs. While a module was imported, it became an error of pydantic's, or nothing."""
+    ran = subprocess.run([sys.executable, "-P", "-c", _INTERRUPTED], capture_output=True, timeout=60, check=False)
+
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr == b""
