@@ -274,7 +274,10 @@ def _find_parameter_end(text: str, opened: re.Match[str], head: re.Match[str], f
     unless its own closing tag is missing."""
     call_end, opener, closed, holds_tag = _find_signs(text, opened, _name(head))
     if closed is None:
+        own_end = call_end
         call_end, opener, closed, holds_tag = _find_signs(text, opened, None)
+        found.kinds += [RepairKind.ENVELOPE] if closed else []
+        call_end = call_end if closed else own_end  # one closing tag is damaged, not both
     bound = closed.start() if closed else len(text)
     if call_end is not None and closed is not None:
         if not _LAST_LINE.match(text, call_end - 1, bound) or not _FUNCTION_END.match(
