@@ -334,4 +334,7 @@ class Seam:
                 self._space = ""
                 break
             text, self._space = text[1:], self._space[1:]
-        return text if self._wrapping is None else self._wrapping.feed(text)
+        if self._wrapping is None:
+            return text
+        out = self._wrapping.feed(text)
+        return self._tear() if self._wrapping.torn else out
