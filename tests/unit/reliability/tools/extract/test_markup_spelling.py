@@ -96,6 +96,17 @@ def test_another_spelling_closes_where_none_of_its_own_does(kind, closer):
     assert RepairKind.ENVELOPE in {repair.kind for repair in call.repairs}
 
 
+@pytest.mark.parametrize(("kind", "opener"), [
+    ("seed", '<parameter name="title">'), ("minimax", "<parameter=title>"), ("qwen3_coder", '<param name="title">'),
+])  # fmt: skip
+def test_a_parameter_that_is_opened_by_another_spelling_is_noted(kind, opener):
+    """Law: what follows a parameter's own closing tag is the next parameter, also spelled otherwise. That is noted:
+    both tags may have been the text's own."""
+    (call,) = extract_calls(ALL[kind](NAME, {"content": f"a</parameter>{opener}b"}), BOX).calls
+    assert call.arguments["content"] == "a"
+    assert RepairKind.ENVELOPE in {repair.kind for repair in call.repairs}
+
+
 @pytest.mark.parametrize("mark", ["<|call|>", "<|end|>"])
 @pytest.mark.parametrize("closer", ["</invoke>", "</｜DSML｜invoke>"])
 def test_a_text_that_is_cut_ends_at_no_tag_of_another_spelling(closer, mark):
