@@ -79,9 +79,7 @@ class Wrapping:
         match = _END.search(whole, max(0, len(whole) - _TAIL_CHARS_MAX))
         cut = match.start() if match else len(whole)
         self._tail, text = whole[cut:], whole[:cut]
-        if (self._fenced or self._quote) and self._shuts(self._last + text):
-            self.torn = True
-            return ""
+        self.torn = self.torn or (bool(self._fenced or self._quote) and self._shuts(self._last + text))
         self._fences += (self._last + text).count(_FENCE)
         self._last = (self._last + text)[-2:]
         self._quotes += sum(text.count(mark) for mark in self._kinds)
