@@ -334,4 +334,5 @@ class Seam:
                 self._space = ""
                 break
             text, self._space = text[1:], self._space[1:]
-        return text if self._wrapping is None else self._wrapping.feed(text)
+        out = text if self._wrapping is None else self._wrapping.feed(text)
+        return self._tear() if self._wrapping is not None and self._wrapping.torn else out

@@ -1,7 +1,8 @@
 """Take off the marks that a model puts around the rest of an answer: quotation marks, dots, a code fence.
 
 Fences come in pairs, so with an odd number of them the last one is the wrapping's. Quotation marks don't: where the
-text has others of the same kind, or where the model has opened several, the seam tears.
+text has others of the same kind, or where the model has opened several, the seam tears. So it does where the wrapping
+closes and something stands behind: a remark.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 
 _CLOSINGS = {'"': '"', "“": "”", "«": "»", "'": "'", "‘": "’", "`": "`"}
 _OPENING = re.compile(r"\s*(?:`{3,8}[\w+-]{0,20}[ \t]*\r?\n)?[ \t\r\n\"'`“”«»‘….]*")
+_CLOSERS = frozenset(_CLOSINGS.values())
 _APOSTROPHES = ("'", "’")
 _FENCE = "```"
 _FENCE_OPENED = re.compile(r"`{3,8}[\w+-]{0,20}\s*")
@@ -17,6 +19,8 @@ _DOTS = re.compile(r"\.{2,}|…")
 _TAIL_CHARS_MAX = 64  # of marks and white space that may close a wrapping
 _FENCES = re.compile(r"`{3,8}")
 _END = re.compile(r"\r?\n?[ \t]*`{1,8}\s*\Z|[\"”»'’]\s*\Z|(?:\r|\r?\n\s*)\Z")
+_FENCE_SHUT = r"\n[ \t]*{}`*[ \t]*\r?\n\s*\S"
+_QUOTE_SHUT = r"(?<=[\S\n]){}(?:\s+\S|[^\w\s])"
 
 
 def read_wrapping(text: str) -> tuple[str, str]:
@@ -41,6 +45,8 @@ class Wrapping:
         self._kinds = {self._quote, _CLOSINGS.get(self._quote, "")} - {""}
         self._quotes = sum(map(begun.count, self._kinds))
         self._tail = ""
+        mark, shut = (self._fence, _FENCE_SHUT) if fence else (_CLOSINGS.get(self._quote, ""), _QUOTE_SHUT)
+        self._shut = re.compile(shut.format(re.escape(mark)))
         self.torn = len(quotes) + self._fenced > 1
 
     def drop_closing(self, rest: str) -> str:
@@ -73,17 +79,30 @@ class Wrapping:
         match = _END.search(whole, max(0, len(whole) - _TAIL_CHARS_MAX))
         cut = match.start() if match else len(whole)
         self._tail, text = whole[cut:], whole[:cut]
+        self.torn = self.torn or (bool(self._fenced or self._quote) and self._shuts(self._last + text))
         self._fences += (self._last + text).count(_FENCE)
         self._last = (self._last + text)[-2:]
         self._quotes += sum(text.count(mark) for mark in self._kinds)
         return text
 
+    def _shuts(self, text: str) -> bool:
+        """Return whether the wrapping is closed in a text (behind the last signs that have left): by a mark that closes
+        nothing of the text's own."""
+        seen, marks = (self._fences, {_FENCE}) if self._fenced else (self._quotes, self._kinds)
+        at = 0 if self._fenced else len(self._last)
+        for shut in self._shut.finditer(text):
+            seen += sum(text.count(mark, at, shut.start()) for mark in marks)
+            if seen % 2 == 0:
+                return True
+            at = shut.start()
+        return False
+
     def finish(self) -> str:
         """Return what waited, without the closing mark."""
         tail, self._tail = self._tail, ""
         closing = _CLOSINGS.get(self._quote, "")
-        if closing and tail.strip() == closing:
-            self.torn = self._quotes > 0
+        if closing and tail.strip() in _CLOSERS:
+            self.torn = self._quotes > 0 or tail.strip() != closing
             return ""
         if tail.strip() == self._fence and (self._fences % 2 == 0 or len(self._fence) > len(_FENCE)):
             return ""  # it would open one that nothing closes

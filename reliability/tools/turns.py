@@ -149,7 +149,10 @@ _FOLLOWED = re.compile(
 _NOTHING = re.compile(rf"(?:\s|{_END.pattern})*+\Z", re.IGNORECASE)
 _RESULT_WORDS = ("Observation:", *(f"```{name}" for name in _RESULT_NAMES), "✿RESULT✿", "✿RETURN✿", "## Return of ")
 # A role whose mark was left out, as servers do that skip special tokens; a call of a tool of that name it isn't.
-_BARE_ROLE = r"(?:[Hh]uman|[Uu]ser):|(?:user|human|tool|ipython|observation)[ \t]*(?:\Z|\r?\n(?!\s{0,8}[{`\[]))"
+_BARE_ROLE = (
+    r"(?:[Hh]uman|[Uu]ser):|(?:user|human|tool|ipython|observation)[ \t]*(?:\Z|\r?\n(?!\s{0,8}[{`\[]))"
+    r"|\{\s{0,8}\"role\"\s{0,8}:\s{0,8}\"(?:user|tool|function)\""  # a message, as APIs write it
+)
 RESULT_LINE = re.compile(
     rf"[ \t]{{0,8}}(?:{'|'.join(map(re.escape, _RESULT_WORDS))}|(?P<sure>`{{3,8}}outputs?\b|(?P<role>{_BARE_ROLE})))"
 )

@@ -253,8 +253,10 @@ def _read_parameters(
     writes texts on the lines of their tags; there, and where another one of the call stands so, a line break may be the
     text's."""
     found, on_lines, inline = Arguments(tool), False, namespaced
+    spelled = set()  # how the opening tags are: one of another spelling may be a text's own
     while (opened := _PARAMETER.match(text, at)) is not None:
         end, behind = _find_parameter_end(text, opened, head, found)
+        spelled.add((_name(opened), opened["bare"] is None))
         is_string = None if opened["string"] is None else opened["string"] == "true"
         key = opened["bare"] or opened["quoted"] or opened["plain"]
         if is_string is None:
@@ -265,6 +267,7 @@ def _read_parameters(
             found.add(key, text[opened.end() : end], at, is_string)
         at = skip_space(text, behind)
     found.kinds += [RepairKind.LAYOUT] if on_lines and inline else []
+    found.kinds += [RepairKind.ENVELOPE] if len(spelled) > 1 else []
     return found, at
 
 
@@ -274,7 +277,10 @@ def _find_parameter_end(text: str, opened: re.Match[str], head: re.Match[str], f
     unless its own closing tag is missing."""
     call_end, opener, closed, holds_tag = _find_signs(text, opened, _name(head))
     if closed is None:
+        own_end = call_end
         call_end, opener, closed, holds_tag = _find_signs(text, opened, None)
+        found.kinds += [RepairKind.ENVELOPE] if closed else []
+        call_end = call_end if closed else own_end  # one closing tag is damaged, not both
     bound = closed.start() if closed else len(text)
     if call_end is not None and closed is not None:
         if not _LAST_LINE.match(text, call_end - 1, bound) or not _FUNCTION_END.match(

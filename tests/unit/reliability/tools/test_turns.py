@@ -177,9 +177,10 @@ def test_words_between_two_calls_stay():
         assert whole(text, BOX) == ([("search", {"query": "x"}), ("search", {"query": "y"})], False, inked(between))
 
 
-@pytest.mark.parametrize(
-    "turn", ["user\n21\nassistant", "ipython\n\n21", "tool\n21", "Human: ok\n\nAssistant:", "User: 21"]
-)
+@pytest.mark.parametrize("turn", [
+    "user\n21\nassistant", "ipython\n\n21", "tool\n21", "Human: ok\n\nAssistant:", "User: 21",
+    '{"role": "tool", "content": "21"}', '{\n  "role": "user",\n  "content": "21"\n}',
+])  # fmt: skip
 def test_another_turn_needs_no_mark_behind_a_sure_call(turn):
     """Law: where the marks of turns were left out the roles are there, right behind the call: no call behind them
     rests on a real result. Behind prose or an example in it, and as the name of a tool, they are words."""

@@ -89,10 +89,32 @@ def test_the_end_of_a_call_on_a_line_of_its_own_may_be_the_texts():
 @pytest.mark.parametrize("kind", ["qwen3_coder", "minimax"])
 def test_another_spelling_closes_where_none_of_its_own_does(kind, closer):
     """Law: a parameter whose own closing tag is missing is closed by one of another spelling, which no tag of the text
-    has opened."""
+    has opened. That is noted: it may have been the text's own."""
     arguments = {"path": "a", "content": "b"}
-    text = ALL[kind](NAME, arguments)
-    assert [call.arguments for call in extract_calls(text.replace("</parameter>", closer), BOX).calls] == [arguments]
+    (call,) = extract_calls(ALL[kind](NAME, arguments).replace("</parameter>", closer), BOX).calls
+    assert call.arguments == arguments
+    assert RepairKind.ENVELOPE in {repair.kind for repair in call.repairs}
+
+
+@pytest.mark.parametrize(("kind", "opener"), [
+    ("seed", '<parameter name="title">'), ("minimax", "<parameter=title>"), ("qwen3_coder", '<param name="title">'),
+])  # fmt: skip
+def test_a_parameter_that_is_opened_by_another_spelling_is_noted(kind, opener):
+    """Law: what follows a parameter's own closing tag is the next parameter, also spelled otherwise. That is noted:
+    both tags may have been the text's own."""
+    (call,) = extract_calls(ALL[kind](NAME, {"content": f"a</parameter>{opener}b"}), BOX).calls
+    assert call.arguments["content"] == "a"
+    assert RepairKind.ENVELOPE in {repair.kind for repair in call.repairs}
+
+
+@pytest.mark.parametrize("mark", ["<|call|>", "<|end|>"])
+@pytest.mark.parametrize("closer", ["</invoke>", "</｜DSML｜invoke>"])
+def test_a_text_that_is_cut_ends_at_no_tag_of_another_spelling(closer, mark):
+    """Law: where a mark ends the message within a parameter, its text isn't cut further, at what looks like the end of
+    another family's call: the call is asked for again."""
+    found = extract_calls(ALL["muse"](NAME, {"content": f"a{closer}{mark}b"}), BOX)
+    assert not found.calls
+    assert found.malformed
 
 
 M3 = "]<]minimax[>["
