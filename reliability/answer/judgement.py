@@ -62,7 +62,8 @@ _LOOPS = {Stage.WARN: Flaw.LOOP, Stage.BREAK: Flaw.CIRCUIT_BREAK}
 _PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
 _LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
-_EMPTY_BLOCK = re.compile(r"`{3,8}[\w+.#-]{1,32}\s{0,64}(?:`{3,8}(?![\w`])|\Z)")  # a tag opens, none closes
+# A tag opens, none closes. A longer fence than the closing one holds it as its text.
+_EMPTY_BLOCK = re.compile(r"(?<!`)(?P<fence>`{3,8})[\w+.#-]{1,32}\s{0,64}(?:(?P=fence)(?![\w`])|\Z)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from reliability.summaries import SUMMARY_ORDER
 # Of one response: its own input, its output and what it echoes.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 _ID_CHARS_MAX = 128
-_WITH_STATUS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_CALLS = ("function_call", "custom_tool_call", "tool_search_call")
+_WITH_STATUS = ("message", *_CALLS, "function_call_output", "custom_tool_call_output", "tool_search_output")
 
 
 class NeedsRecall(Exception):
@@ -85,7 +86,8 @@ def complete_items(given: str | Iterable[Mapping[str, Any]], tag: str) -> list[d
 
 def _complete_item(item: Mapping[str, Any]) -> dict[str, Any]:
     kind = item.get("type") or "message"
-    complete = {**item, "type": kind}
+    known = kind in _WITH_STATUS or kind == "reasoning"
+    complete = {**(_drop_nulls(item) if known else item), "type": kind}
     if kind in _WITH_STATUS:
         complete["status"] = item.get("status") or "completed"
     if kind == "message":
@@ -101,12 +103,18 @@ def _complete_item(item: Mapping[str, Any]) -> dict[str, Any]:
     return complete
 
 
+def _drop_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the keys that say nothing; a search's `call_id` may be null."""
+    return {key: value for key, value in given.items() if value is not None or key == "call_id"}
+
+
 def _complete_part(part: Mapping[str, Any], *, answer: bool) -> Mapping[str, Any]:
+    part = _drop_nulls(part)
     if part.get("type") == "input_image":
         return {"detail": "auto", **part}
     if part.get("type") in ("input_text", "output_text", "text"):
         typed = {**part, "type": "output_text" if answer else "input_text"}
-        return {"annotations": [], **typed} if answer else typed
+        return {"annotations": [], "logprobs": [], **typed} if answer else typed
     return part
 
 

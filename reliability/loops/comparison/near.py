@@ -16,7 +16,7 @@ nothing, one that drifts is chance.
     is a price                                                         DRIFT
 
 Words that no lap before has said tell, too (the next page of a list), and so does a hash or a name that is new in every
-lap, of a call that makes something.
+lap, of a call that makes something. A text of which every lap takes something away comes to its end: DRIFT.
 
 Invariants: `_CHARS` at each end of a result for what costs more than a search; `_LINES_MAX` lines are sorted.
 """
@@ -242,7 +242,7 @@ def find_movement(texts: Sequence[str], failed: bool, step: bool = False, makes:
     laps = _trim_shared([text.strip() for text in texts[-LAPS_MAX:]])
     if failed or len(laps) < 2:
         return Movement.NOTHING
-    news = _find_news(laps, makes)
+    news = max(_find_news(laps, makes), Movement.DRIFT if _shrinks(laps) else Movement.NOTHING)
     figures = [list(islice(_FIGURE.finditer(lap), _COLUMNS_MAX)) for lap in laps]
     if len({len(found) for found in figures}) > 1:
         return news
@@ -263,6 +263,15 @@ def _find_news(laps: Sequence[str], makes: bool) -> Movement:
         return Movement.PROGRESS
     names = makes and _count_news([set(_NAME.findall(lap)) for lap in laps]) > 0
     return Movement.DRIFT if least >= _NEWS_DRIFT or names else Movement.NOTHING
+
+
+def _shrinks(laps: Sequence[str]) -> bool:
+    """Return whether every lap is the one before it without one piece, but for the figures."""
+    plain = [_DIGITS.sub("", lap) for lap in laps]
+    return all(
+        len(newer) < len(older) and Prefix.similarity(older, newer) + Postfix.similarity(older, newer) >= len(newer)
+        for older, newer in pairwise(plain)
+    )
 
 
 def _count_news(said: Sequence[set[Any]]) -> int:

@@ -126,7 +126,16 @@ def _judge(
     repairs = (*before, *(Repair(kind, join(i, "arguments")) for kind in kinds))
     if tool is None:
         return _Judged(name, text, repairs)
+    if "\\_" in text and ("\\_" in raw.name or _has_escaped_key(value, tool)):
+        message = "holds \\_, its own or one of Markdown: write underscores without a backslash"
+        return _Judged(name, "", before, (Violation(Flaws.NOT_JSON, join(i, "arguments"), message, name),))
     return _check_schema(_Judged(name, text, repairs), value, tool, i, box, config, conversation, steps)
+
+
+def _has_escaped_key(value: Mapping[str, Any], tool: Tool) -> bool:
+    """Return whether the underscores of a declared key are escaped."""
+    declared = tool.parameters.get("properties") or {}
+    return any(key not in declared and key.replace("\\_", "_") in declared for key in value)
 
 
 def _check_schema(

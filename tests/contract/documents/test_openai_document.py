@@ -68,6 +68,20 @@ GIVEN = [
     {"type": "function_call", "call_id": "call_1", **CALL["function"]},  # type: ignore[dict-item]
     {"type": "function_call_output", "call_id": "call_1", "output": "sunny"},
 ]
+# What clients leave out of the items that they send back, or send as null.
+ANSWERED = [
+    {"role": "assistant", "content": "Sunny."},
+    {"role": "assistant", "id": None, "content": [{"type": "output_text", "text": "Yes.", "annotations": None}]},
+    {"type": "reasoning", "id": None, "summary": None, "content": None, "encrypted_content": None, "status": None},
+    {"type": "function_call", "call_id": "call_1", "namespace": None, "status": None, **CALL["function"]},  # type: ignore[dict-item]
+    {
+        "type": "function_call_output",
+        "call_id": "call_1",
+        "output": [{"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": None}],
+    },
+    {"type": "tool_search_call", "call_id": None, "execution": "client", "arguments": {"query": "x"}},
+    {"type": "tool_search_output", "call_id": None, "execution": "client", "tools": []},
+]
 
 
 def respond(play: str, **fields: Any) -> dict[str, Any]:
@@ -92,6 +106,7 @@ RESPONSES: dict[str, dict[str, Any]] = {
     "named call": respond("call", tools=[FUNCTION], tool_choice=BARE),
     "custom": respond("custom", tools=[{"type": "custom", "name": "write"}]),
     "result": {"input": [*GIVEN, *say("plain")], "tools": [FUNCTION]},
+    "answered before": {"input": [*say("plain"), *ANSWERED, *say("plain")], "tools": [FUNCTION]},
     "refused schema": respond("refusal", text={"format": {"type": "json_schema", **CITY["json_schema"]}}),
     "refused before": {"input": [*say("refusal"), {"type": "message", **REFUSED}, *say("plain")]},
     "object": respond("json", text={"format": {"type": "json_object"}, "verbosity": "low"}),

@@ -233,6 +233,14 @@ def test_of_a_block_of_calls_nothing_is_left(parts, left):
     assert read_parts(parts, list)[0] == read_parts(parts, lambda part: [part])[0] == left
 
 
+@pytest.mark.parametrize("text", ["````md\n```\nx\n```\n````\n", "`````md\n````py\n```\n````\n`````\n"])
+def test_a_longer_fence_holds_a_shorter_one_as_its_text(text):
+    """Law: a block of Markdown that shows blocks is no empty one: of a whole answer it leaves as it stands."""
+    events = ruled([Text(text), native(GOOD)]).events
+
+    assert [event.text for event in events if isinstance(event, Text)] == [text]
+
+
 @given(st.lists(st.sampled_from(FENCED_PARTS), max_size=10))
 def test_calls_in_blocks_read_the_same_in_any_pieces(parts):
     """Law: text and calls around the fences of code blocks don't depend on how they were cut."""

@@ -76,3 +76,25 @@ def test_digests_are_no_words() -> None:
     """Law: the letters of a random name say nothing, however many there are."""
     texts = [f"{FRAME}\nsha512-{'/'.join(chr(97 + lap) * n for n in range(2, 30))}==\n{FRAME}" for lap in range(5)]
     assert find_movement(texts, False) is Movement.NOTHING
+
+
+LETTERS = "abcdefghijkl"
+TAKEN = {
+    "the end": [f"text: {LETTERS[: 12 - lap]}" for lap in range(6)],
+    "the head": [f"left: {', '.join(f'log{one}.txt' for one in LETTERS[lap:])}" for lap in range(6)],
+    "an item": [str([*LETTERS[:3], *LETTERS[3 + lap :]]) for lap in range(6)],
+    "with a count": [f"{12 - lap} files: {LETTERS[lap:]}" for lap in range(6)],
+}
+
+
+@pytest.mark.parametrize("laps", TAKEN.values(), ids=TAKEN)
+def test_what_takes_something_away_in_every_lap_comes_to_an_end(laps):
+    """Law: a text of which each lap takes a piece drifts; not where the call has failed."""
+    assert find_movement(laps, failed=False) >= Movement.DRIFT
+    assert find_movement(laps, failed=True) is Movement.NOTHING
+
+
+def test_a_text_that_is_shorter_by_chance_tells_nothing():
+    """Law: other words take nothing away, nor does one lap of several."""
+    for laps in (["nothing found", "no results", "none"], ["a b c", "a b", "a b"], ["a b c", "a b", "a b d"]):
+        assert find_movement(laps, failed=False) is Movement.NOTHING

@@ -293,3 +293,31 @@ def test_an_argument_behind_the_others_is_never_left_out(form, behind):
         assert not found.calls
     else:
         assert [json.loads(call.arguments) for call in found.calls] == [{"city": "Lima"}]
+
+
+SAVE = made(
+    [tool("save_it", {"type": "object", "properties": {"pa_th": {"type": "string"}, "to": {"type": "string"}}})]
+)
+NOTATIONS = {
+    "hermes": '<tool_call>{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}</tool_call>',
+    "mistral": '[TOOL_CALLS][{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}]',
+    "xml": "<function={name}><parameter={key}>{value}</parameter></function>",
+    "bare": '{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}',
+}
+
+
+@pytest.mark.parametrize("form", NOTATIONS)
+@pytest.mark.parametrize(("name", "key", "value", "refused"), [
+    (r"save\_it", "to", r"x\_y", True), (r"save\_it", r"pa\_th", "x", True), ("save_it", r"pa\_th", "x", True),
+    ("save_it", "to", r"x\_y", False), ("save_it", r"o\_p", "x", False), (r"save\_it", "to", "x", False),
+])  # fmt: skip
+def test_what_markdown_has_escaped_is_never_delivered_as_a_value(form, name, key, value, refused):
+    """Law: where the underscores of a name or of a declared key are escaped, no key and no string with an escaped one
+    is delivered. Elsewhere a backslash is the value's own."""
+    read = tools.extract_calls(NOTATIONS[form].format(name=name, key=key, value=value), SAVE)
+    found = check_calls(read.calls, SAVE, new_id=IDS, malformed=read.malformed)
+
+    if refused:
+        assert not found.calls
+    else:
+        assert [json.loads(call.arguments) for call in found.calls] in ([{key: value}], [])
