@@ -169,9 +169,15 @@ def settle(
     returned = replace(breaker, permits=rest)
     if verdict is Verdict.IGNORED or now_ns >= expires_ns:
         return returned, None
-    if verdict is Verdict.SUCCESS:
-        return _record_success(returned, config, permit.key, now_ns)
-    return _record_failure(returned, config, permit.key, now_ns, min(max(retry_after_ns, 0), config.retry_after_max_ns))
+    if verdict is Verdict.FAILURE:
+        rest_ns = min(max(retry_after_ns, 0), config.retry_after_max_ns)
+        return _record_failure(returned, config, permit.key, now_ns, rest_ns)
+    well = (*_find_well(breaker, permit.key)[1 - _WELL_MAX :], (permit.key, now_ns))
+    if breaker.phase is Phase.CLOSED:
+        calls = breaker.calls.add(config.span, 1, now_ns)
+        return replace(returned, consecutive=0, failing=(), well=well, calls=calls), None
+    closed = replace(_enter_phase(breaker, Phase.CLOSED, now_ns), well=well)
+    return closed, Change(breaker.phase, Phase.CLOSED, Cause.PROBE_SUCCEEDED)
 
 
 def close(breaker: Breaker, now_ns: int) -> Breaker:
@@ -179,15 +185,6 @@ def close(breaker: Breaker, now_ns: int) -> Breaker:
     if breaker.phase is Phase.CLOSED:
         return breaker
     return replace(_enter_phase(breaker, Phase.CLOSED, now_ns), openings=0)
-
-
-def _record_success(breaker: Breaker, config: BreakerConfig, key: str, now_ns: int) -> tuple[Breaker, Change | None]:
-    well = (*_find_well(breaker, key)[1 - _WELL_MAX :], (key, now_ns))
-    if breaker.phase is Phase.CLOSED:
-        calls = breaker.calls.add(config.span, 1, now_ns)
-        return replace(breaker, consecutive=0, failing=(), well=well, calls=calls), None
-    closed = replace(_enter_phase(breaker, Phase.CLOSED, now_ns), well=well)
-    return closed, Change(breaker.phase, Phase.CLOSED, Cause.PROBE_SUCCEEDED)
 
 
 def _record_failure(

@@ -113,7 +113,6 @@ class Budget:
         return {key for name in names if session_name(key := _key_of(name), session) == name}
 
     def hour_of(self, key: str) -> _Hour:
-        """Return the hour of one API key."""
         return self.keys.get(key) or _Hour()
 
     def count_running_tokens(self, key: str, session: str) -> int:
@@ -121,7 +120,6 @@ class Budget:
         return sum(held.used or 0 for _, held in self.open.items() if held.session == session and held.key == key)
 
     def note_progress(self, name: str, used: int) -> Budget:
-        """Note what an open reservation's call has used so far."""
         held = self.open.get(name)
         if held is None or held.used == used:
             return self
@@ -142,7 +140,6 @@ class Budget:
         return replace(self, expired={n: each for n, each in self.expired.items() if n != name}), late
 
     def open_reservation(self, bounds: Bounds, name: str, taken: Reservation, now_ns: int) -> Budget:
-        """Open a reservation."""
         known = self.session_of(bounds, taken.key, taken.session, now_ns)
         session = Session(known.spent, known.reserved + taken.tokens, known.open + 1, now_ns)
         key = self.hour_of(taken.key)
@@ -187,7 +184,6 @@ class Budget:
         return self if known is None else replace(self, sessions=self.sessions.put(name, replace(known, spent=0)))
 
     def sweep_sessions(self, bounds: Bounds, now_ns: int) -> Budget:
-        """Let every idle session go."""
         idle = [name for name, session in self.sessions.items() if session.is_idle(bounds, now_ns)]
         return replace(self, sessions=self.sessions.without(idle)) if idle else self
 

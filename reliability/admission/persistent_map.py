@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Generic, TypeVar
 from zlib import crc32
 
@@ -26,17 +27,14 @@ class Shards(Generic[V]):
     count: int = 0
 
     def get(self, key: str) -> V | None:
-        """Return the value of `key`, or None."""
         return self.shards[self.place(key)].get(key)
 
     def put(self, key: str, value: V) -> Shards[V]:
-        """Return the mapping with `key` set to `value`."""
         at = self.place(key)
         old = self.shards[at]
         return self._with(at, {**old, key: value}, self.count + (key not in old))
 
     def drop(self, key: str) -> Shards[V]:
-        """Return the mapping without `key`."""
         at = self.place(key)
         old = self.shards[at]
         if key not in old:
@@ -46,11 +44,7 @@ class Shards(Generic[V]):
         return self._with(at, rest, self.count - 1)
 
     def without(self, keys: Iterable[str]) -> Shards[V]:
-        """Return the mapping without several keys."""
-        rest = self
-        for key in keys:
-            rest = rest.drop(key)
-        return rest
+        return reduce(Shards[V].drop, keys, self)
 
     def items(self) -> Iterator[tuple[str, V]]:
         """Yield all pairs, in the order of the shards."""
