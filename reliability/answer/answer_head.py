@@ -52,7 +52,6 @@ class Head:
         self._last = ""  # what hasn't been told yet, and the beginning of a mark
 
     def text(self) -> str:
-        """Return what waits."""
         return "".join((*self._parts, self._last))
 
     def take(self, text: str) -> str | None:

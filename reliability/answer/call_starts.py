@@ -84,24 +84,23 @@ class _Heads:
         bare = by_head.pop("", [])
         self.bare = _Tails(bare) if bare else None
         self.heads = Starts(by_head, re.NOFLAG)
-        self.untils = [group[0].until for group in by_head.values()]
-        self.tails = [None if group[0].tail is None else _Tails(group) for group in by_head.values()]
+        # What stands behind each head: a name and a tail, or nothing that must.
+        self.behind = [group[0].until if group[0].tail is None else _Tails(group) for group in by_head.values()]
 
     def find_at(self, names: Lookup, text: str, at: int) -> Found:
-        """Find the candidate that begins here."""
         head = self.heads.find_at(text, at)
-        found = self._find_behind(head, names, text, at) if isinstance(head, re.Match) else head
+        found: Found = None if isinstance(head, re.Match) else head
+        if isinstance(head, re.Match):
+            behind = self.behind[(head.lastindex or 1) - 1]
+            if isinstance(behind, _Tails):
+                found = behind.find_at(names, text, at, head.end())
+            else:
+                found = _build_call_start(at, head, behind, strong=True)
         if found is None and self.heads.may_become_another(text, at):  # a longer one
             found = PARTIAL
         if isinstance(found, CallStart) or self.bare is None:
             return found
         return _pick_first(self.bare.find_at(names, text, at, at), found)
-
-    def _find_behind(self, head: re.Match[str], names: Lookup, text: str, at: int) -> Found:
-        tails = self.tails[(head.lastindex or 1) - 1]
-        if tails is None:
-            return _build_call_start(at, head, self.untils[(head.lastindex or 1) - 1], strong=True)
-        return tails.find_at(names, text, at, head.end())
 
 
 class _Tails:
@@ -188,8 +187,8 @@ def prepare_names(names: Iterable[str]) -> DeclaredNames:
     table = _CALLS if known else _MESSAGES
     return DeclaredNames(
         tuple(sorted({fold_text(name) for name in known})),
-        Lookup(index, frozenset(known), False),
-        Lookup(index, frozenset(known), True),
+        Lookup(index, exact=False),
+        Lookup(index, exact=True),
         table,
         index.firsts | table.firsts,
     )
@@ -352,4 +351,4 @@ def _skip_name(names: Lookup, text: str, at: int) -> int | Partial | None:
 def _may_become(names: Lookup, text: str) -> bool:
     if any(map(str.isalnum, text)):
         return names.may_become(text)
-    return any(known.startswith(text) for known in names.known)
+    return any(known.startswith(text) for known in names.index.exact)

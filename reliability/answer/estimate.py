@@ -98,9 +98,7 @@ def _bound_media_tokens(part: Mapping[str, Any]) -> int:
 def _measure_content(content: Any) -> int:
     if isinstance(content, str):
         return text_bytes(content)
-    if not isinstance(content, list):
-        return 0
-    return sum(_measure_part(part) for part in content)
+    return sum(map(_measure_part, content)) if isinstance(content, list) else 0
 
 
 def _measure_part(part: Any) -> int:

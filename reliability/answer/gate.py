@@ -154,15 +154,13 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         text = event.text
         if gate.mode is _Mode.HELD:
             return _hold_event(gate, event), ()
-        if (
-            gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE and text and call_starts.is_plain(text)
-        ):  # nearly always
+        passes = gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE
+        if passes and text and call_starts.is_plain(text):  # nearly always
             before = (gate.before + text)[-_BEFORE_CHARS:]
             return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
         return _take_text(gate, text)
-    if isinstance(event, Reasoning) and gate.rules.hold is Hold.ALL:
-        return _hold_event(gate, event), ()
-    if not isinstance(event, CallDelta | Refusal):
+    thinks = isinstance(event, Reasoning) and gate.rules.hold is Hold.ALL
+    if not thinks and not isinstance(event, CallDelta | Refusal):
         return gate, (event,)
     if gate.mode is _Mode.HELD:
         return _hold_event(gate, event), ()
@@ -240,10 +238,10 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
         return Stopped(rules, row=found.row, chars=found.end - start, rest=text[found.end :]), len(text), passed
     if isinstance(found, Mark):
         passed, start, place = text[at : found.end], found.end, call_starts.place_behind(text[found.end - 1])
-        gate = replace(gate, told=_toggle(gate.told, found.row))
-    fenced = (
-        gate.fenced if "`" not in passed else gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
-    )
+        assert found.row is not None  # only reasoning is told of
+        others = tuple(one for one in gate.told if one is not found.row)
+        gate = replace(gate, told=others if len(others) < len(gate.told) else (*others, found.row))
+    fenced = gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
     gate = replace(gate, place=place, before=(gate.before + passed)[-_BEFORE_CHARS:], fenced=fenced)
     if isinstance(found, CallStart):
         is_round = text[found.scan : found.scan + 1] == "("
@@ -255,11 +253,6 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
     if isinstance(found, Mark):
         return gate, start, passed
     return replace(gate, mode=_Mode.PARTIAL, tail=text[start:]), len(text), passed
-
-
-def _toggle(told: tuple[Thought, ...], row: Thought | None) -> tuple[Thought, ...]:
-    assert row is not None
-    return tuple(one for one in told if one is not row) if row in told else (*told, row)
 
 
 def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate, int, str]:

@@ -18,33 +18,15 @@ from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
 from reliability.attempt import Leeway
 from reliability.deferred_tools import list_texts, take_load
-from reliability.loops import (
-    Ask,
-    Loop,
-    LoopConfig,
-    Memo,
-    ShownHistory,
-    Stage,
-    Turn,
-    Window,
-    calls_turn,
-    carries_history,
-    choose_loop,
-    describe_loop,
-    find_kept_loop,
-    find_loop,
-    find_unseen,
-    join_turns,
-    name_asked,
-    observe,
-    read_ask,
-    read_order,
-    read_request,
-    read_shown,
-    read_turns,
-)
-from reliability.loops.comparison.findings import digest
-from reliability.loops.content import NO_ORDER, PersonsOrder
+from reliability.loops.answer_history import ShownHistory, find_kept_loop, join_turns, read_shown
+from reliability.loops.comparison.findings import Loop, Memo, Stage, Turn, choose_loop, digest
+from reliability.loops.content import NO_ORDER, PersonsOrder, read_order
+from reliability.loops.history import find_loop
+from reliability.loops.nudges import describe_loop
+from reliability.loops.session import Window, name_asked, observe
+from reliability.loops.thresholds import LoopConfig
+from reliability.loops.transcript import calls_turn, carries_history, read_request, read_turns
+from reliability.loops.unseen_answers import Ask, find_unseen, read_ask
 from reliability.sessions import name_request
 from reliability.steps import Steps
 from reliability.summaries import Ordered, find_ordered
@@ -335,23 +317,17 @@ def _check_loops(
     flaw = None if flaw is Flaw.TOOL_CALL_INVALID and checked.calls else flaw
     if expected.loops is None or (flaw is not None and not (flaw is Flaw.EMPTY and silent and reasoned.strip())):
         return None, None
-    turn, loop = _find_loop(expected, expected.loops, checked, reasoned if silent else text)
+    turn = calls_turn([(c.name, c.arguments) for c in checked.calls], reasoned if silent else text)
+    window, config = expected.window, expected.loops
+    loop = find_loop(expected.turns, config, turn, expected.memo)
+    loop = loop or find_unseen(expected.ask, () if window is None else window.looked, turn, config)
+    if window is not None:
+        kept = find_kept_loop(expected.joined, config, turn)
+        asked = observe(window, turn, config, expected.asked)[1] if expected.asked else None
+        loop = choose_loop((loop, kept, asked))
     if flaw is not None and (loop is None or loop.stage is not Stage.BREAK):
         return None, None
     return turn, loop
-
-
-def _find_loop(expected: Expected, config: LoopConfig, checked: Checked, text: str) -> tuple[Turn, Loop | None]:
-    turn = calls_turn([(c.name, c.arguments) for c in checked.calls], text)
-    remembered = () if expected.window is None else expected.window.looked
-    loop = find_loop(expected.turns, config, turn, expected.memo)
-    loop = loop or find_unseen(expected.ask, remembered, turn, config)
-    if expected.window is None:
-        return turn, loop
-    found = [loop, find_kept_loop(expected.joined, config, turn)]
-    if expected.asked:
-        found.append(observe(expected.window, turn, config, expected.asked)[1])
-    return turn, choose_loop(found)
 
 
 def _build_deliverable(

@@ -45,7 +45,6 @@ class WaitingLogprobs:
         self._tokens_head, self._text_head = _Head(), _Head()
 
     def add(self, tokens: Iterable[TokenLogprob]) -> None:
-        """Add the next tokens, in the order of the text."""
         for token in tokens:
             at, self._added_bytes = self._added_bytes, self._added_bytes + len(token.raw)
             if not any(start <= at < end for start, end in self._gaps):

@@ -75,7 +75,10 @@ def find_anchor(begun: str) -> str:
     where they always do: the end of such a text can't be told from its middle."""
     text = begun.rstrip()
     for chars in range(ANCHOR_CHARS, _ANCHOR_CHARS_MAX, ANCHOR_CHARS):
-        anchor = _cut_to_words(text, chars)
+        start = max(0, len(text) - chars)
+        while start > 0 and not text[start - 1].isspace() and len(text) - start < _ANCHOR_CHARS_MAX:
+            start -= 1
+        anchor = text[start:].lstrip()
         if text.find(anchor) == len(text) - len(anchor) and not _ends_as_it_begins(anchor):
             return anchor
     return ""
@@ -98,13 +101,6 @@ def _list_ends(text: str, head: str, least: int) -> Iterator[int]:
 def _is_boundary(text: str, start: int) -> bool:
     before = text[start - 1 : start]
     return not before or before in _BOUNDARIES or (text[start:].isalnum() and not before.isalnum())
-
-
-def _cut_to_words(text: str, chars: int) -> str:
-    start = max(0, len(text) - chars)
-    while start > 0 and not text[start - 1].isspace() and len(text) - start < _ANCHOR_CHARS_MAX:
-        start -= 1
-    return text[start:].lstrip()
 
 
 class Seam:
@@ -155,7 +151,8 @@ class Seam:
             return ""  # so far it repeats what stands
         if not final and _FENCE_START.fullmatch(self._held):
             return ""
-        overlap = self._find_overlap(head)
+        start = next(_list_ends(self._end, head, max(0, len(self._end) - len(head))), len(self._end))
+        overlap = len(self._end) - start
         if overlap and self._is_certain(overlap):
             return self._join_behind(head, overlap, opened, final=final)
         if not self._trusted or (overlap >= _ECHO_CHARS and self._stands_once and self._is_echo(head)):
@@ -224,7 +221,11 @@ class Seam:
             return self._tear()
         direct = self._held if said is not self._held and self._is_echo(self._held, lines=True) else said
         glued = direct is self._held or not self._held[:1].isspace()
-        breaks = self._begins_anew(head) or self._is_opening(head) or self._is_remark(head)
+        opens = head.lower().startswith(_OPENINGS)
+        # Said in capitals as a new turn is: in the middle of a sentence "okay, " may well be its next word.
+        speaks = opens and self._within_sentence and head[:1].isupper()
+        line = head[:_REMARK_CHARS].partition("\n")[0]
+        breaks = self._begins_anew(head) or speaks or (opens and _ABOUT.search(line) is not None)
         fenced = said.startswith("```") and glued and not self._space and self._end[-1:] not in ("", "\n", "`")
         if breaks or fenced or (glued and self._is_echo(direct)) or self._breaks_word(self._held):
             return self._tear()
@@ -237,10 +238,6 @@ class Seam:
             end[start - 1] == "\n" if lines and start else _is_boundary(end, start)
             for start in _list_ends(end, head, max(0, len(end) - len(head)))
         )
-
-    def _find_overlap(self, head: str) -> int:
-        start = next(_list_ends(self._end, head, max(0, len(self._end) - len(head))), len(self._end))
-        return len(self._end) - start
 
     def _begins_anew(self, head: str) -> bool:
         return bool(self._beginning) and head.startswith(self._beginning)
@@ -270,11 +267,8 @@ class Seam:
 
     def _begins_apart(self, line: str) -> bool:
         """Return whether a line may be no part of the text: short, glued to it, and not in small letters."""
-        return (
-            len(line) <= _REMARK_CHARS
-            and self._held[:1].isspace() <= self._space[:1].isspace()
-            and not line[:1].islower()
-        )
+        glued = self._held[:1].isspace() <= self._space[:1].isspace()
+        return glued and len(line) <= _REMARK_CHARS and not line[:1].islower()
 
     def _is_announced(self, said: str) -> bool:
         """Return whether the first line announces the text: it is about the rest, or all of it stands behind."""
@@ -302,14 +296,6 @@ class Seam:
             return True
         open_line = len(head) < _REMARK_CHARS and "\n" not in head
         return open_line and (low.startswith(_OPENINGS) or any(opening.startswith(low) for opening in _OPENINGS))
-
-    def _is_remark(self, head: str) -> bool:
-        line = head[:_REMARK_CHARS].partition("\n")[0]
-        return line.lower().startswith(_OPENINGS) and _ABOUT.search(line) is not None
-
-    def _is_opening(self, head: str) -> bool:
-        # Said in capitals as a new turn is: in the middle of a sentence "okay, " may well be its next word.
-        return self._within_sentence and head[:1].isupper() and head.lower().startswith(_OPENINGS)
 
     @property
     def _within_sentence(self) -> bool:

@@ -14,10 +14,9 @@ _OPENING = re.compile(r"\s*(?:`{3,8}[\w+-]{0,20}[ \t]*\r?\n)?[ \t\r\n\"'`“”�
 _CLOSERS = frozenset(_CLOSINGS.values())
 _APOSTROPHES = ("'", "’")
 _FENCE = "```"
-_FENCE_OPENED = re.compile(r"`{3,8}[\w+-]{0,20}\s*")
+_FENCE_OPENED = re.compile(r"(`{3,8})[\w+-]{0,20}\s*")
 _DOTS = re.compile(r"\.{2,}|…")
 _TAIL_CHARS_MAX = 64  # of marks and white space that may close a wrapping
-_FENCES = re.compile(r"`{3,8}")
 _END = re.compile(r"\r?\n?[ \t]*`{1,8}\s*\Z|[\"”»'’]\s*\Z|(?:\r|\r?\n\s*)\Z")
 _FENCE_SHUT = r"\n[ \t]*{}`*[ \t]*\r?\n\s*\S"
 _QUOTE_SHUT = r"(?<=[\S\n]){}(?:\s+\S|[^\w\s])"
@@ -40,7 +39,7 @@ class Wrapping:
         quotes = [mark for mark in marks if mark in _CLOSINGS]
         self._quote = quotes[0] if quotes and not fence else ""
         self._dots = (_DOTS.search(marks) or [""])[0]
-        self._fence = (_FENCES.match(opened) or [_FENCE])[0]
+        self._fence = fence[1] if fence else _FENCE
         self._fences, self._last = begun.count(_FENCE), begun[-2:]
         self._kinds = {self._quote, _CLOSINGS.get(self._quote, "")} - {""}
         self._quotes = sum(map(begun.count, self._kinds))

@@ -29,7 +29,7 @@ from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.tools.extract.text import holds_argument, read_arguments
 from reliability.tools.schema.tool_names import clean_name
-from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
+from reliability.tools.schema.toolbox import BadTools, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
 
@@ -129,26 +129,6 @@ def _judge(
     if "\\_" in text and ("\\_" in raw.name or _has_escaped_key(value, tool)):
         message = "holds \\_, its own or one of Markdown: write underscores without a backslash"
         return _Judged(name, "", before, (Violation(Flaws.NOT_JSON, join(i, "arguments"), message, name),))
-    return _check_schema(_Judged(name, text, repairs), value, tool, i, box, config, conversation, steps)
-
-
-def _has_escaped_key(value: Mapping[str, Any], tool: Tool) -> bool:
-    """Return whether the underscores of a declared key are escaped."""
-    declared = tool.parameters.get("properties") or {}
-    return any(key not in declared and key.replace("\\_", "_") in declared for key in value)
-
-
-def _check_schema(
-    call: _Judged,
-    value: dict[str, Any],
-    tool: Tool,
-    i: int,
-    box: ToolBox,
-    config: CheckConfig,
-    conversation: Sequence[str] | None,
-    steps: Steps,
-) -> _Judged:
-    text, repairs = call.arguments, call.repairs
     violations: list[Violation] = []
     if config.validate_schema:
         repaired = repair_arguments(value, tool, steps)
@@ -159,7 +139,13 @@ def _check_schema(
     if not violations:
         violations = find_implausible(value, tool, i, config.placeholders, conversation, steps)
         violations += find_untold(value, tool, i, box, conversation, steps) if config.placeholders else []
-    return _Judged(call.name, text, repairs, tuple(violations))
+    return _Judged(name, text, repairs, tuple(violations))
+
+
+def _has_escaped_key(value: Mapping[str, Any], tool: Tool) -> bool:
+    """Return whether the underscores of a declared key are escaped."""
+    declared = tool.parameters.get("properties") or {}
+    return any(key not in declared and key.replace("\\_", "_") in declared for key in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,17 +336,13 @@ def _find_breaches(names: Sequence[str], choice: Choice, parallel: bool | None, 
     found: list[Violation] = []
     if choice.must and not names and not unread:
         wanted = f"call {' or '.join(_list_allowed(choice))}" if choice.may else "call a tool"
-        found.append(
-            Violation(Flaws.TOOL_CHOICE, "/tool_choice", f"the request wants you to {wanted}, and no tool was called")
-        )
+        words = f"the request wants you to {wanted}, and no tool was called"
+        found.append(Violation(Flaws.TOOL_CHOICE, "/tool_choice", words))
     for i, name in enumerate(names):
         if choice.may is not None and name not in choice.may:
             only = f"only {', '.join(_list_allowed(choice))} may be called" if choice.may else "no tool may be called"
             found.append(Violation(Flaws.TOOL_CHOICE, join(i, "name"), only, name))
     if parallel is False and len(names) + unread > 1:
-        found.append(
-            Violation(
-                Flaws.PARALLEL, "/parallel_tool_calls", f"only one call at a time is allowed, not {len(names) + unread}"
-            )
-        )
+        words = f"only one call at a time is allowed, not {len(names) + unread}"
+        found.append(Violation(Flaws.PARALLEL, "/parallel_tool_calls", words))
     return found

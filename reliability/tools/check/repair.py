@@ -38,11 +38,10 @@ class _Repaired:
     errors: tuple[Complaint, ...]
 
 
-def _find_complaints(value: Any, tool: Tool, run: SchemaRun | None = None) -> tuple[Complaint, ...]:
+def _find_complaints(value: Any, tool: Tool, run: SchemaRun) -> tuple[Complaint, ...]:
     """Find what the schema says against a value; that it fails while it judges is a complaint. Raises `OutOfSteps`."""
-    run = run or SchemaRun(Steps(UNBOUNDED))
     try:
-        return tool.validator.complaints(value, run)
+        return tool.compiled.validator.complaints(value, run)
     except OutOfSteps:
         if not run.steps.final:
             raise

@@ -130,7 +130,8 @@ def split(text: str) -> list[Message]:
             found.append(_build_message(header, body, f"{raw}{delimiter[0]}{body}", delimiter.end(), called=called))
             header = raw = following
         elif kind in ("start", "channel", "constrain"):
-            if _is_cut(header):
+            recipient = _RECIPIENT.search(header)
+            if recipient is not None and "{" in header[recipient.end() :]:
                 found.append(_build_message(header, "", raw, delimiter.start(), complete=False))
                 header = raw = ""
             header, raw = f"{header} {kind}:{part}", f"{raw}{delimiter[0]}{part}"
@@ -144,11 +145,6 @@ def split(text: str) -> list[Message]:
     if header:
         found.append(_build_message(header, "", raw, len(text), complete=False))
     return found
-
-
-def _is_cut(header: str) -> bool:
-    recipient = _RECIPIENT.search(header)
-    return recipient is not None and "{" in header[recipient.end() :]
 
 
 def _split_header(text: str) -> tuple[str, str]:

@@ -164,7 +164,6 @@ class _Reader:
         self._single = python  # True where strings stand in the quotes of Python
 
     def read_value(self, at: int, depth: int) -> tuple[Any, int]:
-        """Read one value, and return it with the place after it."""
         self._values += 1
         if depth > DEPTH_MAX or self._values > VALUES_MAX:
             raise Unreadable("nested too deeply, or too many values", at + _STACK_CHARS)
@@ -173,8 +172,10 @@ class _Reader:
             return self._read_object(at + 1, depth + 1)
         if head == "[":
             return self._read_items(at + 1, "]", depth + 1)[:2]
-        if head == "(":
-            return self._read_tuple(at + 1, depth + 1)
+        if head == "(":  # a tuple is an array; one value in parentheses is that value
+            items, end, comma = self._read_items(at + 1, ")", depth + 1)
+            self.repair_kinds.append(RepairKind.LITERAL)
+            return (items[0] if len(items) == 1 and not comma else items), end
         if head and head in "\"'":
             return self._read_string(at)
         return self._read_scalar(at)
@@ -234,12 +235,6 @@ class _Reader:
             at = self._skip_comma(at, close)
             comma = at > before
         return items, at + 1, comma
-
-    def _read_tuple(self, at: int, depth: int) -> tuple[Any, int]:
-        """Read a tuple as an array; one value in parentheses is that value."""
-        items, end, comma = self._read_items(at, ")", depth)
-        self.repair_kinds.append(RepairKind.LITERAL)
-        return (items[0] if len(items) == 1 and not comma else items), end
 
     def _read_key(self, at: int) -> tuple[str, int]:
         if self.text[at : at + 1] in ('"', "'"):
@@ -305,7 +300,6 @@ class _Reader:
 
 
 def _decode_escape(match: re.Match[str]) -> str:
-    """Return what one escape stands for."""
     code = match[1]
     if len(code) > 1:
         number = int(code[1:], 16)

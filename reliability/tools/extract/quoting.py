@@ -163,9 +163,8 @@ def _look_at_lines(text: str, least: int, mark: re.Match[str], end: int, *, brok
         before = max(text.rfind("\n", least, max(least, mark.start() - 1)) + 1, least)
         behind = text.find("\n", end, end + _QUOTED_CHARS)
         near = behind + 1 + len(mark[0])
-        if (before < mark.start() and _has_mark(text, before, mark)) or (
-            behind >= 0 and _has_mark(text, behind + 1, mark)
-        ):
+        beside = [before] * (before < mark.start()) + [behind + 1] * (behind >= 0)
+        if any(_has_mark(text, line, mark) for line in beside):
             return _Telling(told=True, end=end)
         return _Telling(open=len(text) < (end + _QUOTED_CHARS if behind < 0 else near))
     first = last

@@ -20,7 +20,7 @@ from reliability.tools.extract.literal import Unreadable
 from reliability.tools.extract.payloads import goes_on_behind, skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.quoting import is_block_quoted, is_paragraph
-from reliability.tools.extract.settling import FENCE_CHARS_MAX, Findings
+from reliability.tools.extract.settling import EXAMPLE_BEFORE, FENCE_CHARS_MAX, SHOWN_BEFORE, Findings
 from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.extract.wrecks import find_names
@@ -341,7 +341,8 @@ class _Walk(Findings):
             return
         if found is not None and self.text[found.end : found.end + 1] not in tuple(")]}"):
             self.read.append((start, found.end))
-        if found is None or (not fenced and (self.text.startswith("print(", start) or self.is_shown(start))):
+        shown = self.text.startswith("print(", start) or self.is_behind(SHOWN_BEFORE, start)
+        if found is None or (shown and not fenced):
             return
         frame = _FRAME.match(self.text, found.end)
         rest = frame.end() if frame else found.end
@@ -354,7 +355,8 @@ class _Walk(Findings):
                 self.take(start, end, found)
         else:
             self.fuel -= found.end - start
-            self.note_text(start, found.end)
+            if self.is_behind(EXAMPLE_BEFORE, start):  # it is text, and one near it may be shown as an example, too
+                self.shown.append((start, found.end, ""))
             if (fenced or self.begins_line(start)) and not self.is_in_sample(start):
                 self.row.add(self.text, start, found.end, found.calls)
             if self.text[start] != "[" and is_paragraph(self.text, self.begins, start, found.end, rest):

@@ -36,13 +36,14 @@ _WARNED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _OTHERS = r"(?:(?!\b(?:I|[Ww]e|[Ll]et me|[Ll]et['’]?s)\b)[^\n.!?;])*"  # words of a sentence that doesn't say who acts
-_EXAMPLE_BEFORE = re.compile(
+EXAMPLE_BEFORE = re.compile(
     rf"(?:\A|[\n.!?;]){_OTHERS}\b(?i:(?:for|an|another) (?:example|instance)\b|e\.g\.|(?:would|could|might) look like\b"
     r"|looks like this\b|(?:you (?:can|could|may|might|would) (?:call|invoke|run|use|write|make)"
     rf"|(?:is|are) (?:called|invoked|used|written|made))\b[^\n.!?;]{{0,60}}\blike (?:this|so)\b){_OTHERS}{_LED}"
 )
 _ACTS = re.compile(r"\b(?:I|[Ww]e|[Ll]et me|[Ll]et['’]?s|[Nn]ow)\b")
-_SHOWN_BEFORE = re.compile(
+#: The line before tells that a call is shown, or is the head of a block in which it stands.
+SHOWN_BEFORE = re.compile(
     rf"\b(?i:instead of){_OTHERS}{_LED}"
     r"|(?:\A|\n)[ \t]*(?:async )?(?:def|class|if|elif|else|for|while|with|try|except)\b[^\n]*:[ \t]*\n\s*[ \t]\Z"
 )
@@ -103,7 +104,6 @@ class Findings:
         self.taken.append((start, self.kept))
 
     def take_calls(self, start: int, end: int, calls: list[RawCall]) -> None:
-        """Take the calls that stand from `start` to `end`."""
         if not self.rests_on_given(start):
             self.settle(start, end)
             self.keep_calls(calls, self.text[start:end])
@@ -122,7 +122,7 @@ class Findings:
 
     def is_told(self, start: int, end: int, *, broken: bool = False) -> bool:
         """Return whether a call, from `start` to `end`, is only told of; then go on behind it. `broken`: unreadable."""
-        if self._is_behind(_WARNED_BEFORE, start):
+        if self.is_behind(_WARNED_BEFORE, start):
             self._pass_over(start, end)
             return True
         if self.is_in_sample(start):
@@ -153,7 +153,7 @@ class Findings:
         row = self._find_row(start if begin is None else begin)
         if self.is_told(start if begin is None else begin, end):
             return
-        if self._follows_shown(row) or self._is_behind(_EXAMPLE_BEFORE, row):
+        if self._follows_shown(row) or self.is_behind(EXAMPLE_BEFORE, row):
             self.shown.append((row, end, found.calls[0].format))
             self._pass_over(row, end)
             return
@@ -177,11 +177,6 @@ class Findings:
         for start, end, format in () if self.calls or self.malformed else self.shown:
             if format:
                 self.report_malformed(start, end, SHOWN, format)
-
-    def note_text(self, start: int, end: int) -> None:
-        """Note that Python, from `start` to `end`, is text: one that stands near it may be shown as an example too."""
-        if self._is_behind(_EXAMPLE_BEFORE, start):
-            self.shown.append((start, end, ""))
 
     def drop_closers(self, at: int) -> None:
         """Drop the closers of a call that stand behind data."""
@@ -252,12 +247,7 @@ class Findings:
             return
         row, meant = find_row(self.text, opener.start), self._is_meant(opener.start, opener.end)
         closer = None if row is None else self._find_reasoning_end(row, opener.end)
-        if (
-            row is not None
-            and closer is not None
-            and not meant
-            and self._opens_between(row, opener.end, closer.start())
-        ):
+        if row and closer and not meant and self._opens_between(row, opener.end, closer.start()):
             return
         if closer is None and not formats.begins_sentence(self.text, opener.start):
             return
@@ -272,10 +262,8 @@ class Findings:
         """Return whether reasoning begins at an opener: in the place of a sentence, or right behind other reasoning."""
         if bisect_left(self.fences, self.base + start) % 2 == 1:
             return False
-        next_one = (
-            self.begins > 0 and start - self.begins <= _LOOK_CHARS and skip_space(self.text, self.begins) >= start
-        )
-        return next_one or opens_reasoning(self.text, start, end)
+        near = self.begins > 0 and start - self.begins <= _LOOK_CHARS
+        return (near and skip_space(self.text, self.begins) >= start) or opens_reasoning(self.text, start, end)
 
     def _opens_between(self, row: Thought, start: int, end: int) -> bool:
         if row.family not in self.openers:
@@ -346,11 +334,8 @@ class Findings:
 
     def is_used_as_closer(self, start: int, at: int) -> bool:
         """Return whether an opener was written for a closer: right behind a call, and the end of all."""
-        return (
-            bool(self.calls)
-            and skip_space(self.text, self.kept) == start
-            and skip_space(self.text, at) == len(self.text)
-        )
+        behind_call = bool(self.calls) and skip_space(self.text, self.kept) == start
+        return behind_call and skip_space(self.text, at) == len(self.text)
 
     def follows_paragraph(self, start: int) -> bool:
         """Return whether Python that other text follows stands before this place and the row that it ends."""
@@ -377,11 +362,7 @@ class Findings:
         if not shown and not before.rstrip().endswith(":"):
             self.report_malformed(start, len(self.text), _OTHERS_WORDS if added else _OWN_RESULT, "result")
 
-    def is_shown(self, start: int) -> bool:
-        """Return whether the line before tells that a call is shown, or the head of a block in which it stands."""
-        return self._is_behind(_SHOWN_BEFORE, start)
-
-    def _is_behind(self, words: re.Pattern[str], start: int) -> bool:
+    def is_behind(self, words: re.Pattern[str], start: int) -> bool:
         return words.search(self.text, max(self.begins, start - _SHOWN_CHARS), start) is not None
 
     def leads(self, start: int) -> bool:

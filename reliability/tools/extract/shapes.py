@@ -190,11 +190,9 @@ def _read_call(value: Mapping[str, Any], setting: Setting) -> RawCall | None:
     name = value[names[0]]
     if arguments:
         given = value[arguments[0]]
-        return (
-            None
-            if _is_definition(value, given, setting.box.find(name))
-            else RawCall(name=name, arguments=given, id=_find_id(value), format=setting.format)
-        )
+        if _is_definition(value, given, setting.box.find(name)):
+            return None
+        return RawCall(name=name, arguments=given, id=_find_id(value), format=setting.format)
     tool = setting.box.find(name)
     means_call = setting.explicit or (setting.alone and len(value) == 1 and _is_nearly_declared(name, setting.box))
     if not means_call or (tool is not None and not tool.takes_nothing):
@@ -278,9 +276,8 @@ def _is_definition(value: Mapping[str, Any], given: Any, tool: Tool | None) -> b
         return all(isinstance(one.get("name"), str) and (tool is None or one["name"] in known) for one in parts)
     places = Places({}) if tool is None else tool.places
     taken = [places.find_types(known.get(key)) for key in given]
-    return (
-        "description" in value and all("type" in one for one in parts) and all(k and "object" not in k for k in taken)
-    )
+    typed = all("type" in one for one in parts) and all(kinds and "object" not in kinds for kinds in taken)
+    return typed and "description" in value
 
 
 def looks_like_a_call(text: str, start: int, box: ToolBox) -> bool:

@@ -61,12 +61,8 @@ def is_harmless_after(text: str) -> bool:
     if _STRAY.match(text):
         return True
     rest = text.lstrip(_SPACE + "}])")
-    return (
-        len(text) <= TEXT_CHARS_MAX
-        and not _DATA.search(rest)
-        and not rest[:1].isdigit()
-        and rest[:1] not in (",", ":", "'")
-    )
+    goes_on = rest[:1].isdigit() or rest[:1] in (",", ":", "'")
+    return len(text) <= TEXT_CHARS_MAX and not goes_on and not _DATA.search(rest)
 
 
 def holds_argument(text: str, tool: Tool | None, given: Any) -> bool:

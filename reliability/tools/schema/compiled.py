@@ -35,7 +35,6 @@ class Compiled:
 
     @cached_property
     def validator(self) -> Validator:
-        """The schema, ready to judge."""
         return Validator(self.schema)
 
 

@@ -161,7 +161,11 @@ class Normaliser:
             if "additionalItems" in new:
                 new["items"] = new.pop("additionalItems")
         if isinstance(new.get("dependencies"), Mapping):
-            _split_dependencies(new)
+            both = new.pop("dependencies")
+            names = {k: v for k, v in both.items() if isinstance(v, list)}
+            schemas = {k: v for k, v in both.items() if k not in names}
+            new |= {"dependentRequired": names} if names else {}
+            new |= {"dependentSchemas": schemas} if schemas else {}
         for limit, bound in _LIMITS.items():
             if isinstance(new.get(limit), bool) and new.pop(limit) and bound in new:
                 new[limit] = new.pop(bound)
@@ -239,15 +243,6 @@ def _normalise_type(node: dict[str, Any]) -> dict[str, Any]:
 def _name_type(kind: str) -> str:
     lower = kind.lower()
     return lower if lower in TYPES else _PYTHON.get(lower, kind)
-
-
-def _split_dependencies(node: dict[str, Any]) -> None:
-    both = node.pop("dependencies")
-    names = {k: v for k, v in both.items() if isinstance(v, list)}
-    if names:
-        node["dependentRequired"] = names
-    if len(names) < len(both):
-        node["dependentSchemas"] = {k: v for k, v in both.items() if k not in names}
 
 
 def _hoist_required(old: Mapping[str, Any], new: dict[str, Any]) -> None:

@@ -76,9 +76,11 @@ def match_single_repeat(pattern: str) -> tuple[str, int, int | None] | None:
 
 
 def _split_look_ahead(pattern: str) -> tuple[str, bool, str] | None:
-    if pattern[:4] not in ("^(?=", "^(?!") or _has_alternatives(pattern):
+    if pattern[:4] not in ("^(?=", "^(?!"):
         return None
-    end = _find_group_end(pattern, 1)
+    if any(kind == "|" and depth <= 0 for _, kind, depth in _walk_groups(pattern)):
+        return None  # alternatives at the top: then `^` belongs to the first of them only
+    end = next((end for end, _, depth in _walk_groups(pattern, 1) if depth == 0), len(pattern))
     if pattern[end : end + 1] in ("*", "+", "?", "{"):
         return None
     return pattern[4 : end - 1], pattern[3] == "=", "^" + pattern[end:]
@@ -98,23 +100,12 @@ def _split_tokens(pattern: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
         at = end
 
 
-def _find_group_end(pattern: str, at: int) -> int:
+def _walk_groups(pattern: str, at: int = 0) -> Iterator[tuple[int, str, int]]:
+    """Yield the end and the first character of each token, and how many groups are open behind it."""
     depth = 0
     for _, end, kind in _split_tokens(pattern, at):
         depth += (kind == "(") - (kind == ")")
-        if depth == 0:
-            return end
-    return len(pattern)
-
-
-def _has_alternatives(pattern: str) -> bool:
-    """Return whether there are alternatives at the top: then `^` belongs to the first of them only."""
-    depth = 0
-    for _, _, kind in _split_tokens(pattern):
-        depth += (kind == "(") - (kind == ")")
-        if kind == "|" and depth <= 0:
-            return True
-    return False
+        yield end, kind, depth
 
 
 def _rewrite(pattern: str) -> str:

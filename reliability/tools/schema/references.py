@@ -151,7 +151,6 @@ class Places:
         return members.found[key]
 
     def find_required(self, schema: Any) -> frozenset[str]:
-        """Find the properties that a schema itself requires."""
         if not isinstance(schema, Mapping):
             return frozenset()
         if id(schema) not in self._required:

@@ -90,7 +90,7 @@ class ToolNames:
     """The declared names of one request, ready to be looked up."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self._exact = frozenset(names)
+        self.exact = frozenset(names)
         self._folded = _group((fold(name), name) for name in names)
         self._spelled = _group((_spell(name), name) for name in names)
         self._inner = _group((inner, name) for name in names for inner in _list_inner(name))
@@ -105,14 +105,14 @@ class ToolNames:
 
     def list_meant(self, name: str) -> tuple[str, ...]:
         """List the declared names that a name may mean: those that answer in the first way in which any does."""
-        if name in self._exact:
+        if name in self.exact:
             return (name,)
         if len(name) > NAME_CHARS_MAX:
             return ()
         bare = _strip_silent(name)
         own = [*bare, *_strip_server(name, bare[-1])]
         return (
-            next(((one,) for one in bare if one in self._exact), ())
+            next(((one,) for one in bare if one in self.exact), ())
             or self._folded.get(fold(name))
             or next((self._spelled[key] for key in map(_spell, own) if key in self._spelled), None)
             or next((self._inner[k] + self._tails.get(k, ()) for k in map(_spell, bare) if k in self._inner), ())
@@ -139,29 +139,25 @@ class Lookup:
     """The declared names as they are looked up at one kind of place. `exact`: an ordinary word counts to the letter."""
 
     index: ToolNames
-    known: frozenset[str]
     exact: bool
 
     def knows(self, name: str) -> bool:
-        """Return whether this means a declared tool."""
         if self.exact and _NO_WORD.search(name) is None:
-            return name in self.known
+            return name in self.index.exact
         return self.index.find(name) is not None
 
     def may_become(self, text: str) -> bool:
         """Return whether this may be the beginning of what means a declared tool."""
         if self.exact and _NO_WORD.search(text) is None:
             word = text.rstrip("./:_")
-            return any(known.startswith(word) for known in (*self.known, *_WORDS_BEFORE))
+            return any(known.startswith(word) for known in (*self.index.exact, *_WORDS_BEFORE))
         return self.index.may_become(text)
 
 
 def _group(pairs: Iterator[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for key, name in pairs:
-        names = found.setdefault(key, {})
-        names.pop(name, None)
-        names[name] = None
+        found.setdefault(key, {})[name] = None
     return {key: tuple(names) for key, names in found.items()}
 
 

@@ -14,7 +14,7 @@ from reliability.tools.schema.compiled import Compiled, compile_schema
 from reliability.tools.schema.dialects import BadSchema
 from reliability.tools.schema.references import Places
 from reliability.tools.schema.tool_names import prepare_tool_names
-from reliability.tools.schema.validator import UNBOUNDED, Validator
+from reliability.tools.schema.validator import UNBOUNDED
 
 TOOLS_MAX = 1_024
 FREE_TEXT = "the input of the tool, as it is"
@@ -42,18 +42,11 @@ class Tool:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The schema of its arguments, in draft 2020-12."""
         return self.compiled.schema
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """What of the schema is not asserted, by its place in it, and why."""
         return self.compiled.unchecked
-
-    @property
-    def validator(self) -> Validator:
-        """The schema, ready to judge."""
-        return self.compiled.validator
 
     @cached_property
     def places(self) -> Places:
@@ -62,7 +55,6 @@ class Tool:
 
     @cached_property
     def required(self) -> tuple[str, ...]:
-        """The names that the schema's top level requires."""
         return tuple(self.parameters.get("required", ()))
 
     @cached_property
@@ -75,7 +67,7 @@ class Tool:
     @property
     def takes_nothing(self) -> bool:
         """True where `{}` is a valid set of arguments."""
-        return not self.parameters.get("required") and bool(self.validator.is_valid({}))
+        return not self.parameters.get("required") and self.compiled.validator.is_valid({})
 
 
 @dataclass(frozen=True)
@@ -89,12 +81,10 @@ class ToolBox:
 
     @cached_property
     def by_name(self) -> Mapping[str, Tool]:
-        """Tools by their exact name."""
         return {tool.name: tool for tool in self.tools}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The declared names, in order."""
         return tuple(self.by_name)
 
     def find(self, name: str) -> Tool | None:
@@ -124,10 +114,8 @@ def build_toolbox(tools: object, functions: object = None, steps: Steps | None =
             if isinstance(tool, BadTools):
                 return tool
             if tool.name in names:
-                return BadTools(
-                    join(key, i, *(() if key == "functions" else ("function",)), "name"),
-                    f"two tools are named {tool.name!r}",
-                )
+                place = (key, i, "name") if key == "functions" else (key, i, "function", "name")
+                return BadTools(join(*place), f"two tools are named {tool.name!r}")
             found.append(tool)
             names.add(tool.name)
     return ToolBox(tuple(found))

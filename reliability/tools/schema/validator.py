@@ -53,7 +53,6 @@ class Validator:
         return tuple(self.judge(self.schema, value, run))
 
     def judge(self, node: Any, value: Any, run: SchemaRun) -> _Wrong:
-        """Judge a value against one node of the schema."""
         steps = run.steps
         steps.spend()
         if node is True or node is False:
@@ -75,7 +74,6 @@ class Validator:
         return found
 
     def target(self, reference: str) -> Any:
-        """Return the node that a reference means."""
         if reference not in self._targets:
             self._targets[reference] = resolve(self.schema, reference, self._anchors)
         return self._targets[reference]
@@ -108,7 +106,6 @@ def _check_type(_v: Validator, wanted: Any, value: Any, _node: _Node, _run: Sche
 
 
 def _build_choice(key: str) -> _Rule:
-
     def rule(_v: Validator, wanted: Any, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
         stated, words = wanted
         return () if words and write_canonical(value, run.steps) in words else (Complaint(key, stated, value),)
@@ -130,7 +127,6 @@ def _check_format(_v: Validator, wanted: str, value: Any, _node: _Node, run: Sch
 
 
 def _build_limit(key: str, wrong: Callable[[Any, Any], bool]) -> _Rule:
-
     def rule(_v: Validator, wanted: Any, value: Any, _node: _Node, _run: SchemaRun) -> _Wrong:
         if isinstance(value, bool) or not wrong(value if isinstance(value, (int, float)) else len(value), wanted):
             return ()
@@ -254,24 +250,21 @@ def _check_all_of(v: Validator, wanted: Any, value: Any, _node: _Node, run: Sche
     return [one for schema in wanted for one in v.judge(schema, value, run)]
 
 
-def _check_any_of(v: Validator, wanted: Any, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
-    context: list[Complaint] = []
-    for schema in wanted:
-        wrong = v.judge(schema, value, run)
-        if not wrong:
-            return ()
-        context += wrong[: ERRORS_MAX - len(context)]
-    return (Complaint("anyOf", wanted, value, context=tuple(context)),)
+def _build_either(key: str) -> _Rule:
+    """Build the rule for `anyOf`, where the first form that fits is enough, or for `oneOf`."""
 
+    def rule(v: Validator, wanted: Any, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
+        context: list[Complaint] = []
+        fits = 0
+        for schema in wanted:
+            wrong = v.judge(schema, value, run)
+            context += wrong[: ERRORS_MAX - len(context)]
+            fits += not wrong
+            if fits and key == "anyOf":
+                break
+        return () if fits == 1 else (Complaint(key, wanted, value, context=() if fits else tuple(context)),)
 
-def _check_one_of(v: Validator, wanted: Any, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
-    context: list[Complaint] = []
-    fits = 0
-    for schema in wanted:
-        wrong = v.judge(schema, value, run)
-        context += wrong[: ERRORS_MAX - len(context)]
-        fits += not wrong
-    return () if fits == 1 else (Complaint("oneOf", wanted, value, context=() if fits else tuple(context)),)
+    return rule
 
 
 def _check_not(v: Validator, wanted: Any, value: Any, _node: _Node, run: SchemaRun) -> _Wrong:
@@ -363,8 +356,8 @@ _RULES: dict[str, tuple[Any, _Rule]] = {
     "$ref": (object, _check_ref),
     "$dynamicRef": (object, _check_ref),
     "allOf": (object, _check_all_of),
-    "anyOf": (object, _check_any_of),
-    "oneOf": (object, _check_one_of),
+    "anyOf": (object, _build_either("anyOf")),
+    "oneOf": (object, _build_either("oneOf")),
     "not": (object, _check_not),
     "if": (object, _check_if),
 }

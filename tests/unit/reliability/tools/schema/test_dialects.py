@@ -16,7 +16,7 @@ from tests.unit.reliability.tools.schema.test_validator import KEYWORDS
 
 
 def accepts(parameters, value):
-    return made([tool("f", parameters)]).tools[0].validator.is_valid(value)
+    return made([tool("f", parameters)]).tools[0].compiled.validator.is_valid(value)
 
 
 SCHEMAS = [

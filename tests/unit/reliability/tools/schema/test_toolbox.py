@@ -14,7 +14,7 @@ def test_a_tool_without_parameters_takes_nothing(parameters):
     """Missing, empty and null parameters are a tool that needs no arguments."""
     box = made([tool("f", parameters)])
     assert box.tools[0].takes_nothing
-    assert box.tools[0].validator.is_valid({})
+    assert box.tools[0].compiled.validator.is_valid({})
 
 
 NAME, PARAMETERS = "/tools/0/function/name", "/tools/0/function/parameters"
