@@ -29,7 +29,7 @@ from reliability.tools.check.repair import repair_arguments
 from reliability.tools.extract.literal import Unreadable, dump, read
 from reliability.tools.extract.text import holds_argument, read_arguments
 from reliability.tools.schema.tool_names import clean_name
-from reliability.tools.schema.toolbox import BadTools, ToolBox
+from reliability.tools.schema.toolbox import BadTools, Tool, ToolBox
 from reliability.tools.schema.validator import UNBOUNDED
 from reliability.types import ToolCall
 
