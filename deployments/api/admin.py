@@ -169,11 +169,6 @@ async def await_state(question: Awaitable[_T]) -> _T:
     try:
         return await question
     except StateUnavailable as error:
-        raise refuse_silent(error) from None
-
-
-def refuse_silent(error: StateUnavailable) -> ApiError:
-    """Make the 503 of a state that doesn't answer, with the time to come back."""
-    log_error("state_silent", error)
-    words = "the state actor doesn't answer; it is restarted within seconds"
-    return ApiError("no_tier_available", words, retry_after_s=_BACK_S)
+        log_error("state_silent", error)
+        words = "the state actor doesn't answer; it is restarted within seconds"
+        raise ApiError("no_tier_available", words, retry_after_s=_BACK_S) from None

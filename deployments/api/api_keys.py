@@ -53,8 +53,6 @@ class ApiKey:
 
 
 class _Entry(Section):
-    """One entry of the file."""
-
     name: str = Field(pattern=rf"^{NAME.pattern}$")
     sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
     admin: bool = Field(default=False, strict=True)

@@ -45,10 +45,6 @@ class _IncomingBody:
     begun_s: float
     size: int = 0
 
-    def slowness(self, now_s: float) -> float:
-        """Return the seconds for each byte; one that has just begun isn't slow."""
-        return (now_s - self.begun_s) / (self.size + _RATE_BYTES)
-
     def more(self, size: int, first_s: float, now_s: float) -> None:
         """Count `size` bytes that have come, and move its end on. An end that the crowd has set stays."""
         self.size += size
@@ -139,7 +135,8 @@ class Bodies:
     def _enter(self, clock: asyncio.Timeout) -> _IncomingBody:
         now_s = asyncio.get_running_loop().time()
         if len(self._incoming) >= self._readers_max:
-            slowest = max(self._incoming, key=lambda body: body.slowness(now_s))
+            # By the seconds for each byte; one that has just begun isn't slow.
+            slowest = max(self._incoming, key=lambda body: (now_s - body.begun_s) / (body.size + _RATE_BYTES))
             if now_s - slowest.begun_s >= YOUNG_S:
                 self._incoming.discard(slowest)
                 slowest.clock.reschedule(now_s)

@@ -143,8 +143,6 @@ def _build_call(
 
 @dataclass(slots=True)
 class _PassedAnswer:
-    """Collects the pieces of one JSON body."""
-
     pieces: list[bytes] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:

@@ -90,8 +90,6 @@ class _ChatAnswer:
 
 @dataclass(kw_only=True)
 class _AnswerCollector(_ChatAnswer, CollectedAnswer):
-    """Writes an answer that isn't streamed."""
-
     def body(self, model: str, finish: Finish) -> bytes:
         choice = {
             "index": 0,

@@ -25,14 +25,12 @@ Record = Mapping[str, Any]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Set rows into columns."""
     cells = [list(map(plain, row)) for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def _list_tiers(now: Record) -> list[str]:
-    """Write tiers, a line each."""
     rows = []
     for tier in now["tiers"]:
         load = tier["writing"], tier["asked"] - tier["writing"], f"{tier['tokens_s']:.1f}"
@@ -48,7 +46,6 @@ def _tell_state(tier: Record) -> str:
 
 
 def _sum_up_day(day: Record) -> str:
-    """Write the last day in one line."""
     count = day["requests"]
     shares = [f"{write_share(day[name] / count if count else None)} {name}" for name in ("answered", "escalated")]
     things = [f"{write_count(day['mended'])} mended", f"{write_count(day['looped'])} with loops"]
@@ -58,7 +55,6 @@ def _sum_up_day(day: Record) -> str:
 
 
 def _show_status(now: Record, url: str) -> Iterator[str]:
-    """Write the server at this moment."""
     away = "" if now["state_actor"] == "up" else f", the state actor is {plain(now['state_actor'])}"
     yield f"{url}: {len(now['running'])} running{away}"
     yield from _list_tiers(now)
@@ -79,7 +75,6 @@ def _show_status(now: Record, url: str) -> Iterator[str]:
 
 
 def _show_request(report: Record) -> str:
-    """Write a finished request in one line."""
     at = time.strftime("%m-%d %H:%M:%S", time.localtime(report["at"]))
     way = "→".join(tier if good else f"{tier}!" for tier, good in list_way(report)) or "–"
     tokens = sum((attempt["usage"] or {}).get("total_tokens", 0) for attempt in report["attempts"])
@@ -111,7 +106,6 @@ def _show_timeline(report: Record, timeline: Timeline) -> Iterator[str]:
 
 
 def _list_sessions(sessions: Sequence[Record]) -> list[str]:
-    """Write sessions, a line each."""
     head = ("last used", "session", "key", "requests", "prompt", "written", "cost")
     rows = []
     for one in sessions:
@@ -122,7 +116,6 @@ def _list_sessions(sessions: Sequence[Record]) -> list[str]:
 
 
 def _list_incidents(incidents: Sequence[Record]) -> list[str]:
-    """Write incidents, a line each."""
     rows = []
     for one in incidents:
         at = time.strftime("%m-%d %H:%M:%S", time.localtime(one["at"]))

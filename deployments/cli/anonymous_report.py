@@ -68,7 +68,6 @@ def write_report(config: AppConfig, journal: Path, path: Path) -> int:
 
 
 def _build_report(config: AppConfig, journal: Path, now_s: float) -> dict[str, Any]:
-    """Build the report."""
     names = {name: name if name in USUAL else f"tier {number}" for number, name in enumerate(config.tiers, 1)}
     return {
         "report": 1,

@@ -49,7 +49,6 @@ def _find_ray(url: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _build_command(known: Mapping[str, str], port: int) -> list[str]:
-    """Build the command of Ray's own program."""
     import ray
 
     session = Path(known["session_dir"])

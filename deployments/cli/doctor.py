@@ -203,8 +203,7 @@ def doctor(config: AppConfig, path: Path, *, ask: bool = False) -> int:
 
 def _check_all(config: AppConfig, path: Path, *, ask: bool) -> Iterator[_Finding]:
     yield _check_platform()
-    yield _check_computing()
-    yield from _check_extension()
+    yield from _check_computing()
     level, words = describe_service(path)
     yield _Finding(level, "service", words)
     yield from (_check_package(name) for name in PACKAGES)
@@ -223,17 +222,16 @@ def _check_platform() -> _Finding:
     return _Finding("ok" if good else "fail", "platform", words if good else f"{words}: 3.11 to 3.14 is needed")
 
 
-def _check_computing() -> _Finding:
-    """Check what MLX computes on, and that no GPU stands idle beside it."""
+def _check_computing() -> Iterator[_Finding]:
+    """Check what MLX computes on, that no GPU stands idle beside it, and on a CPU the extension."""
     computing = find_computing()
-    if computing is Computing.CPU and has_nvidia_gpu():
-        return _Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {_CUDA_MISSING}")
-    return _Finding("ok", "computing", {"metal": "Metal", "cuda": "CUDA"}.get(computing, "the CPU"))
-
-
-def _check_extension() -> Iterator[_Finding]:
-    if find_computing() is not Computing.CPU:
+    if computing is not Computing.CPU:
+        yield _Finding("ok", "computing", {"metal": "Metal", "cuda": "CUDA"}[computing])
         return
+    if has_nvidia_gpu():
+        yield _Finding("warn", "computing", f"the CPU, beside an NVIDIA GPU: {_CUDA_MISSING}")
+    else:
+        yield _Finding("ok", "computing", "the CPU")
     if why := explain_missing():
         yield _Finding("warn", "CPU extension", f"not used, so models are slow: {why}")
     else:

@@ -49,7 +49,10 @@ def preflight(path: Path, environ: Mapping[str, str] = os.environ) -> ConfigFile
     for line in clear_dead(base_folder(environ)):
         click.echo(line, err=True)
     _check_port(path, file, environ)
-    _refuse_shared_state(file, environ)
+    folder = find_state_folder(file)
+    if owner := find_other_server(base_folder(environ), state=folder):  # its ledger would be taken from it
+        words = f"{owner}: stop it, or set another state.path in the configuration"
+        raise CommandFailed(f"{folder} is the state folder of {words}")
     return file
 
 
@@ -58,7 +61,12 @@ def check(file: ConfigFile, environ: Mapping[str, str] = os.environ) -> None:
     _check_listener(file, environ)
     if any(isinstance(tier, MlxTierConfig) for tier in file.args.tiers.values()) and _is_too_old(platform.mac_ver()[0]):
         click.echo(_OLD_MACOS, err=True)
-    _check_scripts(file)
+    for name, tier in file.args.tiers.items():
+        if isinstance(tier, ScriptedTierConfig):
+            try:
+                load_script(tier.script)
+            except ScriptError as error:
+                raise ConfigError(f"tiers.{name}.script: {' '.join(str(error).split())}") from None
     _check_tls(file)
     if file.args.telemetry.traces:
         check_packages()
@@ -81,15 +89,6 @@ def _check_listener(file: ConfigFile, environ: Mapping[str, str]) -> None:
         click.echo(f"warning: server.allow_open lets {everybody} in without an API key", err=True)
 
 
-def _check_scripts(file: ConfigFile) -> None:
-    for name, tier in file.args.tiers.items():
-        if isinstance(tier, ScriptedTierConfig):
-            try:
-                load_script(tier.script)
-            except ScriptError as error:
-                raise ConfigError(f"tiers.{name}.script: {' '.join(str(error).split())}") from None
-
-
 def _check_state(file: ConfigFile) -> None:
     """Make the journal's folder where it isn't there, as the state actor would, and try to write to it."""
     folder = folder_of(file.app, file.args.state)
@@ -105,14 +104,6 @@ def _check_state(file: ConfigFile) -> None:
         raise ConfigError(f"{key}: can't write to {folder}: {error.strerror}") from None
     except ValueError:
         raise ConfigError(f"{key}: no folder can have that name") from None
-
-
-def _refuse_shared_state(file: ConfigFile, environ: Mapping[str, str]) -> None:
-    """Refuse the folder of a server that runs: its ledger would be taken from it."""
-    folder = find_state_folder(file)
-    if owner := find_other_server(base_folder(environ), state=folder):
-        words = f"{owner}: stop it, or set another state.path in the configuration"
-        raise CommandFailed(f"{folder} is the state folder of {words}")
 
 
 def find_state_folder(file: ConfigFile) -> str:

@@ -23,7 +23,7 @@ from deployments.graph.serve_file import ConfigFile
 from deployments.models import cache_folder as store
 from deployments.models.artifact import Artifact, find_on_disk, resolve
 from deployments.models.catalog import ModelChoice, choose_here, weight_bytes_of
-from deployments.models.downloads import format_size
+from deployments.models.downloads import count_bytes, format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
 from deployments.running.background_fetch import is_offline
@@ -153,16 +153,16 @@ def _list_disk_items(users: Mapping[Path, tuple[str, ...]]) -> list[_DiskItem]:
     cache, found = store.default_cache_dir(), []
     for path in sorted(cache.glob("models/*/")):
         name = f"unfinished: {path.name}" if path.name.startswith(".") else _read_source(path)
-        found.append(_DiskItem(name=name, size_bytes=_count_bytes(path), used_by=users.get(path, ()), path=path))
+        found.append(_DiskItem(name=name, size_bytes=count_bytes(path, "*"), used_by=users.get(path, ()), path=path))
     for path in sorted(cache.glob("downloads/*")):
-        name, size_bytes = f"unfinished download: {path.name}", _count_bytes(path)
+        name, size_bytes = f"unfinished download: {path.name}", count_bytes(path, "*")
         if size_bytes:
             found.append(_DiskItem(name=name, size_bytes=size_bytes, path=path))
     found += _find_in_hub(users)
     known = {one.path for one in found}
     for path, roles in users.items():
         if known.isdisjoint((path, *path.parents)):
-            size_bytes = _count_bytes(path)
+            size_bytes = count_bytes(path, "*")
             found.append(_DiskItem(name=f"path:{path.name}", size_bytes=size_bytes, used_by=roles, path=path))
     return sorted(found, key=lambda one: -one.size_bytes)
 
@@ -206,7 +206,3 @@ def _find_in_hub(users: Mapping[Path, tuple[str, ...]]) -> Iterator[_DiskItem]:
             place, size_bytes = repository.repo_path, repository.size_on_disk
             used = tuple(role for path, roles in users.items() if place in path.parents for role in roles)
             yield _DiskItem(name=f"hf:{repository.repo_id}", size_bytes=size_bytes, path=place, used_by=used)
-
-
-def _count_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -75,7 +75,11 @@ class ServerClient:
         self._extensions = {"trace": self._refuse_stranger} if own and not named else {}
         # `trust_env`: a proxy of the environment can't reach our loopback.
         self._options: dict[str, Any] = {"base_url": url, "timeout": ask_s, "transport": transport}
-        self._options |= {"verify": _trust(url), "trust_env": not own}
+        self._options["trust_env"] = not own
+        try:  # by `SSL_CERT_FILE`, where the environment else counts for nothing
+            self._options["verify"] = urlsplit(url).scheme != "http" and httpx.create_ssl_context()
+        except OSError as error:
+            raise ConfigError(f"SSL_CERT_FILE: can't be read: {error.strerror}") from None
 
     @classmethod
     def find(cls, url: str | None, config: Path | None, ask_s: float = ASK_S) -> ServerClient:
@@ -144,14 +148,6 @@ def read_key(environ: Mapping[str, str]) -> str:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ConfigError(f"{KEY}: no API key has such characters")
     return key
-
-
-def _trust(url: str) -> ssl.SSLContext | bool:
-    """Choose whose certificates are believed: by `SSL_CERT_FILE` also where the environment else counts for nothing."""
-    try:
-        return urlsplit(url).scheme != "http" and httpx.create_ssl_context()
-    except OSError as error:
-        raise ConfigError(f"SSL_CERT_FILE: can't be read: {error.strerror}") from None
 
 
 def read_words(body: Mapping[str, Any]) -> str:

@@ -34,7 +34,6 @@ _INSTALL = "`mlx-stack-serve service install` does it"
 
 
 def _find_init_system(home: Path, environ: Mapping[str, str]) -> Launchd | Systemd:
-    """Find what starts services on this platform."""
     return Launchd(home) if sys.platform == "darwin" else Systemd(home, environ)
 
 
@@ -69,8 +68,6 @@ def describe_service(config: Path) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _ServiceDesk:
-    """Takes the orders."""
-
     init: Launchd | Systemd
     home: Path
     environ: Mapping[str, str]

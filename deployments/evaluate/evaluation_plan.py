@@ -140,8 +140,6 @@ def _lengths(
 
 
 class _Turn:
-    """One model in a phase."""
-
     def __init__(self, batch_max: int, guess_s: float) -> None:
         self.cells: deque[Cell] = deque()
         self.batch_max, self._guess_s = batch_max, guess_s

@@ -53,7 +53,6 @@ class NoServer(RuntimeError):
 
 
 def _patch_variant(config: AppConfig, variant: str) -> AppConfig:
-    """Return the configuration of a variant."""
     # A tier that slept while another was measured would have to be woken in the middle of a figure.
     tiers: dict[str, dict[str, Any]] = {name: {"idle_s": AWAKE_S, "wake_s": WAKE_S} for name in config.tiers}
     for name, tier in config.tiers.items():

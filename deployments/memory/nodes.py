@@ -36,7 +36,6 @@ def here(app: str, settings: MonitorSettings) -> Any:
 
 
 def _begin_names(app: str) -> str:
-    """Return how the names of an application's monitors begin."""
     return f"MemoryPressure-v{_SCHEMA}-{app}-"
 
 

@@ -23,8 +23,6 @@ CONTEXT_TOKENS, _LICENSE = 262_144, "Apache-2.0"  # of each of them on a GPU
 
 
 class _Entry(NamedTuple):
-    """One model, as `catalog.toml` has it."""
-
     repository: str
     revision: str
     weight_mb: int
@@ -37,7 +35,6 @@ class _Entry(NamedTuple):
 
     @property
     def source(self) -> str:
-        """As the configuration writes it."""
         return f"hf:mlx-community/{self.repository}@{self.revision}"
 
 

@@ -42,7 +42,12 @@ def prepare_model(source: ModelSource, cache_dir: Path, *, say: Say) -> Path:
         needed_bytes = (source.size_bytes or 0) * _DISK_TIMES
         when = " while it is converted"
         downloads.check_disk(source.label, cache_dir, needed_bytes, variable="XDG_CACHE_HOME", when=when)
-        _convert(source, folder, downloads.find_folder(cache_dir, name), say=say_all)
+        file, seen = _obtain(source, folder / "model.gguf", downloads.find_folder(cache_dir, name), say=say_all)
+        gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), say=say_all)
+        facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}
+        (folder / "artifact.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        # Everything in it has been converted; it would double the space taken. The hub's own cache is the user's.
+        (folder / "model.gguf").unlink(missing_ok=True)
 
     try:
         with downloads.tell(cache_dir, name, say) as say_all:
@@ -72,15 +77,6 @@ def _name_folder(source: ModelSource) -> str:
 def _find_template(source: ModelSource) -> str | None:
     path = _TOOLS_TEMPLATE.get(source.text.partition("?")[0])
     return None if path is None else path.read_text(encoding="utf-8")
-
-
-def _convert(source: ModelSource, folder: Path, parts: Path, *, say: Say) -> None:
-    file, seen = _obtain(source, folder / "model.gguf", parts, say=say)
-    gguf.convert(file, folder, dtype=_choose_dtype(), chat_template=_find_template(source), say=say)
-    facts = {"source": source.text, "sha256": seen, "converted_from": gguf.quantization_name(file)}
-    (folder / "artifact.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    # Everything in it has been converted; it would double the space taken. The hub's own cache is the user's.
-    (folder / "model.gguf").unlink(missing_ok=True)
 
 
 def _obtain(source: ModelSource, target: Path, parts: Path, *, say: Say) -> tuple[Path, str]:

@@ -176,7 +176,6 @@ def convert(
 
 
 def _model_config(meta: Mapping[str, Any], *, tied: bool, dtype: str) -> dict[str, Any]:
-    """Build the `config.json` that says the same as the GGUF's metadata."""
     arch = meta["general.architecture"]
     if arch not in _ARCHITECTURES:
         known = ", ".join(_ARCHITECTURES)
@@ -242,22 +241,18 @@ def _unpermute(weight: Any, heads: int) -> Any:
 def _write_weights(tensors: Any, config: Mapping[str, Any], folder: Path, dtype: str) -> None:
     named = [(_rename_tensor(tensor.name, config), tensor) for tensor in tensors]
     shapes = {name: tuple(int(n) for n in reversed(tensor.shape)) for (name, _), tensor in named}
-    _check_shapes(shapes, config)
-
-    def produce() -> Iterator[Iterator[Any]]:
-        for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None):
-            yield _dequantize(tensor, heads)
-
-    _write_tensors(folder / "model.safetensors", shapes, produce(), dtype=dtype)
-
-
-def _check_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> None:
     wanted = dict(_list_shapes(config))
     for name, shape in wanted.items():
         if shapes.get(name) != shape:
             raise UnknownModel(f"the GGUF's tensor for {name} is missing, or its shape isn't {shape}")
     if len(shapes) != len(wanted):
         raise UnknownModel(f"the GGUF has {len(shapes)} tensors, and the model that it describes {len(wanted)}")
+
+    def produce() -> Iterator[Iterator[Any]]:
+        for (_, heads), tensor in tqdm(named, desc="converting", unit="tensor", disable=None):
+            yield _dequantize(tensor, heads)
+
+    _write_tensors(folder / "model.safetensors", shapes, produce(), dtype=dtype)
 
 
 def _list_shapes(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:

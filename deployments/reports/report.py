@@ -66,6 +66,7 @@ def write_headers(report: Mapping[str, Any], attempts: int) -> dict[str, str]:
 def _describe_way(run: Run) -> dict[str, Any]:
     """Describe what the headers and the report have in common."""
     left, reason = run.escalation or (None, None)
+    repairs = run.judged.repairs if run.judged is not None and run.finish is not None else ()
     return {
         "session": run.request.session_id,
         "tier": run.tier,
@@ -73,7 +74,7 @@ def _describe_way(run: Run) -> dict[str, Any]:
         "escalation_reason": _name_of(reason),
         "retries": run.retries,
         "loop": _loop_mark(run) if run.loop is not None else None,
-        "repairs": _repairs_of(run),
+        "repairs": sorted({repair.kind.value for repair in repairs}),
         "shortened": run.shortened,
         "budget": [{"window": load.window.value, "percent": load.percent} for load in run.warnings],
         "memory_pressure": run.level.value,
@@ -91,11 +92,6 @@ def _loop_mark(run: Run) -> str:
     if any(a.ran for a in run.attempts[first + 1 :]):
         return "nudged"
     return "detected"
-
-
-def _repairs_of(run: Run) -> list[str]:
-    delivered = run.judged if run.finish is not None else None
-    return sorted({repair.kind.value for repair in delivered.repairs}) if delivered else []
 
 
 def session_header(run: Run) -> dict[str, str]:

@@ -143,11 +143,12 @@ def clear_dead(base: Path) -> list[str]:
                 if dead:
                     done += _clear(run)
                     run.remove()
-    for process in _find_orphaned_haproxy(base):
-        with contextlib.suppress(psutil.Error):
-            done.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")
-            process.kill()
-            process.wait(_CLEAR_S)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.uids().real == os.getuid() and _is_haproxy_of(base, process.cmdline()) and _is_orphan(process):
+                done.append(f"cleared a HAProxy that an earlier run has left (process {process.pid})")
+                process.kill()
+                process.wait(_CLEAR_S)
     _remove_quiet_nodes(base)
     _remove_ended_sessions(base)
     return done
@@ -182,16 +183,6 @@ def _name(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error):
         return str(process.name())
     return "ended"
-
-
-def _find_orphaned_haproxy(base: Path) -> list[psutil.Process]:
-    """Find this user's HAProxy processes with a configuration under `base`, and whose server is gone."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.uids().real == os.getuid() and _is_haproxy_of(base, process.cmdline()) and _is_orphan(process):
-                found.append(process)
-    return found
 
 
 def _is_haproxy_of(base: Path, command: list[str]) -> bool:

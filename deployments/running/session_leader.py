@@ -125,8 +125,6 @@ _LOOK_S = 600.0
 
 
 class _SessionLeader:
-    """One run."""
-
     def __init__(self, folder: RunFolder, control: int, news: int, log: _BoundedLog) -> None:
         self._folder = folder
         self._control = control
@@ -155,7 +153,9 @@ class _SessionLeader:
                         self.stop(now=b"now" in order)
                     elif not self._log.pump(self._output):
                         waiting.unregister(self._output)
-                self._note_ended()
+                ended = reap()  # orphans, too, which are nobody else's
+                if self._driver is not None:
+                    self._ended = ended.get(self._driver.pid)
                 self._refresh()
         self._end()
 
@@ -192,12 +192,6 @@ class _SessionLeader:
         if now:
             self._stop_at_s = at_s
 
-    def _note_ended(self) -> None:
-        """Note the driver's end, and that of orphans, which are nobody else's to reap."""
-        ended = reap()
-        if self._driver is not None and self._driver.pid in ended:
-            self._ended = ended[self._driver.pid]
-
     def _end(self) -> None:
         asked = self._stop_at_s is not None
         ends_by_s = self._ends_by_s or time.monotonic() + STOP_S
@@ -214,7 +208,6 @@ class _SessionLeader:
 
 
 def _run(folder: str, control: str, news: str, log: str, config: str, app: str) -> None:
-    """Keep one run."""
     adopt_orphans()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the driver would inherit

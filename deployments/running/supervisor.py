@@ -60,8 +60,6 @@ _FAILED, _WRONG = 1, 2
 
 
 class _Supervisor:
-    """One run, seen from the terminal."""
-
     def __init__(self, place: ServerPlace) -> None:
         self._place = place
         self._status = RunStatus()

@@ -343,7 +343,6 @@ class _Windows:
         return replace(window, kept=()) if window.kept and answers <= complete else window
 
     def take(self, item: TurnItem, config: LoopConfig) -> None:
-        """Add an answer to its session's window."""
         window = self.forget(item.key, item.session)
         if item.request:
             window, _ = observe(window, item.turn, config, item.request)
@@ -359,6 +358,5 @@ class _Windows:
             self.forget(*self._shares.find_oldest(self._shares.held))
 
     def forget(self, key: str, session: str) -> Window:
-        """Forget a session's window; return it."""
         self._shares.drop(key, (key, session))
         return self._windows.pop((key, session), Window())

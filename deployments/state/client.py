@@ -199,8 +199,6 @@ class RequestState:
 
 
 class _RayActor:
-    """A Ray actor handle as `Actor`."""
-
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 

@@ -138,7 +138,6 @@ class KeptAnswers:
         self._tidied_ns = 0
 
     def __len__(self) -> int:
-        """How many are kept."""
         return len(self._records)
 
     @property

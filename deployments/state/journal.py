@@ -43,7 +43,6 @@ class _SignOuts:
         self._db = db
 
     def add(self, nonce: str, expires_s: int, now_s: float) -> None:
-        """End a cookie."""
         self._db.execute("DELETE FROM signed_out WHERE expires_s <= ?", (now_s,))
         self._db.execute("INSERT OR REPLACE INTO signed_out VALUES (?, ?)", (nonce, expires_s))
         early = self._db.execute(
@@ -56,7 +55,6 @@ class _SignOuts:
             self._db.execute(f"INSERT INTO signed_out VALUES ('', ?1) {keep}", max(early))
 
     def has(self, nonce: str, expires_s: int) -> bool:
-        """Return whether a cookie was ended."""
         sql = "SELECT 1 FROM signed_out WHERE nonce = ?1 OR (nonce = '' AND expires_s >= ?2) LIMIT 1"
         return self._db.execute(sql, (nonce, expires_s)).fetchone() is not None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,19 +53,14 @@ def _choose_oldest(
 ) -> list[tuple[KeyRows, list[Any]]]:
     """Choose a key's oldest rows that weigh so much together, by their table."""
     chosen: list[tuple[KeyRows, list[Any]]] = [(kind, []) for kind in kinds]
-    for _, place, name, weight in heapq.merge(*(_list_oldest(db, kinds, place, key) for place in range(len(kinds)))):
+    tables = []
+    for place, kind in enumerate(kinds):
+        columns = f"{kind.age}, {place}, {kind.name}, {kind.weight}"
+        tables.append(db.execute(f"SELECT {columns} FROM {kind.table} WHERE key IS ? ORDER BY {kind.age}", (key,)))
+    for _, place, name, weight in heapq.merge(*tables):
         if excess <= 0:
             break
         chosen[place][1].append(name)
         held[key] -= weight
         excess -= weight
     return chosen
-
-
-def _list_oldest(
-    db: sqlite3.Connection, kinds: Sequence[KeyRows], place: int, key: str
-) -> Iterator[tuple[float, int, Any, int]]:
-    kind = kinds[place]
-    sql = f"SELECT {kind.age}, {kind.name}, {kind.weight} FROM {kind.table} WHERE key IS ? ORDER BY {kind.age}"
-    for age, name, weight in db.execute(sql, (key,)):
-        yield age, place, name, weight

@@ -87,7 +87,6 @@ class _WaitingItems:
         return self._items.pop(next(group for group in self._groups if group).popleft())
 
     def take(self, count: int) -> tuple[Item, ...]:
-        """Take out the `count` oldest, or all where there are fewer."""
         taken: list[Item] = []
         while self._items and len(taken) < count:
             _, item = self._items.popitem(last=False)
@@ -172,7 +171,10 @@ class Link:
         if isinstance(item, SettlementItem):
             self._progress.pop(item.settlement.grant_id, None)
         if (lost := self._items.put(item)) is not None:
-            self._note_lost(lost)
+            if self._lost % _LOST_PER_LINE == 0:  # a line for each would fill the disk
+                too_many = StateUnavailable(f"over {_ITEMS_MAX} items wait")
+                log_error("state_item_lost", too_many, item=type(lost).__name__, lost_before=self._lost)
+            self._lost += 1
         if flush:
             self._wake.set()
 
@@ -305,13 +307,6 @@ class Link:
                 future.set_exception(StateUnavailable(_AWAY))
             else:
                 self._requests.appendleft((request, future))
-
-    def _note_lost(self, item: Item) -> None:
-        """Count it, and log the first of many: a line for each would fill the disk."""
-        if self._lost % _LOST_PER_LINE == 0:
-            too_many = StateUnavailable(f"over {_ITEMS_MAX} items wait")
-            log_error("state_item_lost", too_many, item=type(item).__name__, lost_before=self._lost)
-        self._lost += 1
 
     def _forget(self) -> None:
         """Look for it anew before the next call."""

@@ -137,7 +137,6 @@ class ControlRoom:
 
 
 def _list_examples(loops: LoopConfig) -> list[dict[str, Any]]:
-    """List the examples, each with its label and its messages."""
     return [
         {"label": "Repair a tool call", "messages": [_ask("What is the weather in Oslo? Call get_weather.")]},
         {"label": "Nudge a loop", "messages": _repeat(loops.duplicate_threshold)},

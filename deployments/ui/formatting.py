@@ -75,7 +75,6 @@ def write_word(value: Any) -> str:
 
 
 def _shorten_id(request_id: str) -> str:
-    """Write an id as far as a person compares it."""
     return request_id if len(request_id) <= _ID_CHARS_MAX else f"{request_id[: _ID_CHARS_MAX - 1]}…"
 
 

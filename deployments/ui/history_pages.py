@@ -92,14 +92,12 @@ class HistoryPages:
         )
 
     async def _show_numbered(self, request: Request, visit: Visit) -> Response:
-        """Show one request, by its number in the journal."""
         number, found = _read_number(request.path_params["number"]), []
         if number is not None:
             found = await self._state.browse(RequestQuery(before=number + 1, after=number - 1, limit=1))
         return await self._show_request(request, visit, found)
 
     async def _show_named(self, request: Request, visit: Visit) -> Response:
-        """Show one request, by the id that clients know."""
         request_id = request.path_params["request_id"]
         key = await find_key(self._state, visit.caller, request.query_params, "request", request_id)
         report = None if key is None else await self._state.report(key, request_id)

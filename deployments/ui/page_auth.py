@@ -48,8 +48,6 @@ class _Cookie:
 
 
 class _Seal:
-    """The secret, and what is made with it."""
-
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
@@ -199,7 +197,6 @@ def _find_owner(access: Access, name: str) -> tuple[bytes, Caller] | None:
 
 
 def _refuse_foreign(request: Request) -> None:
-    """Refuse what another site's page sends. Raises ApiError: `forbidden`."""
     if is_foreign_page(request.headers):
         raise ApiError("forbidden", "orders are taken from this server's own pages only")
 

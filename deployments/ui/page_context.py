@@ -113,7 +113,9 @@ class PageContext:
             try:
                 return await endpoint(request)
             except NotSignedIn:
-                return _send_to_sign_in(request)
+                root, query = find_root(request), request.url.query
+                here = request.url.path.removeprefix(root) + (f"?{query}" if query else "")
+                return _redirect(request, f"{root}/ui/sign-in?next={quote(here)}", 401)
             except (ApiError, StateUnavailable) as error:
                 return explain(request, error)
 
@@ -143,9 +145,3 @@ def _redirect(request: Request, to: str, status: int) -> Response:
     if "hx-request" in request.headers:
         return Response(status_code=status, headers=GUARDED | {"hx-redirect": to})
     return RedirectResponse(to, status_code=303, headers=GUARDED)
-
-
-def _send_to_sign_in(request: Request) -> Response:
-    root = find_root(request)
-    here = request.url.path.removeprefix(root) + (f"?{request.url.query}" if request.url.query else "")
-    return _redirect(request, f"{root}/ui/sign-in?next={quote(here)}", 401)

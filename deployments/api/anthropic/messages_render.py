@@ -67,8 +67,6 @@ class _MessageAnswer:
 
 @dataclass(kw_only=True)
 class _MessageCollector(_MessageAnswer, CollectedAnswer):
-    """Writes an answer that isn't streamed."""
-
     def body(self, model: str, finish: Finish) -> bytes:
         message = _make_message(self.answer_id, model, _make_whole_usage(self.run, finish))
         end = _make_end(self.run, finish, refused=any(isinstance(each, Refusal) for each in self.said))

@@ -71,11 +71,8 @@ def _read_file(part: Mapping[str, Any], path: str) -> dict[str, Any]:
         raise refuse(f"{path}.file_data", "a data URL in base64 is needed: data:text/plain;base64,...")
     if not head.removeprefix("data:").startswith(_TEXT_MEDIA):
         return {"type": "file", "file": {"filename": name, "file_data": data}}  # for models that read files
-    return {"type": "text", "text": f"{name}:\n{_decode_text(body, f'{path}.file_data')}"}
-
-
-def _decode_text(body: str, path: str) -> str:
     try:
-        return base64.b64decode(body.encode("ascii"), validate=True).decode("utf-8")
+        text = base64.b64decode(body.encode("ascii"), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
-        raise refuse(path, "the base64 of UTF-8 text is needed") from None
+        raise refuse(f"{path}.file_data", "the base64 of UTF-8 text is needed") from None
+    return {"type": "text", "text": f"{name}:\n{text}"}

@@ -40,8 +40,6 @@ class _Answer:
 
 
 class _ResponseCollector(_Answer):
-    """Collects an answer that isn't streamed."""
-
     def take(self, events: Iterable[Event]) -> None:
         self.output.take(events)
 
@@ -69,8 +67,6 @@ class _CompactionCollector(_ResponseCollector):
 
 
 class _EventWriter(_Answer):
-    """Writes the events of one stream."""
-
     def __init__(self, call: ChatCall) -> None:
         super().__init__(call)
         self._asked = call.model

@@ -105,7 +105,11 @@ class ItemHistory:
             case "agent_message":  # from one of Codex's agents to another
                 self._add_message({**item, "role": "user"}, path, past)
             case "reasoning":
-                self._add_reasoning(item, path)
+                text = _read_reasoning(item, path)
+                if text is None:
+                    self.notes[FOREIGN] = None
+                elif text:
+                    self._join_answer(item, says=True).reasoning.append(text)
             case "function_call":
                 given = item.get("arguments")
                 self._add_call(item, path, given if isinstance(given, str) else write_json(given or {}).decode())
@@ -148,13 +152,6 @@ class ItemHistory:
         self._end_answer()
         self._end_outputs()
         self.messages.append({"role": role, "content": content})
-
-    def _add_reasoning(self, item: Mapping[str, Any], path: str) -> None:
-        text = _read_reasoning(item, path)
-        if text is None:
-            self.notes[FOREIGN] = None
-        elif text:
-            self._join_answer(item, says=True).reasoning.append(text)
 
     def _add_call(self, item: Mapping[str, Any], path: str, arguments: str) -> None:
         name = read_string(item, "name", path)

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Caller
-from deployments.api.admin import refuse_silent
+from deployments.api.admin import await_state
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.item_ids import has_just_begun, is_response_id, name_response, tag_of
 from deployments.api.openai_responses.response_body import Wanted
@@ -179,10 +179,7 @@ class StoredResponses:
             self._drop(waiting)
         if not is_response_id(response_id):
             return False
-        try:
-            return await self._state.forget_response(key, response_id) or waiting is not None
-        except StateUnavailable as error:
-            raise refuse_silent(error) from None
+        return await await_state(self._state.forget_response(key, response_id)) or waiting is not None
 
     async def recall(self, key: str, need: NeedsRecall, ending: ExitStack) -> Recalled:
         """Find what a request continues, and what is kept of all that it refers to. Its bytes stay reserved until
@@ -243,11 +240,7 @@ class StoredResponses:
             waiting = self._waiting.get((key, response_id))
             if waiting is not None:
                 return [await waiting.pack()]
-            try:
-                found = await self._state.recall_responses(key, response_id)
-            except StateUnavailable as error:
-                raise refuse_silent(error) from None
-            if found:
+            if found := await await_state(self._state.recall_responses(key, response_id)):
                 return found
         return []
 

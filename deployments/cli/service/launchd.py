@@ -132,7 +132,6 @@ class Launchd:
 
 
 def _write_plist(plan: ServicePlan, log: Path) -> str:
-    """Write the agent's text."""
     agent = {
         "Label": LABEL,
         "ProgramArguments": [*plan.command, "--environment", str(plan.environment_file), "--output", str(log)],

@@ -105,7 +105,6 @@ class Systemd:
 
 
 def _write_unit(plan: ServicePlan, *, backoff: bool, sandbox: bool) -> str:
-    """Write the unit's text."""
     templates = jinja2.Environment(keep_trailing_newline=True)
     templates.filters |= {"word": _quote, "percent": _escape, "literal": glob.escape}
     text = Path(__file__).with_name("service.unit.jinja").read_text(encoding="utf-8")

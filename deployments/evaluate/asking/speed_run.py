@@ -72,22 +72,15 @@ def measure_speed(
     """Measure a cell: `cache`, `together` of so many requests, or a `length` and its repetition. Each has prompts of
     its own, by `mark`. None where it took longer than it may."""
     if kind == "cache":
-        return _measure_cache(client, model, mark + 900, within_s)
+        prompt = _write_prompt(CACHE_PROMPT_TOKENS, mark + 900)
+        first = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
+        again = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
+        return None if first.late or again.late else {"first": _describe(first), "again": _describe(again)}
     if kind == "together":
         return _measure_together(client, model, int(name), mark + 10 * int(name), within_s)
     length, _, repeat = name.partition("-")
     timing = _stream(client, model, _write_prompt(int(length), mark + int(length) + int(repeat)), within_s)
     return None if timing.late else _describe(timing)
-
-
-def _measure_cache(client: ChatClient, model: str, mark: int, within_s: float) -> dict[str, Any] | None:
-    """Ask the same twice, and see what the second one finds of the first."""
-    prompt = _write_prompt(CACHE_PROMPT_TOKENS, mark)
-    first = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
-    again = _stream(client, model, prompt, within_s, CACHE_ANSWER_TOKENS)
-    if first.late or again.late:
-        return None
-    return {"first": _describe(first), "again": _describe(again)}
 
 
 def _measure_together(client: ChatClient, model: str, count: int, mark: int, within_s: float) -> dict[str, Any] | None:

@@ -52,59 +52,53 @@ class _Drawn:
     arguments: Mapping[str, list[Any]]
 
 
-def _ask_weather(dice: random.Random) -> _Drawn:
-    city, days = dice.choice(CITIES), dice.randint(2, 7)
-    if dice.random() < 0.5:
-        return _Drawn(f"What will the weather be in {city}?", "get_weather", {"city": [city], "days": ["", 1]})
-    words = f"Show me the forecast for {city} for the next {days} days."
-    return _Drawn(words, "get_weather", {"city": [city], "days": [days]})
+_ASKED = (
+    *("get_weather", "convert_currency", "search_files", "send_message"),
+    *("set_alarm", "triangle_area", "create_ticket", "book_room"),
+)
 
 
-def _ask_currency(dice: random.Random) -> _Drawn:
-    amount, (source, target) = dice.randint(5, 900), dice.sample(_CURRENCIES, 2)
-    words = f"How much is {amount} {source} in {target}?"
-    return _Drawn(words, "convert_currency", {"amount": [amount], "source": [source], "target": [target]})
+def _draw_request(dice: random.Random) -> _Drawn:
+    tool = dice.choice(_ASKED)
+    match tool:
+        case "get_weather":
+            city, days = dice.choice(CITIES), dice.randint(2, 7)
+            if dice.random() < 0.5:
+                return _Drawn(f"What will the weather be in {city}?", tool, {"city": [city], "days": ["", 1]})
+            words = f"Show me the forecast for {city} for the next {days} days."
+            return _Drawn(words, tool, {"city": [city], "days": [days]})
+        case "convert_currency":
+            amount, (source, target) = dice.randint(5, 900), dice.sample(_CURRENCIES, 2)
+            words = f"How much is {amount} {source} in {target}?"
+            return _Drawn(words, tool, {"amount": [amount], "source": [source], "target": [target]})
+        case "search_files":
+            word, folder = dice.choice(WORDS), dice.choice(FOLDERS)
+            words = f"Which files in the folder {folder} contain the word {word}?"
+            return _Drawn(words, tool, {"pattern": [word], "folder": [folder, f"{folder}/", f"./{folder}"]})
+        case "send_message":
+            names = dice.sample(_PEOPLE, dice.randint(1, 2))
+            text = dice.choice(("Lunch at noon", "The build is green", "I am late", "Call me back"))
+            words = f'Send the message "{text}" to {" and ".join(names)}.'
+            return _Drawn(words, tool, {"to": [names, names[::-1]], "text": [text]})
+        case "set_alarm":
+            hour, minute = dice.randint(5, 22), dice.choice((0, 10, 15, 30, 45))
+            return _Drawn(f"Set an alarm for {hour:02d}:{minute:02d}.", tool, {"hour": [hour], "minute": [minute]})
+        case "triangle_area":
+            base, height = dice.randint(2, 60), dice.randint(2, 60)
+            words = f"A triangle has a base of {base} and a height of {height}. What is its area?"
+            return _Drawn(words, tool, {"base": [base], "height": [height]})
+        case "create_ticket":
+            title = dice.choice(("Printer is broken", "Login page is slow", "Add a dark theme", "Fan is noisy"))
+            priority = dice.choice(("low", "normal", "high"))
+            words = f'Open a ticket titled "{title}" with {priority} priority.'
+            return _Drawn(words, tool, {"title": [title], "priority": [priority]})
+        case _:
+            size, hour = dice.randint(2, 20), dice.randint(8, 17)
+            day = f"2027-{dice.randint(1, 12):02d}-{dice.randint(1, 28):02d}"
+            words = f"Book a room for {size} people on {day} at {hour}:00."
+            return _Drawn(words, tool, {"size": [size], "slot": [{"day": day, "hour": hour}]})
 
 
-def _ask_search(dice: random.Random) -> _Drawn:
-    word, folder = dice.choice(WORDS), dice.choice(FOLDERS)
-    words = f"Which files in the folder {folder} contain the word {word}?"
-    return _Drawn(words, "search_files", {"pattern": [word], "folder": [folder, f"{folder}/", f"./{folder}"]})
-
-
-def _ask_message(dice: random.Random) -> _Drawn:
-    names = dice.sample(_PEOPLE, dice.randint(1, 2))
-    text = dice.choice(("Lunch at noon", "The build is green", "I am late", "Call me back"))
-    words = f'Send the message "{text}" to {" and ".join(names)}.'
-    return _Drawn(words, "send_message", {"to": [names, names[::-1]], "text": [text]})
-
-
-def _ask_alarm(dice: random.Random) -> _Drawn:
-    hour, minute = dice.randint(5, 22), dice.choice((0, 10, 15, 30, 45))
-    return _Drawn(f"Set an alarm for {hour:02d}:{minute:02d}.", "set_alarm", {"hour": [hour], "minute": [minute]})
-
-
-def _ask_area(dice: random.Random) -> _Drawn:
-    base, height = dice.randint(2, 60), dice.randint(2, 60)
-    words = f"A triangle has a base of {base} and a height of {height}. What is its area?"
-    return _Drawn(words, "triangle_area", {"base": [base], "height": [height]})
-
-
-def _ask_ticket(dice: random.Random) -> _Drawn:
-    title = dice.choice(("Printer is broken", "Login page is slow", "Add a dark theme", "Fan is noisy"))
-    priority = dice.choice(("low", "normal", "high"))
-    words = f'Open a ticket titled "{title}" with {priority} priority.'
-    return _Drawn(words, "create_ticket", {"title": [title], "priority": [priority]})
-
-
-def _ask_room(dice: random.Random) -> _Drawn:
-    size, hour = dice.randint(2, 20), dice.randint(8, 17)
-    day = f"2027-{dice.randint(1, 12):02d}-{dice.randint(1, 28):02d}"
-    words = f"Book a room for {size} people on {day} at {hour}:00."
-    return _Drawn(words, "book_room", {"size": [size], "slot": [{"day": day, "hour": hour}]})
-
-
-_RECIPES = (_ask_weather, _ask_currency, _ask_search, _ask_message, _ask_alarm, _ask_area, _ask_ticket, _ask_room)
 NO_TOOL = "no tool"
 CATEGORIES = ("one tool", "several tools", "conversation", NO_TOOL)
 UNFIT = 3  # tools of a case where none is wanted
@@ -143,7 +137,7 @@ def _draw(seed: int, number: int) -> CallCase:
     if category == "conversation":
         earlier, drawn = _draw_conversation(dice)
     else:
-        drawn = dice.choice(_RECIPES)(dice)
+        drawn = _draw_request(dice)
     tools = [drawn.tool] if category == "one tool" else list(TOOLS)
     if category == NO_TOOL:
         tools = dice.sample([name for name in TOOLS if name != drawn.tool], UNFIT)
@@ -162,7 +156,7 @@ def _draw_conversation(dice: random.Random) -> tuple[list[Mapping[str, Any]], _D
     """Draw one or two earlier turns, and the last request; in half of them it needs what a result has shown."""
     messages: list[Mapping[str, Any]] = []
     for number in range(dice.randint(1, 2)):
-        drawn = dice.choice(_RECIPES)(dice)
+        drawn = _draw_request(dice)
         messages += _write_turn(drawn, f"call_{number}", {"status": "ok", "value": dice.randint(2, 99)})
     if dice.random() < 0.5:
         order, reason = f"A-{dice.randint(1000, 9999)}", dice.choice(sorted(_REASONS))
@@ -170,7 +164,7 @@ def _draw_conversation(dice: random.Random) -> tuple[list[Mapping[str, Any]], _D
         messages += _write_turn(shown, "call_8", {"order_id": order, "state": "open"})
         words = f"Cancel it, please: {_REASONS[reason]}."
         return messages, _Drawn(words, "cancel_order", {"order_id": [order], "reason": [reason]})
-    return messages, dice.choice(_RECIPES)(dice)
+    return messages, _draw_request(dice)
 
 
 def _write_turn(drawn: _Drawn, call_id: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -46,7 +46,6 @@ def _are_valid(calls: Sequence[tuple[str, str]], tools: Sequence[Mapping[str, An
 
 
 def _fits(given: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Tell whether arguments are acceptable."""
     allowed = wanted["arguments"]
     for key, values in allowed.items():
         if not (_normalize(given[key]) in map(_normalize, values) if key in given else "" in values):
@@ -98,7 +97,6 @@ def run_case(client: ChatClient, model: str, case: CallCase, *, seed: int, withi
 
 
 def _find_first_layer(reply: ChatReply, *, hasty: bool) -> str:
-    """Find the first layer with which the answer was delivered."""
     if reply.attempts is None:
         return "served"
     ran = [attempt for attempt in reply.attempts if attempt["ran"] and attempt["tier"] == reply.tier]

@@ -104,7 +104,6 @@ def _read_cases(cells: Cells, chain: Sequence[str]) -> list[_PlayedCase]:
 
 
 def _play(candidate: _Candidate, cases: Sequence[_PlayedCase]) -> _Played:
-    """Play a chain on the cases."""
     played = _Played()
     for case in cases:
         answer = _play_case(candidate, case, played)
@@ -249,7 +248,6 @@ def _list_shown(played: Mapping[_Candidate, _Played], default: _Candidate, chose
 
 
 def _write_patch(chosen: _Candidate, default: _Candidate) -> dict[str, Any]:
-    """Write the choice as a patch to `args`."""
     escalation: dict[str, Any] = {}
     names, before = ([name for name, _ in one.tiers] for one in (chosen, default))
     if names != before:

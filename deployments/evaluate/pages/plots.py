@@ -35,7 +35,6 @@ def draw_plots(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _draw_layers(report: Mapping[str, Any]) -> str:
-    """Draw the share of right calls by model and layer."""
     bars: list[_Bar] = []
     for row in report["calls"]:
         right = row["right"]
@@ -47,7 +46,6 @@ def _draw_layers(report: Mapping[str, Any]) -> str:
 
 
 def _draw_lengths(report: Mapping[str, Any]) -> str:
-    """Draw first-token times and tokens a second by prompt length."""
     first, pace = {}, {}
     for name, speed in report["speeds"].items():
         rows = [row for row in speed["lengths"] if row["prompt_tokens"]]
@@ -59,7 +57,6 @@ def _draw_lengths(report: Mapping[str, Any]) -> str:
 
 
 def _draw_together(report: Mapping[str, Any]) -> str:
-    """Draw the tokens a second of all requests by how many there are at once."""
     speeds = report["speeds"].items()
     series = {name: [(row["requests"], row["tokens_s"]) for row in speed["together"]] for name, speed in speeds}
     return _draw_chart("Tokens a second of all requests together", series, across="requests at once", up="tokens/s")
@@ -76,7 +73,6 @@ def _draw_confidence(confidence: Mapping[str, Any]) -> str:
 
 
 def _draw_cascade(cascade: Mapping[str, Any]) -> str:
-    """Draw what each chain costs, and how often it is right."""
     names = {"": "other chains", "default": "as configured", "chosen": "proposed"}
     candidates = cascade.get("candidates", ())
     paid = any(one["usd"] for one in candidates)

@@ -43,7 +43,6 @@ def render_summary(report: Mapping[str, Any], differences: _Differences | None =
 
 
 def _write_share(share: Mapping[str, Any] | None) -> str:
-    """Write a share with its count and its interval."""
     if not share or not share["runs"]:
         return NOTHING
     between = f"{round(share['low'] * 100)} to {share['high']:.0%}"
@@ -59,7 +58,6 @@ def _write_figure(value: float | None, unit: str = "") -> str:
 
 
 def _write_spread(spread: Mapping[str, Any] | None, unit: str = "") -> str:
-    """Write a median with its smallest and largest."""
     if not spread:
         return NOTHING
     median = _write_figure(spread["median"], unit)
@@ -69,7 +67,6 @@ def _write_spread(spread: Mapping[str, Any] | None, unit: str = "") -> str:
 
 
 def _write_bytes(size_bytes: int | None) -> str:
-    """Write a size."""
     return NOTHING if size_bytes is None else f"{size_bytes / 1e9:.2f} GB"
 
 

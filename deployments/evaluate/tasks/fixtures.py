@@ -67,7 +67,6 @@ def spell_path(path: str) -> str:
 
 
 def _read_files(name: str, **values: object) -> dict[str, str]:
-    """Read the files of a repository, filled in with these values."""
     templates = jinja2.Environment(keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
     files = sorted((_REPOSITORIES / name).glob("*.jinja"))
     return {file.stem: templates.from_string(file.read_text(encoding="utf-8")).render(values) for file in files}

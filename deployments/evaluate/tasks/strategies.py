@@ -77,8 +77,6 @@ def work_as_agent(
 
 
 class _Run:
-    """One conversation."""
-
     def __init__(
         self, client: ChatClient, model: str, fixture: Fixture, folder: WorkFolder, seed: int, until_s: float
     ) -> None:
@@ -166,7 +164,10 @@ def work_by_rules(fixture: Fixture, folder: WorkFolder, until_s: float) -> Outco
         if time.monotonic() > until_s:
             return None
         if _is_passed_with(fixture, texts, file, at, new):
-            return Outcome(diagnosis=_describe_swap(texts, file, at, new, why), ended="diagnosed")
+            old = texts[file].split("\n")[at]
+            words = f"with {new.strip()!r} in place of {old.strip()!r} the tests pass"
+            found = {"root_cause": words, "file": file, "line": at + 1, "evidence": [why], "confidence": 0.9}
+            return Outcome(diagnosis=found | {"fix_old": old, "fix_new": new}, ended="diagnosed")
     return Outcome(ended="no rule fits")
 
 
@@ -199,10 +200,3 @@ def _is_passed_with(fixture: Fixture, texts: dict[str, str], file: str, at: int,
     with tempfile.TemporaryDirectory(prefix="evaluate-") as place:
         write_files(needed | {file: "\n".join(lines)}, Path(place))
         return not run_tests(Path(place), fixture.tests)
-
-
-def _describe_swap(texts: dict[str, str], file: str, at: int, new: str, why: str) -> dict[str, Any]:
-    old = texts[file].split("\n")[at]
-    words = f"with {new.strip()!r} in place of {old.strip()!r} the tests pass"
-    found = {"root_cause": words, "file": file, "line": at + 1, "evidence": [why], "confidence": 0.9}
-    return found | {"fix_old": old, "fix_new": new}

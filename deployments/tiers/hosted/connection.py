@@ -134,7 +134,6 @@ class Redactor:
         self._secrets = sorted(found, key=len, reverse=True)  # a secret may begin with a shorter one
 
     def __call__(self, text: str) -> str:
-        """Return `text` without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
         return _SHAPES.sub(REDACTED, text)

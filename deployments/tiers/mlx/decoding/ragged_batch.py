@@ -253,7 +253,6 @@ def _process(row: ActiveSequence, tokens: Any, logits: Any) -> Any:
 
 
 def _normalise(logits: Any) -> Any:
-    """Return log-probabilities."""
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 

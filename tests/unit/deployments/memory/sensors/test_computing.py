@@ -106,10 +106,10 @@ def test_a_gpu_that_says_nothing_is_no_working_set(gpu, monkeypatch):
 
 def test_the_doctor_names_what_computes_and_a_gpu_that_stands_idle(gpu):
     """The one line that helps is in the finding."""
-    assert (doctor._check_computing().level, doctor._check_computing().words) == ("ok", "CUDA")
+    assert [(one.level, one.words) for one in doctor._check_computing()] == [("ok", "CUDA")]
 
     gpu.bring("mlx-cpu")
-    finding = doctor._check_computing()
+    finding = next(doctor._check_computing())
     assert finding.level == "warn"
     assert "pip install --force-reinstall --no-deps mlx-cuda-13" in finding.words
 
