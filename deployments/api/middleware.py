@@ -35,6 +35,7 @@ _ASKED_MAX, _ASKED_CHARS_MAX = 64, 4096
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TWICE = "/v1/v1/"
 _PREFLIGHT_MAX_AGE_S = 600
+_QUIET_ANSWER_BYTES, _HOLDS = 65_536, "mlx_stack.holds"
 
 
 class MiddlewareApp(Starlette):
@@ -65,7 +66,7 @@ class MiddlewareApp(Starlette):
             await answer(scope, receive, send)
             return
         with ExitStack() as scope["mlx_stack.ending"]:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, _await_taken(scope, send))
 
     def _refuse(self, scope: Scope, headers: Headers) -> None:
         access, client = self._access(), scope.get("client")
@@ -117,9 +118,24 @@ class MiddlewareApp(Starlette):
 
 
 def find_ending(scope: Scope) -> ExitStack:
-    """Return what is closed behind the last byte of the request's answer, however the request ends."""
+    """Return what is closed once the client has taken the request's answer, however the request ends."""
     ending: ExitStack = scope["mlx_stack.ending"]
+    scope[_HOLDS] = True
     return ending
+
+
+def _await_taken(scope: Scope, send: Send) -> Send:
+    """Wrap `send` so that a large answer of a request that holds something isn't over before its client takes it: only
+    a second piece waits for that."""
+
+    async def send_apart(message: Message) -> None:
+        size = len(message.get("body", b""))
+        if size > _QUIET_ANSWER_BYTES and _HOLDS in scope and not message.get("more_body"):
+            await send({**message, "more_body": True})
+            message = {**message, "body": b""}
+        await send(message)
+
+    return send_apart
 
 
 def _add_cors_headers(send: Send, origin: str | None) -> Send:

@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from deployments.api.access import Caller
 from deployments.api.admin import await_state
+from deployments.api.middleware import find_ending
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.item_ids import has_just_begun, is_response_id, name_response, tag_of
 from deployments.api.openai_responses.response_body import Wanted
@@ -45,10 +46,11 @@ from deployments.work.large_work import QUIET_BYTES, large
 from reliability.key_shares import KeyShares
 
 # What the requests of a Router replica may hold of stored conversations, and those of one API key: one of 110 bytes may
-# name a conversation of 16 MiB.
+# name a conversation of 16 MiB, or be answered with 4 MiB that its client doesn't take.
 RECALLED_BYTES_MAX = 64 * 1024 * 1024
 KEY_BYTES_MAX = RECALLED_BYTES_MAX // 2
 _RECALLS_MAX = 4
+_READ_BYTES_MIN = 1024 * 1024  # so that few of the Router's places wait for clients of one API key that don't read
 WAIT_S = 10.0
 CHAIN_MAX = 1_000
 _CHAIN_BYTES_MAX = 16 * 1024 * 1024
@@ -171,6 +173,15 @@ class StoredResponses:
         """Find one response of this key. Raises `ApiError`: the state doesn't answer."""
         found = await self._walk(key, response_id)
         return found[0] if found else None
+
+    async def open(self, key: str, response_id: str, ending: ExitStack) -> dict[str, Any] | None:
+        """Open one response of this key, whose bytes stay reserved until `ending` closes. Raises as `recall`."""
+        async with self._budget.turn(key):
+            found = await self.find(key, response_id)
+            if found is None:
+                return None
+            await self._budget.reserve(key, max(found.size, _READ_BYTES_MIN), ending)
+        return await large(found.size, open_record, found.record)
 
     async def forget(self, key: str, response_id: str) -> bool:
         """Forget one response of this key; False where there is none. Raises as `find`."""
@@ -331,10 +342,10 @@ class StoredRoutes:
 
     async def _open(self, request: Request) -> dict[str, Any]:
         caller, response_id = self._identify(request), request.path_params["response_id"]
-        found = await self._stored.find(caller.name, response_id)
-        if found is None:
+        opened = await self._stored.open(caller.name, response_id, find_ending(request.scope))
+        if opened is None:
             raise _deny(response_id)
-        return await large(found.size, open_record, found.record)
+        return opened
 
 
 def _deny(response_id: str) -> ApiError:

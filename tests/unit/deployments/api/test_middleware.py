@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from deployments.api.access import Access, access_for
-from deployments.api.middleware import EXPOSED, MiddlewareApp
+from deployments.api.middleware import EXPOSED, MiddlewareApp, find_ending
 from deployments.config.app_config import ServerConfig
 from deployments.config.config_errors import ConfigError
 from deployments.config.loopback import is_own, is_own_page
@@ -292,3 +292,33 @@ def test_a_405_names_all_methods_of_its_path():
 
     assert len(refused) > 100
     assert [(p, m) for p, m, allow, r in refused if (r.status_code, r.headers.get("allow")) != (405, allow)] == []
+
+
+@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize("size", [100, 1_000_000])
+async def test_what_a_request_holds_is_held_until_its_answer_is_taken(size: int, holds: bool) -> None:
+    """Law: what is reserved for a request is freed once its client has taken the answer, however large that is: uvicorn
+    waits with a second piece until the client has taken the first. A request that holds nothing is over at once, since
+    its place in the Router is everybody's."""
+    freed, freed_before, sent = list[bool](), list[bool](), list[Any]()
+
+    async def answer(request: Request) -> PlainTextResponse:
+        if holds:
+            find_ending(request.scope).callback(freed.append, True)
+        return PlainTextResponse("x" * size)
+
+    async def send(message: Any) -> None:
+        freed_before.extend(freed)
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "GET", "path": "/large", "query_string": b"", "client": ("127.0.0.1", 1)}
+    door = MiddlewareApp(access, routes=[Route("/large", answer)])
+    await door({**scope, "headers": [(b"host", b"localhost")]}, receive, send)
+    bodies = [message for message in sent if message["type"] == "http.response.body"]
+
+    assert b"".join(each["body"] for each in bodies) == b"x" * size
+    assert [bool(each.get("more_body")) for each in bodies] == ([True, False] if holds and size > 100 else [False])
+    assert (freed, freed_before) == ([True] * holds, [])
