@@ -101,7 +101,6 @@ class _Passing:
 
 
 async def _call(made: list[_Passing], run: Run, call: Call, ports: Ports) -> AsyncGenerator[list[Event], None]:
-    """Make one admitted call, and add its attempt to those that were made."""
     passing = _Passing(tier=call.tier, stream=bool(run.request.extra.get("stream")))
     made.append(passing)
     size = run.prompt_bytes

@@ -61,9 +61,6 @@ class ChatReader(BodyReader):
         self._torn = None
         before = len(events)
         self._read_chunk(chunk, events)
-        self._bound_thought(events, before)
-
-    def _bound_thought(self, events: list[Event], before: int) -> None:
         if self._bound is None or self.finishing or has_end(events):
             return
         why, model = self._bound.note(events[before:]), self._chunks.model

@@ -193,7 +193,8 @@ class HostedTier:
                 return [response]
             if response.status // 100 == 2:
                 if len(tried) > 1:
-                    self._keep_form(request.key, form)
+                    now, (_, until) = _now_s(), self._forms.get(request.key, (form, 0.0))
+                    self._forms[request.key] = form, until if now < until else now + FORM_S
                 return response
             complaint, failed = await self._read_refusal(response, request, key)
             if request.route:
@@ -214,10 +215,6 @@ class HostedTier:
     def _recall_form(self, key: str) -> UpstreamForm:
         form, until = self._forms.get(key, (self._as_written, 0.0))
         return form if _now_s() < until else self._as_written
-
-    def _keep_form(self, key: str, form: UpstreamForm) -> None:
-        now, (_, until) = _now_s(), self._forms.get(key, (form, 0.0))
-        self._forms[key] = form, until if now < until else now + FORM_S
 
     async def _send(
         self, request: ChatRequest, key: str, deadline: float, form: UpstreamForm
@@ -301,7 +298,10 @@ class HostedTier:
             retry_after_s=read_retry_after_s(response.headers, datetime.now(UTC)),
             write_asked=partial(self._write_body, request),
         )
-        return complaint, _explain_route(failed, request)
+        if request.route and failed.status in _NO_ROUTE:
+            words = f"{failed.message}: its API has no {request.route}, or not for this model"
+            failed = replace(failed, fault=Fault.UNSUPPORTED, message=words, param="model")
+        return complaint, failed
 
     def _find_problem(self, key: str) -> str:
         return "it is closed" if self._closed else self._endpoint.find_problem(key)
@@ -324,13 +324,6 @@ def _find_target(response: aiohttp.ClientResponse) -> str:
             target = response.url.join(URL(location))
             return f"{target.origin()}{target.raw_path}"
     return ""
-
-
-def _explain_route(failed: Failed, request: ChatRequest) -> Failed:
-    if not request.route or failed.status not in _NO_ROUTE:
-        return failed
-    words = f"{failed.message}: its API has no {request.route}, or not for this model"
-    return replace(failed, fault=Fault.UNSUPPORTED, message=words, param="model")
 
 
 def _explain_error(cause: Exception) -> tuple[Fault, str, Usage | None]:

@@ -76,16 +76,13 @@ class PassedReader(BodyReader):
             return
         pieces = [choice for choice in choices or () if isinstance(choice, dict)]
         for choice in pieces:
-            self._join_text(choice)
+            if isinstance(choice.get("text"), str):
+                halves = self._halves.setdefault(str(choice.get("index")), Halves())
+                last = not self._stream or choice.get("finish_reason")
+                choice["text"] = halves.take(choice["text"]) + (halves.end() if last else "")
         self.finishing |= any(choice.get("finish_reason") for choice in pieces)
         written = sum(self._count_written(choice.get("text")) for choice in pieces)
         events.append(Passed(write_json(value | {"model": self._tier}), written))
-
-    def _join_text(self, choice: dict[str, Any]) -> None:
-        if isinstance(choice.get("text"), str):
-            halves = self._halves.setdefault(str(choice.get("index")), Halves())
-            last = not self._stream or choice.get("finish_reason")
-            choice["text"] = halves.take(choice["text"]) + (halves.end() if last else "")
 
     def _count_written(self, text: Any) -> int:
         if not isinstance(text, str) or not text:

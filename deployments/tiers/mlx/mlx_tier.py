@@ -281,7 +281,6 @@ class MlxTier:
 
 
 def _find_unsupported(request: ChatRequest) -> Failed | None:
-    """Find a field of the request that this tier can't honor, or None."""
     for field, neutral in _NEUTRAL.items():
         if request.extra.get(field) not in neutral:
             return Failed(fault=Fault.UNSUPPORTED, message=f"this tier can't honour {field}", param=field)

@@ -194,11 +194,6 @@ class SequenceState:
         """What one of its processors raised."""
         return next((guard.error for guard in self.guards if guard.error is not None), None)
 
-    def _note_lead(self, text: str, lead: float) -> None:
-        self.unsure = [] if self.unsure is None else self.unsure
-        if lead < _LEAD_MAX and len(self.unsure) < _UNSURE_MAX:
-            self.unsure.append((text, math.log1p(math.exp(min(-lead, _SURPRISE_MAX)))))
-
     def take(
         self, token: int, finish: str | None, logprobs: Any = None, lead: float | None = None
     ) -> FinishReason | None:
@@ -208,7 +203,9 @@ class SequenceState:
         was_reasoning = reader.thoughts.thinking
         text = self._decode(token, finish)
         if lead is not None and not was_reasoning:
-            self._note_lead(text, lead)
+            self.unsure = [] if self.unsure is None else self.unsure
+            if lead < _LEAD_MAX and len(self.unsure) < _UNSURE_MAX:
+                self.unsure.append((text, math.log1p(math.exp(min(-lead, _SURPRISE_MAX)))))
         events = reader.feed(text)
         if was_reasoning:
             self.thought.note(events)

@@ -95,12 +95,10 @@ class _SingleGenerator(Intake):
         return done, self._decode(row, cache)
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
-        """Copy what was computed for these, with the tokens that it holds."""
         found = {uid: self._rows[uid] for uid in uids if uid in self._rows}
         return {uid: (copy.deepcopy(cache), list(row.tokens)) for uid, (row, cache) in found.items()}
 
     def remove(self, uids: Sequence[int]) -> None:
-        """End these sequences here."""
         for uid in uids:
             self._rows.pop(uid, None)
 
@@ -182,7 +180,6 @@ class _LookupGenerator(Intake):
         return done, drawn + first
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[Any, list[int]]]:
-        """Copy what was computed for these, with the tokens that it holds."""
         found = {}
         for rows in self._parts:
             for place, row in enumerate(rows.rows):
@@ -191,7 +188,6 @@ class _LookupGenerator(Intake):
         return found
 
     def remove(self, uids: Sequence[int]) -> None:
-        """End these sequences here."""
         for rows in self._parts:
             self._keep(rows, [place for place, row in enumerate(rows.rows) if row.uid not in uids])
 
