@@ -1,9 +1,9 @@
 """The agents that people run, as a table: how each is told to ask this server, and no other.
 
 Each row was found by watching the unmodified program, of the version in its comment. A text may hold `$url`, `$model`,
-`$context`, `$answer` (the tokens of an answer), both as `…_or_0`, and `$claude_window`; a setting whose value isn't
-known is left out. Invariants: no key in what is printed or on a command line; no key of another provider is sent to
-this server.
+`$context`, `$answer` (the tokens of an answer), both as `…_or_0`, `$claude_window`, and `$own_host` (a server's on this
+machine, which no proxy reaches); a setting whose value isn't known is left out. Invariants: no key in what is printed
+or on a command line; no key of another provider is sent to this server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from string import Template
+from urllib.parse import urlsplit
 
+from deployments.config.loopback import is_loopback
 from deployments.config.whole_file import write_whole
 from deployments.models.cache_folder import default_cache_dir
 from deployments.running.own_folder import refuse_strangers
@@ -57,6 +59,9 @@ def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -
     """Fill an agent's row in. `url` is the server's, without `/v1`."""
     answer = min((context_tokens or 0) // 4, _ANSWER_TOKENS_MAX)
     values = {"url": url, "model": model, "context_or_0": str(context_tokens or 0), "answer_or_0": str(answer)}
+    host = urlsplit(url).hostname or ""
+    if is_loopback(host):
+        values["own_host"] = host
     if context_tokens is not None:
         kept = min(answer, _CLAUDE_ANSWER_TOKENS_MAX) + _CLAUDE_SUMMARY_TOKENS
         window = max(context_tokens, context_tokens * 3 // 4 + kept)
@@ -71,8 +76,8 @@ def fill_in(agent: Agent, *, url: str, model: str, context_tokens: int | None) -
 
 
 def place_settings(agent: Agent, environ: Mapping[str, str]) -> Agent:
-    """Write the files of a filled-in agent's settings, and name them in its environment, unless the user has set the
-    variable. Raises OSError: a file can't be written, or another user could change it."""
+    """Write the files of a filled-in agent's settings, and name them in its flags, or in its environment unless the
+    user has set the variable. Raises OSError: a file can't be written, or another user could change it."""
     named: dict[str, str] = {}
     for name, text in agent.settings.items():
         if name in environ:
@@ -83,7 +88,8 @@ def place_settings(agent: Agent, environ: Mapping[str, str]) -> Agent:
         path = folder / f"{agent.program}-{sha256(text.encode()).hexdigest()[:16]}.json"
         write_whole(path, text)
         named[name] = str(path)
-    return replace(agent, environment={**agent.environment, **named})
+    flags = [(name, named.pop(name)) for name in list(named) if name.startswith("--")]
+    return replace(agent, environment={**agent.environment, **named}, options=(*agent.options, *flags))
 
 
 def _fill_in_all(texts: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:

@@ -80,6 +80,22 @@ def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
     assert providers == {"modelProviders": {"openai": []}}
 
 
+@pytest.mark.parametrize(("url", "proxies"), [(URL, 2), ("https://models.example", 0)])
+def test_no_file_of_a_repository_leads_aider_elsewhere(tmp_path, monkeypatch, url, proxies):
+    """Law: flags say what a repository's `.aider.model.settings.yml` (an `api_base` for the model, or for all) and `.env`
+    (a proxy, `NO_PROXY=`) go over otherwise: each of the two had led the conversation and the key elsewhere. A server
+    on another machine may need the user's proxy."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    start = place_settings(fill_in(AGENTS["aider"], url=url, model="fast", context_tokens=None), {})
+    flags = start.flags
+    models = json.loads(Path(flags[flags.index("--model-settings-file") + 1]).read_text())
+
+    assert {one["name"]: one["extra_params"] for one in models} == {"openai/fast": {}, "aider/extra_params": {}}
+    assert "--model-settings-file" not in start.environment
+    assert sum(flag.lower() == "no_proxy=127.0.0.1" for flag in flags) == proxies
+
+
 def test_each_agent_is_told_in_its_own_form():
     """Claude Code adds `/v1` itself, and its attribution, which ruins prompt caches, is off; Codex reads its flags as
     TOML; opencode reads JSON, and the key by its variable."""
