@@ -83,8 +83,8 @@ def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
 @pytest.mark.parametrize(("url", "proxies"), [(URL, 2), ("https://models.example", 0)])
 def test_no_file_of_a_repository_leads_aider_elsewhere(tmp_path, monkeypatch, url, proxies):
     """Law: flags say what a repository's `.aider.model.settings.yml` (an `api_base` for the model, or for all) and
-    `.env` (a proxy, `NO_PROXY=`) go over otherwise: each of the two had led the conversation and the key elsewhere. A server
-    on another machine may need the user's proxy."""
+    `.env` (a proxy, `NO_PROXY=`) go over otherwise: each of the two had led the conversation and the key elsewhere.
+    A server on another machine may need the user's proxy."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     start = place_settings(fill_in(AGENTS["aider"], url=url, model="fast", context_tokens=None), {})
