@@ -30,7 +30,7 @@ from deployments.models.calibrations import FILE as CALIBRATIONS
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
 from loadtests.bfcl import CASE_S, TOKENS_MAX, build_case_toolbox, build_request, collect_events
-from loadtests.real_agents.__main__ import CACHE
+from loadtests.real_agents.agents import CACHE
 from loadtests.scoreboard.suites import install_suite
 from reliability.answer.answer_calls import collapse_calls
 from reliability.attempt import Attempt, Confidence
@@ -97,7 +97,7 @@ def read_rows() -> list[Row]:
 
 async def answer_cases(model: str, count: int) -> None:
     """Ask a model for what isn't in the rows yet, and add it."""
-    known = {row["id"] for row in read_rows() if row["model"] == model and "answer" in row}
+    known = {row["id"]: row for row in read_rows() if row["model"] == model}
     tier = MlxTier(name=model, model=MODELS[model], max_running=6, max_waiting=24, blas_threads=2)
     print((await tier.wait_for_load(CASE_S)).state, flush=True)
     slots = asyncio.Semaphore(6)
@@ -107,12 +107,13 @@ async def answer_cases(model: str, count: int) -> None:
             began_s = time.monotonic()
             request = build_request(case, max_tokens=TOKENS_MAX, constrained=model in CONSTRAINED)
             events = await collect_events(tier, request)
-            row = {"model": model, **judge_answer(case, events), "seconds": round(time.monotonic() - began_s, 2)}
+            took_s = known.get(case["id"], {}).get("seconds") or round(time.monotonic() - began_s, 2)  # the first time
+            row = {"model": model, **judge_answer(case, events), "seconds": took_s}
             with ROWS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
     drawn = [*draw_cases()[:count], *draw_steps()]
-    await asyncio.gather(*(answer(case) for case in drawn if case["id"] not in known))
+    await asyncio.gather(*(answer(case) for case in drawn if "answer" not in known.get(case["id"], ())))
     await tier.close()
 
 

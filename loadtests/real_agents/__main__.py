@@ -6,15 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from loadtests.real_agents.agents import AGENTS, install
+from loadtests.real_agents.agents import AGENTS, CACHE, install
 from loadtests.real_agents.records import FIXTURE, write_fixture, write_record
 from loadtests.real_agents.results import build_table, compare_sessions
 from loadtests.real_agents.runs import run_all
 from loadtests.real_agents.trials import TRIALS, build_server_args
 from loadtests.running import handle_end_signals, run_server, short_folder
 from loadtests.table import put, stamp
-
-CACHE = Path.home() / ".cache" / "mlx-stack-agents"
 
 
 def main() -> int:

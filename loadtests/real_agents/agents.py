@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
+CACHE = Path.home() / ".cache" / "mlx-stack-agents"
 KEY = "sk-none"
 INSTALL_S = 1200.0
 # aider stops asking again after three answers, and waits for its user, who says the same once more.

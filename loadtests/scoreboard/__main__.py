@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from loadtests.real_agents.agents import CACHE
 from loadtests.running import handle_end_signals, short_folder
 from loadtests.scoreboard.arms import ARMS, MODEL, MODELS, start_arm
 from loadtests.scoreboard.figures import (
@@ -37,7 +38,6 @@ from loadtests.scoreboard.suites import SUITES, install_suite, run_suite
 from loadtests.table import put, stamp
 
 RESULTS = Path(__file__).parents[1] / "results" / "scoreboard"
-CACHE = Path.home() / ".cache" / "mlx-stack-agents"
 ROWS = Path(__file__).with_name("rows.jsonl")
 PAGE = Path(__file__).parents[2] / "docs" / "scoreboard.md"
 KEPT = ("case", "seed", "kind", "right", "valid", "calls", "wasted", "in", "out", "seconds", "wrong")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from loadtests.real_agents.agents import CACHE
 from loadtests.running import ROOT, handle_end_signals, run_server, short_folder
 from loadtests.table import put, stamp
 from tests.clients.behind import run_litellm
@@ -18,7 +19,6 @@ from tests.clients.results import PAGE, build_real_table, build_table, is_met
 from tests.clients.runs import RUN_S, WEAK_AND_GOOD, build_server_args, read_findings, run_client, write_record
 from tests.support.upstream import Upstream
 
-CACHE = Path.home() / ".cache" / "mlx-stack-agents"
 RECORDS = ROOT / "tests" / "clients" / "results"
 
 

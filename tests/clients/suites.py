@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loadtests.real_agents.agents import CACHE
 from loadtests.running import handle_end_signals, run_server, short_folder
 from loadtests.table import put, stamp
 from tests.clients.install import install, read_version
@@ -27,7 +28,6 @@ from tests.support.named_plays import play_named
 from tests.support.plays import Play, Seen, good, tools
 from tests.support.upstream import Upstream
 
-CACHE = Path.home() / ".cache" / "mlx-stack-agents"
 SUITE_S = 300.0
 NAMED, ANY = "named", "any"
 SKIPPED = ("websocket-", "compact-")
