@@ -67,6 +67,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self._head_clock: asyncio.TimerHandle | None = None
         self._unread_clock: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._open_bytes = 0  # of a head, a chunk's size or a trailer that has no end yet
         self._in_head = True
         self._refused: ApiError | None = None
         self._left_bytes, self._moved_s = 0, 0.0
@@ -93,13 +94,10 @@ class ListenerProtocol(HttpToolsProtocol):
         """Read on, within the bounds of a head."""
         if self._refused is not None:
             return
-        head_before = self._head_bytes
+        self._open_bytes += len(data)
         self._parse(data)
-        if self._in_head and self._refused is None:
-            # Also a header that has no end yet, of which the parser has reported nothing.
-            self._head_bytes = max(self._head_bytes, head_before + len(data))
-            if self._head_bytes > HEADER_BYTES_MAX:
-                self._refuse(ApiError("headers_too_large", _TOO_LARGE))
+        if self._open_bytes > HEADER_BYTES_MAX:  # the parser keeps it, and has reported nothing of it
+            self._refuse(ApiError("headers_too_large", _TOO_LARGE))
 
     def _parse(self, data: bytes) -> None:
         """Do as uvicorn does, but for an upgrade to what this server doesn't speak: the parser leaves it at the head's
@@ -136,7 +134,9 @@ class ListenerProtocol(HttpToolsProtocol):
         self._start_head_clock()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count one header, and pass it on as Ray can read it."""
+        """Count one header, and pass it on as Ray can read it. A trailer comes when the app has the headers already."""
+        if not self._in_head:
+            return
         self._head_bytes += len(name) + len(value) + 4
         if name.lower() == b"x-request-id" and not is_request_id(value.decode("latin-1")):
             return
@@ -146,7 +146,7 @@ class ListenerProtocol(HttpToolsProtocol):
         """End the head's time: it is there."""
         self._stop_head_clock()
         ListenerProtocol._waiting.pop(self, None)
-        self._in_head = False
+        self._in_head, self._open_bytes = False, 0
         if self._head_bytes > HEADER_BYTES_MAX:
             self._refuse(ApiError("headers_too_large", _TOO_LARGE))
             raise ValueError("headers too large")  # the parser stops, and says so to `_parse`
@@ -155,8 +155,14 @@ class ListenerProtocol(HttpToolsProtocol):
         if not self._ignores_upgrade():
             super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """Pass a piece of a body on."""
+        self._open_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """Tell the app that its body is whole; an upgrade that is ignored is no message yet."""
+        self._open_bytes = 0
         if not self._ignores_upgrade():
             super().on_message_complete()
 
@@ -173,7 +179,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self._head_clock = None
         if self.cycle is not None and self.cycle.more_body:
             self.transport.abort()
-        elif self._head_bytes or self.cycle is not None:
+        elif self._open_bytes or self.cycle is not None:
             self._refuse(ApiError("request_timeout", SLOW))
         else:
             self.transport.close()  # opened ahead, and never used

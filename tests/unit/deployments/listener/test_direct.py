@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from itertools import accumulate, pairwise
 from typing import Any
 from unittest.mock import Mock
 
@@ -26,6 +27,28 @@ def test_a_head_without_end_is_refused_in_words(monkeypatch):
         answer = client.dribble("c" * 8192, BOUND_S)
 
     assert (answer.status, answer.error["code"]) == (431, "headers_too_large")
+
+
+@pytest.mark.parametrize("begin", ["0\r\nx: ", "0\r\n", "1;x="])
+def test_a_trailer_without_end_is_refused_in_words(monkeypatch, begin):
+    """Neither is what stands behind a body or in a chunk's head, whether it is one line or many."""
+    with behind_uvicorn(Back(body_s=20), monkeypatch) as door:
+        client = Raw(door.port).send(f"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{begin}")
+        answer = client.dribble("x: y\r\n" * 1000 if begin.endswith("\n") else "c" * 8192, BOUND_S)
+
+    assert (answer.status, answer.error["code"]) == (431, "headers_too_large")
+
+
+@given(st.lists(st.integers(1, 30_000), max_size=9), st.integers(1, 50), st.booleans())
+def test_a_head_counts_once_however_it_is_cut(cuts, lines, kept):
+    """Law: 60 KB of headers are taken in any pieces, behind another request too, and a trailer is no header."""
+    cookies = "".join(f"cookie: {'c' * (60_000 // lines)}\r\n" for _ in range(lines))
+    head = f"POST /a HTTP/1.1\r\nhost: x\r\n{cookies}transfer-encoding: chunked\r\n\r\n"
+    stream = f"{head}1\r\na\r\n0\r\ntrailer: x\r\n\r\n".encode() * (1 + kept)
+    ends = [0, *accumulate(cuts), len(stream)]
+
+    requests = read_requests(*(stream[begin:end] for begin, end in pairwise(ends)))
+    assert [body for _, _, body in requests] == [b"a"] * (1 + kept)
 
 
 RUBBISH = [
@@ -86,6 +109,7 @@ def read_requests(*parts: bytes) -> list[tuple[str, bytes, bytes]]:
         names = [name for name, _ in scope["headers"]]
         assert b"upgrade" not in names
         assert names.count(b"host") == 1
+        assert b"trailer" not in names
         seen.append((scope["method"], b"?".join((scope["raw_path"], scope["query_string"])), body))
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
