@@ -80,14 +80,17 @@ def place_settings(agent: Agent, environ: Mapping[str, str]) -> Agent:
     user has set the variable. Raises OSError: a file can't be written, or another user could change it."""
     named: dict[str, str] = {}
     for name, text in agent.settings.items():
-        if name in environ:
+        variable, _, file = name.partition("/")
+        if variable in environ:
             continue
         folder = default_cache_dir() / "agents"
         refuse_strangers(folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = folder / f"{agent.program}-{sha256(text.encode()).hexdigest()[:16]}.json"
-        write_whole(path, text)
-        named[name] = str(path)
+        path = folder / f"{agent.program}-{sha256(text.encode()).hexdigest()[:16]}{'' if file else '.json'}"
+        if file:
+            path.mkdir(mode=0o700, exist_ok=True)
+        write_whole(path / file, text)
+        named[variable] = str(path)
     flags = [(name, named.pop(name)) for name in list(named) if name.startswith("--")]
     return replace(agent, environment={**agent.environment, **named}, options=(*agent.options, *flags))
 

@@ -24,7 +24,7 @@ def test_every_place_is_filled_in(name):
     where it is known; one that isn't known isn't made up."""
     known, unknown = (fill_in(ALL[name], url=URL, model="auto", context_tokens=count) for count in (32769, None))
     for start in (known, unknown):
-        settings = [*start.environment.values(), *start.flags]
+        settings = [*start.environment.values(), *start.flags, *start.settings.values()]
         assert not [text for text in settings if re.search(r"\$\w", text)]
         assert any(URL in text for text in settings)
         assert any("auto" in text for text in settings)
@@ -94,6 +94,21 @@ def test_no_file_of_a_repository_leads_aider_elsewhere(tmp_path, monkeypatch, ur
     assert {one["name"]: one["extra_params"] for one in models} == {"openai/fast": {}, "aider/extra_params": {}}
     assert "--model-settings-file" not in start.environment
     assert sum(flag.lower() == "no_proxy=127.0.0.1" for flag in flags) == proxies
+
+
+def test_hermes_reads_the_server_from_a_folder(tmp_path, monkeypatch):
+    """Law: it is a provider of its own, in a folder that goes over Hermes' `.env`: LM Studio's address in there had taken
+    the conversation and the key."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for _ in range(2):
+        start = place_settings(fill_in(AGENTS["hermes"], url=URL, model="fast", context_tokens=None), {})
+    folder = Path(start.environment["HERMES_MANAGED_DIR"])
+
+    assert start.flags == ["--provider", "mlx-stack", "-m", "fast"]
+    provider = json.loads((folder / "config.yaml").read_text())["providers"]["mlx-stack"]
+    assert (provider["base_url"], provider["key_env"]) == (f"{URL}/v1", KEY)
+    assert not folder.stat().st_mode & 0o077
 
 
 def test_each_agent_is_told_in_its_own_form():
