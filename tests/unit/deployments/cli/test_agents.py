@@ -97,8 +97,8 @@ def test_no_file_of_a_repository_leads_aider_elsewhere(tmp_path, monkeypatch, ur
 
 
 def test_hermes_reads_the_server_from_a_folder(tmp_path, monkeypatch):
-    """Law: it is a provider of its own, in a folder that goes over Hermes' `.env`: LM Studio's address in there had taken
-    the conversation and the key."""
+    """Law: it is a provider of its own, in a folder that goes over Hermes' `.env`: LM Studio's address in there had
+    taken the conversation and the key."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for _ in range(2):
