@@ -14,18 +14,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import math
 import random
 import subprocess
 import time
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deployments.evaluate.calls.call_run import are_right
-from deployments.evaluate.figures.confidence import are_enough, estimate_unseen, fit_calibration, judge_confidence
+from deployments.evaluate.figures.confidence import (
+    Point,
+    are_enough,
+    estimate_unseen,
+    fit_calibration,
+    judge_confidence,
+)
 from deployments.models.calibrations import FILE as CALIBRATIONS
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
@@ -63,6 +70,7 @@ KINDS = {
     "live_relevance": 9,
 }
 TURNS, TURN_CASES = "multi_turn_base", 60
+TURN_SHARERS_MIN = 4  # steps that share their functions: 5,000 tokens or more, which the prompt cache then holds
 ROUNDS = 10
 LEASTS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7)
 Row = Mapping[str, Any]
@@ -83,11 +91,15 @@ def draw_cases() -> list[Mapping[str, Any]]:
 
 
 def draw_steps() -> list[Mapping[str, Any]]:
-    """Draw the steps of conversations of several turns, which BFCL's own environment plays up to them."""
+    """Draw the steps of conversations of several turns, which BFCL's own environment plays up to them, those that share
+    their functions next to each other."""
     python = install_suite("bfcl", CACHE)
     driver = Path(__file__).parent / "scoreboard" / "drivers" / "bfcl_steps.py"
     drawn = subprocess.run([str(python), str(driver), "--cases", str(TURN_CASES)], stdout=subprocess.PIPE, check=True)
-    return [json.loads(line) for line in drawn.stdout.splitlines()]
+    steps = [json.loads(line) for line in drawn.stdout.splitlines()]
+    sharers = Counter(json.dumps(step["tools"]) for step in steps)
+    shared = [step for step in steps if sharers[json.dumps(step["tools"])] >= TURN_SHARERS_MIN]
+    return sorted(shared, key=lambda step: json.dumps(step["tools"]))
 
 
 def read_rows() -> list[Row]:
@@ -112,8 +124,14 @@ async def answer_cases(model: str, count: int) -> None:
             with ROWS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
-    drawn = [*draw_cases()[:count], *draw_steps()]
-    await asyncio.gather(*(answer(case) for case in drawn if "answer" not in known.get(case["id"], ())))
+    def leave_out_known(cases: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [case for case in cases if "answer" not in known.get(case["id"], ())]
+
+    for _, sharing in itertools.groupby(leave_out_known(draw_steps()), key=lambda step: json.dumps(step["tools"])):
+        first, *others = sharing
+        await answer(first)
+        await asyncio.gather(*map(answer, others))
+    await asyncio.gather(*map(answer, leave_out_known(draw_cases()[:count])))
     await tier.close()
 
 
@@ -159,12 +177,15 @@ class Played:
         for model, known in self.rows.items():
             self.likely[model] = _estimate(known.values(), "right", hit=True)
             self.unwanted[model] = _estimate(known.values(), "wanted", hit=False)
-            calls = [row for row in known.values() if "signs" in row]
-            self.shares[model] = _count_share([(row["signs"], row["right"]) for row in calls])
+            self.shares[model] = _count_share(_read_points(known.values(), "right", hit=True))
 
-    def play(self, chain: Sequence[str], least: float) -> dict[str, Any]:
-        """Play a chain on the cases that all of its models were asked."""
-        ids = set.intersection(*(set(self.rows[model]) for model in chain))
+    def find_cases(self, chain: Sequence[str], *, turns: bool = False) -> set[str]:
+        """Find the cases that each of these models was asked: of one turn, or of several."""
+        asked = set.intersection(*(set(self.rows[model]) for model in chain))
+        return {name for name in asked if (self.rows[chain[0]][name]["category"] == TURNS) is turns}
+
+    def play(self, chain: Sequence[str], least: float, ids: Collection[str]) -> dict[str, Any]:
+        """Play a chain on these cases."""
         counts, seconds = Counter[str](), 0.0
         for name in ids:
             attempts, answer = self._play_case(chain, name, least)
@@ -235,20 +256,27 @@ def _is_grounded(signs: Mapping[str, float]) -> bool:
     return not signs["made_up"] and not signs["made_up_optional"]
 
 
-def _estimate(rows: Any, field: str, *, hit: bool) -> dict[str, float]:
-    """Estimate each call by fits without it, the mean over several ways to part them; where there are too few of either
-    kind, by their share."""
-    calls = sorted((row for row in rows if "signs" in row), key=lambda row: row["id"])
-    points = [(row["signs"], row[field] is hit) for row in calls]
+def _estimate(rows: Collection[Row], field: str, *, hit: bool) -> dict[str, float]:
+    """Estimate each call by fits without it, the mean over several ways to part them, and those of several turns by the
+    fit of all others; where there are too few of either kind, by their share."""
+    calls = sorted((row for row in rows if "signs" in row and row["category"] != TURNS), key=lambda row: row["id"])
+    points, signs = _read_points(rows, field, hit=hit), {row["id"]: row["signs"] for row in rows if "signs" in row}
     if not are_enough(points):
-        return dict.fromkeys((row["id"] for row in calls), _count_share(points))
-    sums: dict[str, float] = defaultdict(float)
+        return dict.fromkeys(signs, _count_share(points))
+    fitted = fit_calibration(points)
+    known = {name: fitted.estimate(own) for name, own in signs.items()}
+    known |= dict.fromkeys((row["id"] for row in calls), 0.0)
     for number in range(ROUNDS):
         random.Random(number).shuffle(calls)
-        likely = estimate_unseen([(row["signs"], row[field] is hit) for row in calls])
-        for row, one in zip(calls, likely, strict=True):
-            sums[row["id"]] += one / ROUNDS
-    return dict(sums)
+        estimates = estimate_unseen([(row["signs"], row[field] is hit) for row in calls])
+        for row, one in zip(calls, estimates, strict=True):
+            known[row["id"]] += one / ROUNDS
+    return known
+
+
+def _read_points(rows: Collection[Row], field: str, *, hit: bool) -> list[Point]:
+    """Read what a fit sees: the calls of cases of one turn."""
+    return [(row["signs"], row[field] is hit) for row in rows if "signs" in row and row["category"] != TURNS]
 
 
 def _count_share(points: Sequence[Any]) -> float:
@@ -259,35 +287,39 @@ def print_figures(played: Played) -> None:
     """Print what the calls of each model tell, and what the chains make of it."""
     print("| model | answers | right | calls | right ones | area | error | unwanted | area | error |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for model, rows in played.rows.items():
+    for model, turns in itertools.product(played.rows, (False, True)):
+        rows = {name: played.rows[model][name] for name in played.find_cases([model], turns=turns)}
         calls = [row for row in rows.values() if "signs" in row]
+        if not calls:
+            continue
         told = [
             judge_confidence([known[row["id"]] for row in calls], [row[field] is hit for row in calls])
             for known, field, hit in ((played.likely[model], "right", True), (played.unwanted[model], "wanted", False))
         ]
-        cells = [NAMES[model], len(rows), sum(row["right"] for row in rows.values()), len(calls)]
+        name = NAMES[model] + (", several turns" if turns else "")
+        cells = [name, len(rows), sum(row["right"] for row in rows.values()), len(calls)]
         for one in told:
             cells += [one["right"], f"{one['auroc'] or 0:.2f}", f"{one['error']:.3f}"]
         print("|", " | ".join(str(cell) for cell in cells), "|")
         shares = ", ".join(f"{one['likely']:.0%} → {one['right']:.0%}" for one in told[0]["bins"])
-        print(f"<!-- {NAMES[model]}, thought to be right → right: {shares} -->")
+        print(f"<!-- {name}, thought to be right → right: {shares} -->")
     for chain in (("small",), ("large",), ("small", "large"), ("tiny", "small"), ("tiny", "small", "large")):
-        if all(model in played.rows for model in chain):
-            _print_chain(played, chain)
+        for turns in (False, True):
+            if all(model in played.rows for model in chain) and (ids := played.find_cases(chain, turns=turns)):
+                _print_chain(played, chain, ids, ", several turns" if turns else "")
 
 
-def _print_chain(played: Played, chain: Sequence[str]) -> None:
-    ids = set.intersection(*(set(played.rows[model]) for model in chain))
+def _print_chain(played: Played, chain: Sequence[str], ids: Collection[str], what: str) -> None:
     last = [played.rows[chain[-1]][name] for name in ids]
     alone, spent = sum(row["right"] for row in last), sum(row["seconds"] for row in last)
     unwanted = sum(not row["wanted"] for row in last)
-    print(f"\n{' → '.join(NAMES[model] for model in chain)}: {len(ids)} cases, the last alone right in {alone}, "
+    print(f"\n{' → '.join(NAMES[model] for model in chain)}{what}: {len(ids)} cases, the last alone right in {alone}, "
           f"{spent / max(1, alone):.0f} s a right answer, {unwanted} cases want no call\n")  # fmt: skip
     print("| min | right | of the last alone | last asked | by the last | in words | no call, right | helped : harmed "
           "| below the last | s/right |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|---|")
     for least in LEASTS:
-        one = Counter(played.play(chain, least))
+        one = Counter(played.play(chain, least, ids))
         shares = [f"{one[name] / len(ids):.0%}" for name in ("last asked", "by the last")]
         cells = [least, one["right"], f"{one['right'] / max(1, alone):.0%}", *shares, one["words"], one["no call"]]
         cells += [f"{one['helped']} : {one['harmed']}", one["below the last"]]
@@ -295,13 +327,12 @@ def _print_chain(played: Played, chain: Sequence[str]) -> None:
 
 
 def write_calibrations(played: Played, digests: Mapping[str, str]) -> None:
-    """Fit the package's calibrations on all calls, by the sha256 of the weights."""
+    """Fit the package's calibrations on all calls of cases of one turn, by the sha256 of the weights."""
     fitted: dict[str, Any] = {}
     for model, rows in played.rows.items():
-        calls = [row for row in rows.values() if "signs" in row]
         parts = {}
         for name, field, hit in (("right", "right", True), ("unwanted", "wanted", False)):
-            points = [(row["signs"], row[field] is hit) for row in calls]
+            points = _read_points(rows.values(), field, hit=hit)
             share = _count_share(points)
             alone = Calibration(base=round(math.log(share / (1 - share)), 4), share=round(share, 3))
             made = fit_calibration(points) if are_enough(points) else alone
