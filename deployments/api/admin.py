@@ -36,13 +36,15 @@ LIMIT = 50
 _BACK_S = 2.0
 _T = TypeVar("_T")
 _AnyQuery = TypeVar("_AnyQuery", Query, RequestQuery, SessionQuery)
+# Identifies who reads, and counts an answer of so many bytes at most for its key, until it is taken.
+Admit = Callable[[Request, int], Awaitable[Caller]]
 
 
 class Insight:
     """The routes. `access` is called at each request, since a `user_config` may change it."""
 
-    def __init__(self, overview: Overview, access: Callable[[], Access]) -> None:
-        self._overview, self._access, self._state = overview, access, overview.state
+    def __init__(self, overview: Overview, access: Callable[[], Access], admit: Admit) -> None:
+        self._overview, self._access, self._admit, self._state = overview, access, admit, overview.state
 
     def routes(self) -> list[Route]:
         at = "/v1/reliability"
@@ -63,11 +65,12 @@ class Insight:
 
     async def _show(self, kind: Literal["request", "session"], request: Request) -> Response:
         """Answer with the report of one finished request, or what one session has done, spent and reserved."""
-        return json_response(await self._find(request, self._access().identify(request), kind))
+        return json_response(await self._find(request, await self._admit(request, 0), kind))
 
     async def incidents(self, request: Request) -> Response:
         """List the newest incidents first, filtered and in pages."""
         self._access().identify_admin(request)
+        await self._admit(request, LIST_BYTES_MAX)
         return await self._list(_read_query(Query, request.query_params), "id")
 
     async def tiers(self, request: Request) -> Response:
@@ -106,7 +109,7 @@ class Insight:
 
     async def _list_own(self, kind: type[_AnyQuery], by: str, request: Request) -> Response:
         """List the newest requests, or the sessions used last, first: `next` is the `before` of the next page."""
-        caller, params = self._access().identify(request), request.query_params
+        caller, params = await self._admit(request, LIST_BYTES_MAX), request.query_params
         key = params.get("key") if caller.admin else caller.name
         return await self._list(_read_query(kind, params, key=key), by)
 

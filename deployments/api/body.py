@@ -67,7 +67,7 @@ class Bodies:
         """Read the complete body, of at most `bytes_max` bytes, which count as held by this API key (if there are
         several) until `ending` closes, as the request does. Raises ApiError: `body_too_large`, `overloaded`,
         `request_timeout`. ClientDisconnect: the client left."""
-        self._take_slot(key, ending)
+        self.take_slot(key, ending)
         try:
             async with asyncio.timeout(first_s) as clock:
                 body = self._enter(clock)
@@ -101,7 +101,7 @@ class Bodies:
             size += values_bytes
             self._hold(key, size, min(values_bytes, size - SMALL_BYTES), ending)
 
-    def _take_slot(self, key: str, ending: ExitStack) -> None:
+    def take_slot(self, key: str, ending: ExitStack) -> None:
         """Count the request for its key until `ending` closes: some of what the Router takes is for the other keys."""
         if not key:
             return

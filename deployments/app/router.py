@@ -169,8 +169,8 @@ class Router:
             Route("/v1/models/{model:path}", self.model),
             *(Route(path, partial(self._answer, spoken), methods=["POST"]) for path, spoken in DIALECTS.items()),
             *list_docs_routes(lambda: self._live.access),
-            *StoredRoutes(self._stored, self._identify_caller).routes(),
-            *Insight(self._overview, lambda: self._live.access).routes(),
+            *StoredRoutes(self._stored, self._identify_caller, self._admit).routes(),
+            *Insight(self._overview, lambda: self._live.access, self._admit).routes(),
             *MetricsRoute(self._overview, lambda: self._live.access, find_endpoints).routes(),
             self._room.mount(),
         ]
@@ -294,6 +294,13 @@ class Router:
 
     def _identify_caller(self, request: Request) -> Caller:
         return self._live.access.identify(request)
+
+    async def _admit(self, request: Request, size: int) -> Caller:
+        """Identify who reads; count the request and an answer of `size` bytes for its key until it is taken."""
+        caller, ending = self._identify_caller(request), find_ending(request.scope)
+        self._bodies.take_slot(self._name_shared(caller), ending)
+        await self._stored.budget.reserve(caller.name, size, ending)
+        return caller
 
     # -- one chat request --------------------------------------------------------------------------------------
 

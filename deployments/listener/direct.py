@@ -35,6 +35,7 @@ _BEHIND_HAPROXY = 10  # how many times as long HAProxy may take nothing
 _SEND_BUFFER_BYTES = 65_536
 _UNREAD_QUEUE = 0x5411  # Linux: SIOCOUTQ
 _SO_NWRITE = 0x1024  # macOS
+_OF_THE_CONNECTION = (b"connection", b"proxy-connection")
 _TOO_LARGE = f"the headers are over {HEADER_BYTES_MAX} bytes: send fewer or shorter ones"
 
 
@@ -67,7 +68,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self._head_clock: asyncio.TimerHandle | None = None
         self._unread_clock: asyncio.TimerHandle | None = None
         self._head_bytes = 0
-        self._open_bytes = 0  # of a head, a chunk's size or a trailer that has no end yet
+        self._open_bytes = 0  # of a header, a chunk's size or a trailer that has no end yet
         self._in_head = True
         self._refused: ApiError | None = None
         self._left_bytes, self._moved_s = 0, 0.0
@@ -133,25 +134,36 @@ class ListenerProtocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self._start_head_clock()
 
+    def _count(self, size: int) -> None:
+        self._open_bytes, self._head_bytes = 0, self._head_bytes + size
+        if self._head_bytes > HEADER_BYTES_MAX:
+            self._refuse(ApiError("headers_too_large", _TOO_LARGE))
+            raise ValueError("headers too large")  # the parser stops, and says so to `_parse`
+
+    def on_url(self, url: bytes) -> None:
+        """Count a piece of the request's target."""
+        self._count(len(url))
+        super().on_url(url)
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count one header, and pass it on as Ray can read it. A trailer comes when the app has the headers already."""
+        """Count one header, and pass it on as Ray can read it. A trailer comes when the app has the headers already; of
+        the connection it says nothing, or the parser would take it for the last request and drop the next."""
+        self._count(len(name) + len(value) + 4)
         if not self._in_head:
+            if name.lower() in _OF_THE_CONNECTION:
+                raise ValueError("a trailer says nothing of the connection")
             return
-        self._head_bytes += len(name) + len(value) + 4
         if name.lower() == b"x-request-id" and not is_request_id(value.decode("latin-1")):
             return
         super().on_header(name, value if value.isascii() else _write_utf8(value))
 
     def on_headers_complete(self) -> None:
         """End the head's time: it is there."""
-        self._stop_head_clock()
-        ListenerProtocol._waiting.pop(self, None)
-        self._in_head, self._open_bytes = False, 0
-        if self._head_bytes > HEADER_BYTES_MAX:
-            self._refuse(ApiError("headers_too_large", _TOO_LARGE))
-            raise ValueError("headers too large")  # the parser stops, and says so to `_parse`
         if self.parser.get_method() == b"CONNECT":
             raise ValueError("no tunnels")
+        self._stop_head_clock()
+        ListenerProtocol._waiting.pop(self, None)
+        self._in_head, self._open_bytes, self._head_bytes = False, 0, 0
         if not self._ignores_upgrade():
             super().on_headers_complete()
 
@@ -179,7 +191,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self._head_clock = None
         if self.cycle is not None and self.cycle.more_body:
             self.transport.abort()
-        elif self._open_bytes or self.cycle is not None:
+        elif self._head_bytes or self._open_bytes or self.cycle is not None:
             self._refuse(ApiError("request_timeout", SLOW))
         else:
             self.transport.close()  # opened ahead, and never used
@@ -190,9 +202,9 @@ class ListenerProtocol(HttpToolsProtocol):
         self._refused = error
         self._stop_head_clock()
         self._unset_keepalive_if_required()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle is not None and not (self._in_head and self.cycle.response_complete):
             if self.pipeline or self.cycle.response_started or not self.cycle.more_body:
-                self.transport.close()  # an answer is under way
+                self.transport.close()  # an answer is under way, or has left
                 return
             self.cycle.disconnected = True  # the app that waits for the body says no more
             self.cycle.message_event.set()

@@ -11,17 +11,18 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp
 
 from deployments.api.access import Access
+from deployments.api.body import Bodies
 from deployments.api.openai_responses.stored_responses import StoredResponses
 from deployments.app.router import Router
 from deployments.ui.control_room import ControlRoom
 
 
-def build_app(access: Access) -> Starlette:
-    """The app of a Router, whose routes answer nothing."""
+def build_app(access: Access, state: Any = None, slots: int = 8) -> Starlette:
+    """The app of a Router, whose routes answer what `state` has stored; one key may use so many `slots`."""
     router: Any = object.__new__(Router)
     router._live = SimpleNamespace(access=access)
-    router._overview = SimpleNamespace(state=None)
-    router._stored = StoredResponses(None)  # type: ignore[arg-type]
+    router._overview = SimpleNamespace(state=state)
+    router._stored, router._bodies = StoredResponses(state), Bodies(slots, of_key_max=slots)
     router._room = ControlRoom(access=lambda: access, overview=router._overview, chat=None)  # type: ignore[arg-type]
     app: Starlette = router.__serve_build_asgi_app__()
     return app

@@ -101,8 +101,12 @@ class Rig:
             await state.close()
 
         handlers = build_error_handlers({})
-        routes = [Route("/", room.show_now), room.mount(), *Insight(self.overview, lambda: self.access).routes()]
+        insight = Insight(self.overview, lambda: self.access, self._admit)
+        routes = [Route("/", room.show_now), room.mount(), *insight.routes()]
         return Starlette(routes=routes, lifespan=live, exception_handlers=handlers)
+
+    async def _admit(self, request: Request, _: int) -> Caller:
+        return self.access.identify(request)
 
     async def _chat(self, request: Request, caller: Caller) -> Response:
         self.asked.append((caller.name, await request.body()))

@@ -22,8 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deployments.api.access import Caller
-from deployments.api.admin import await_state
-from deployments.api.middleware import find_ending
+from deployments.api.admin import Admit, await_state
 from deployments.api.openai_chat import ChatCall
 from deployments.api.openai_responses.item_ids import has_just_begun, is_response_id, name_response, tag_of
 from deployments.api.openai_responses.response_body import Wanted
@@ -45,12 +44,11 @@ from deployments.telemetry import log_error
 from deployments.work.large_work import QUIET_BYTES, large
 from reliability.key_shares import KeyShares
 
-# What the requests of a Router replica may hold of stored conversations, and those of one API key: one of 110 bytes may
-# name a conversation of 16 MiB, or be answered with 4 MiB that its client doesn't take.
+# What the requests of a Router replica may hold of stored data, and those of one API key: one of 110 bytes may name a
+# conversation of 16 MiB, or be answered with 4 MiB that its client doesn't take.
 RECALLED_BYTES_MAX = 64 * 1024 * 1024
 KEY_BYTES_MAX = RECALLED_BYTES_MAX // 2
 _RECALLS_MAX = 4
-_READ_BYTES_MIN = 1024 * 1024  # so that few of the Router's places wait for clients of one API key that don't read
 WAIT_S = 10.0
 CHAIN_MAX = 1_000
 _CHAIN_BYTES_MAX = 16 * 1024 * 1024
@@ -107,7 +105,7 @@ class _RecallBudget:
 
     def _refuse(self) -> ApiError:
         words = (
-            f"Stored conversations of {self.held_bytes >> 20} MiB are in use; the limit is "
+            f"Stored data of {self.held_bytes >> 20} MiB is in use; the limit is "
             f"{RECALLED_BYTES_MAX >> 20} MiB, and {KEY_BYTES_MAX >> 20} MiB for one API key. Retry, or send the "
             "messages themselves."
         )
@@ -139,7 +137,7 @@ class StoredResponses:
 
     def __init__(self, state: State, context_tokens: Callable[[], int | None] = lambda: None) -> None:
         self._state, self._context_tokens = state, context_tokens
-        self._budget = _RecallBudget()
+        self.budget = _RecallBudget()
         self._waiting: dict[tuple[str, str], _Waiting] = {}
         self._shares: KeyShares[tuple[str, str]] = KeyShares()  # by their bytes
         self._task: asyncio.Task[None] | None = None
@@ -174,14 +172,10 @@ class StoredResponses:
         found = await self._walk(key, response_id)
         return found[0] if found else None
 
-    async def open(self, key: str, response_id: str, ending: ExitStack) -> dict[str, Any] | None:
-        """Open one response of this key, whose bytes stay reserved until `ending` closes. Raises as `recall`."""
-        async with self._budget.turn(key):
-            found = await self.find(key, response_id)
-            if found is None:
-                return None
-            await self._budget.reserve(key, max(found.size, _READ_BYTES_MIN), ending)
-        return await large(found.size, open_record, found.record)
+    async def open(self, key: str, response_id: str) -> dict[str, Any] | None:
+        """Open one response of this key. Raises as `find`."""
+        found = await self.find(key, response_id)
+        return None if found is None else await large(found.size, open_record, found.record)
 
     async def forget(self, key: str, response_id: str) -> bool:
         """Forget one response of this key; False where there is none. Raises as `find`."""
@@ -195,9 +189,9 @@ class StoredResponses:
     async def recall(self, key: str, need: NeedsRecall, ending: ExitStack) -> Recalled:
         """Find what a request continues, and what is kept of all that it refers to. Its bytes stay reserved until
         `ending` closes. Raises `ApiError`: what it continues isn't kept; it is too much; the state doesn't answer."""
-        async with self._budget.turn(key):
+        async with self.budget.turn(key):
             recalled = await self._recall(key, need)
-            await self._budget.reserve(key, recalled.size, ending)
+            await self.budget.reserve(key, recalled.size, ending)
         return recalled
 
     async def _recall(self, key: str, need: NeedsRecall) -> Recalled:
@@ -292,10 +286,10 @@ def _check_size(found: Sequence[KeptResponse], path: str) -> None:
 
 
 class StoredRoutes:
-    """The routes. `identify` says who asks."""
+    """The routes. `identify` says who asks; `admit` also counts what is read."""
 
-    def __init__(self, stored: StoredResponses, identify: Callable[[Request], Caller]) -> None:
-        self._stored, self._identify = stored, identify
+    def __init__(self, stored: StoredResponses, identify: Callable[[Request], Caller], admit: Admit) -> None:
+        self._stored, self._identify, self._admit = stored, identify, admit
 
     def routes(self) -> list[Route]:
         return [
@@ -341,8 +335,8 @@ class StoredRoutes:
         raise ApiError("not_found", f"{find_inner_path(request.scope)}: {words}")
 
     async def _open(self, request: Request) -> dict[str, Any]:
-        caller, response_id = self._identify(request), request.path_params["response_id"]
-        opened = await self._stored.open(caller.name, response_id, find_ending(request.scope))
+        caller, response_id = await self._admit(request, RECORD_BYTES_MAX), request.path_params["response_id"]
+        opened = await self._stored.open(caller.name, response_id)
         if opened is None:
             raise _deny(response_id)
         return opened

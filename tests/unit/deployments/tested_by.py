@@ -7,7 +7,6 @@ TESTED_BY: dict[str, str] = {
     "deployments/app/router_parts.py": "tests/contract/test_chat.py",
     "deployments/config/free_port.py": "tests/unit/deployments/cli/test_preflight.py",
     "deployments/request/interfaces.py": "tests/unit/deployments/request/test_drive.py",
-    "deployments/app/router.py": "tests/contract/test_chat.py",
     "deployments/request/delivery.py": "tests/unit/deployments/request/test_attempt.py",
     "deployments/request/run_record.py": "tests/unit/deployments/request/test_drive.py",
     "deployments/api/dialect.py": "tests/unit/deployments/api/test_exchange.py",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from deployments.listener import direct as direct_door
+from deployments.listener.haproxy import HEADER_BYTES_MAX
 from deployments.listener.listening import is_request_id
 from tests.support.listeners import Back, Raw, ask, behind_uvicorn
 from tests.support.serving import until
@@ -49,6 +50,20 @@ def test_a_head_counts_once_however_it_is_cut(cuts, lines, kept):
 
     requests = read_requests(*(stream[begin:end] for begin, end in pairwise(ends)))
     assert [body for _, _, body in requests] == [b"a"] * (1 + kept)
+
+
+@given(st.integers(-9, 9), st.integers(1, 50_000), st.integers(1, 50), st.lists(st.integers(1, 30_000), max_size=9))
+@example(0, 30_000, 1, [30_000, 9])
+@example(1, 30_000, 1, [])
+def test_the_bound_of_a_head_is_exact_however_it_is_cut(beyond, url, lines, cuts):
+    """Law: a target and headers of 64 KiB are taken and a byte more is refused, in one piece or in many."""
+    size = (HEADER_BYTES_MAX - url - len("host: x\r\n") + beyond) // lines - len("c: \r\n")
+    count = url + len("host: x\r\n") + lines * (size + len("c: \r\n"))
+    head = f"GET /{'u' * (url - 1)} HTTP/1.1\r\nhost: x\r\n".encode() + b"c: %b\r\n" % (b"v" * size) * lines + b"\r\n"
+    ends = [0, *accumulate(cuts), len(head)]
+
+    for parts in ([head], [head[begin:end] for begin, end in pairwise(ends)]):
+        assert len(read_requests(*parts)) == (count <= HEADER_BYTES_MAX)
 
 
 RUBBISH = [

@@ -80,6 +80,21 @@ def test_a_large_body_that_stops_is_ended(door):
     assert (answer.status, answer.error["code"]) == (408, "request_timeout")
 
 
+@pytest.mark.parametrize("trailer", ["connection: close", "Proxy-Connection: Close", "connection: upgrade", "x: y"])
+@pytest.mark.parametrize("path", ["/read", "/nothing"])
+def test_a_trailer_says_nothing_of_the_connection(door, trailer, path):
+    """Law: whatever stands behind a body, the next request is answered or the connection ends; it is never dropped.
+    HAProxy sends the requests of all clients over the same connections: one trailer cost another client its answer."""
+    client = Raw(door.port).send(f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+    client.send(f"1\r\na\r\n0\r\n{trailer}\r\n\r\n")
+    first = client.some(65_536)
+    assert [ask(door.port).status for _ in range(3)] == [200] * 3
+    rest = client.send("GET /quick HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").rest(BOUND_S)
+
+    assert first.startswith(b"HTTP/1.1 200" if (trailer, path) == ("x: y", "/read") else b"HTTP/1.1 4")
+    assert rest.status in ((200,) if trailer == "x: y" else (0, 200))
+
+
 def test_a_body_that_goes_on_after_its_answer_is_ended(door):
     """Answered at once with a 404, the client dribbles on: neither its answer nor its connection is kept for it."""
     client = Raw(door.port).send("POST /none HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n", b"a" * 200_000)
