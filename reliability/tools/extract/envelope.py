@@ -253,4 +253,4 @@ def looks_like_calling(text: str, box: ToolBox) -> bool:
     """Return whether arguments, or the name of a declared tool, stand in a text."""
     if _ARGUMENTS.search(text):
         return True
-    return any(box.find(name) is not None for name in _WORD.findall(text, 0, NEAR_CHARS))
+    return any(box.find(name) is not None for name in set(_WORD.findall(text, 0, NEAR_CHARS)))
