@@ -60,7 +60,7 @@ class Head:
         if not may_be_marks(self._last):
             return self.text()
         # Up to here it is marks and white space.
-        cut = max(self._last.rfind(" "), self._last.rfind("\n"), self._last.rfind("<"), 0)
+        cut = len(self._last) - 1 if self._last[-1:].isspace() else self._last.rfind("<")
         if cut > _MARK_CHARS:
             self._parts.append(self._last[:cut])
             self._last = self._last[cut:]

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from deployments.config.config_errors import find_allowed_keys
 from deployments.config.whole_file import read_bounded
+from deployments.config.yaml_text import load_yaml
 from deployments.tiers.hosted.upstream_errors import RETRY_AFTER_S_MAX
 from reliability.types import Fault, FinishReason
 
@@ -206,15 +207,15 @@ def _parse_lines(text: str, name: str) -> list[Any]:
     for number, line in enumerate((line for line in text.split("\n") if line.strip()), start=1):
         try:
             rules.append(json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ScriptError(f"script {name}, rule {number}: not JSON: {error}") from None
     return rules
 
 
 def _parse_yaml(text: str, name: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        return load_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
         raise ScriptError(f"script {name} is not YAML{where}: {getattr(error, 'problem', None) or error}") from None

@@ -48,6 +48,11 @@ _DELIMITER = re.compile(
     rf"(?P<thought>{REASONING_CLOSE.pattern})|(?P<close>{formats.CLOSER.pattern})|(?P<open>{formats.OPENER.pattern})",
     re.IGNORECASE,
 )
+_PART = re.compile(
+    rf"(?P<close>{formats.CLOSER.pattern}|{formats.INNER_CLOSERS.pattern})|{formats.OPENER.pattern}"
+    rf"|<(?:\w{{1,32}}:|{DSML})?(?:function|invoke)\b",
+    re.IGNORECASE,
+)
 _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\w{1,7});")
 _SEPARATORS = re.compile(r"[\s,;]*+")
 _EMPTY = re.compile(r"[\s,;]*+(?:(?P<list>\[\s*+\]|\{\s*+\}|null\b)|(?:none|nil|n/a)\b)?[\s,;.]*+", re.IGNORECASE)
@@ -130,9 +135,9 @@ def find_empty_end(text: str, at: int) -> int | None:
 
 
 def is_closer_next(text: str, at: int) -> bool:
-    """Return whether the next delimiter is a closer."""
-    delimiter = _DELIMITER.search(text, at)
-    return delimiter is not None and delimiter.lastgroup == "close"
+    """Return whether the next delimiter is a closer, of a call or of a part of one."""
+    part = _PART.search(text, at)
+    return part is not None and part.lastgroup == "close"
 
 
 def skip_closers(text: str, at: int) -> tuple[int, bool]:
@@ -253,4 +258,4 @@ def looks_like_calling(text: str, box: ToolBox) -> bool:
     """Return whether arguments, or the name of a declared tool, stand in a text."""
     if _ARGUMENTS.search(text):
         return True
-    return any(box.find(name) is not None for name in _WORD.findall(text, 0, NEAR_CHARS))
+    return any(box.find(name) is not None for name in set(_WORD.findall(text, 0, NEAR_CHARS)))

@@ -24,7 +24,7 @@ _PRINT = re.compile(r"print\(\s{0,8}")
 _KEY = re.compile(r"([A-Za-z_](?:\\?\w){0,127}+)\s*=(?!=)\s*")
 _BETWEEN = re.compile(r"[\s,;]*+")
 _LOST_ARGUMENT = re.compile(r"[ \t,]{0,8}[A-Za-z_]\w{0,127}[ \t]?=(?!=)[^\n()]{0,400}\)")
-_SIGN = re.compile(r"[()]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
+_SIGN = re.compile(r"[()]|(?<!\\)(?:\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
 _ENDS = re.compile(rf"{CLOSER.pattern}|{FENCE.pattern}", re.IGNORECASE)
 _TEXTS = re.compile(r"\[\s{0,64}[\"']")
 

@@ -87,6 +87,7 @@ class Findings:
         self.apart: list[int] = []  # where paragraphs of Python stand that other text follows
         self.shown: list[tuple[int, int, str]] = []  # calls that stand behind words for an example, and their formats
         self.messages_at: int | None = None  # where messages begin behind other text
+        self.closed = 0  # where the row of closers ends that was looked at last
         self.rest_is_prose = False  # True where no declared name is left
 
     @property
@@ -321,11 +322,11 @@ class Findings:
         blank = self.text.rfind("\n\n", self.kept, closer.start)
         start = min(max(self.kept, self.begins, blank + 2 if blank >= 0 else 0), closer.start)
         near = self.text[max(start, closer.start - envelope.NEAR_CHARS) : closer.start]
+        if closer.start >= self.closed:
+            self.closed = envelope.skip_closers(self.text, closer.start)[0]
         if envelope.looks_like_calling(near, self.box):
             self.report_malformed(start, closer.end, "a closing tag, and no call that can be read before it", "closer")
-        elif envelope.is_closer_lost(
-            self.text, start, closer.start, row := envelope.skip_closers(self.text, closer.start)[0]
-        ):
+        elif envelope.is_closer_lost(self.text, start, closer.start, row := self.closed):
             parts = _LOST_PARTS.search(self.text, max(self.kept, closer.start - _LOOK_CHARS), closer.start)
             if parts and self.calls and self.text[self.kept : parts.start()].strip():
                 self.report_malformed(self.kept, row, "the closing tags of a call that ended within a value", "closer")

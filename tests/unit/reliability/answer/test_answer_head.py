@@ -49,6 +49,15 @@ def test_the_head_is_the_same_in_any_pieces(pieces):
     assert (out or head.text()) == text
 
 
+@pytest.mark.parametrize("piece", [" ", "\t", "\r\n", "\u2028\xa0", "\t<|im_end|>", "<|im_start|>"])
+def test_a_long_head_is_not_looked_at_again(piece):
+    """Law: however much waits, and of whatever white space and marks, the next piece is read with little before it."""
+    head, text = Head(), piece * 400
+    assert [head.take(part) for part in re.findall(".{7}|.", text, re.DOTALL)][-1] is None
+    assert len(head._last) < 100
+    assert head.take("a") == f"{text}a"
+
+
 def _ends(pieces):
     return [len("".join(pieces[:at])) for at in range(1, len(pieces) + 1)]
 

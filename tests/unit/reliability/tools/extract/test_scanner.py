@@ -234,6 +234,21 @@ def test_a_value_that_holds_the_ends_of_its_call_is_refused(text):
     assert extract_calls(text, box).malformed
 
 
+@pytest.mark.parametrize("value", ["</think>}<parameter=b>", "<parameter=b></think>x", "</parameter></think>x"])
+@pytest.mark.parametrize("form", [
+    '<invoke name="search">\n<parameter name="query">{}</parameter>\n</invoke>',
+    "<function=search>\n<parameter=query>\n{}\n</parameter>\n</function>",
+])  # fmt: skip
+def test_a_call_without_an_envelope_is_cut_by_no_mark_in_its_value(form, value):
+    """Law: what ends a thought, in a call that can't be read, makes neither a thought of the call nor text of its rest.
+    Where a thought breaks a call off and the answer makes it, that one is delivered."""
+    assert extract_calls(form.format(value), BOX).malformed
+    assert not play(cut_at(form.format(value), [3]), BOX).text.strip()
+    made = form.format("x")
+    found = extract_calls(f"{made[: made.index('x') + 1]}</think>\n{made}", BOX)
+    assert ([call.arguments for call in found.calls], found.malformed) == ([{"query": "x"}], ())
+
+
 def test_a_call_may_hold_the_marks_of_harmony():
     """Law: a text is Harmony's where a header stands before its message, and not where a value holds the mark."""
     box = build_toolbox([{"type": "function", "function": {"name": "q7", "parameters": {"type": "object"}}}])

@@ -7,6 +7,7 @@ import pytest
 
 from reliability.tools import build_toolbox, extract_calls
 from reliability.tools.extract.delimiter_search import find_delimiter_at
+from reliability.tools.extract.pythonic import _SIGN, is_one_call
 from reliability.tools.extract.settling import MALFORMED_MAX
 from tests.support.extracting import BOX, CALL, calls
 
@@ -58,10 +59,17 @@ def test_readings_that_fail_are_paid_for():
     assert found.text == text
 
 
-@pytest.mark.parametrize("text", ["I say " + "<tool_call>" * 2_000, "search(query='x')\n" * 2_000 + "or so"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I say " + "<tool_call>" * 2_000,
+        "So" + "</tool_call>" * 2_000 + "or so",
+        "search(query='x')\n" * 2_000 + "or so",
+    ],
+)
 def test_what_is_looked_at_once_is_not_looked_at_again(text):
-    """A row of openers, or of Python lines, that comes to nothing is read a few times at most, not from each of its
-    parts."""
+    """A row of openers, of closers, or of Python lines, that comes to nothing is read a few times at most, not from
+    each of its parts."""
     read = 0
 
     def count(frame, event, _):
@@ -75,6 +83,15 @@ def test_what_is_looked_at_once_is_not_looked_at_again(text):
         sys.setprofile(None)
 
     assert read < 30 * 2_000
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_text_without_an_end_is_read_once(quote):
+    """Law: outside of a text an escaped quotation mark opens none. So a text that never ends is read to its end from
+    its first mark alone, and linear in its length; brackets within texts count for nothing."""
+    assert [sign[0] for sign in _SIGN.finditer(f"(\\{quote}a)b{quote}")] == ["(", ")"]
+    assert is_one_call(f"search(query=x, y={quote}(\\{quote}{quote})", 0)
+    assert not is_one_call(f"search(query={quote}(\\{quote}) or so", 0)
 
 
 @pytest.mark.parametrize("word", ["to=functions.search", "call:search", "functions.search"])
