@@ -29,6 +29,7 @@ from deployments.listener.listening import is_request_id
 
 _LINGER_S = 1.0  # so long the client may finish sending after an error
 _WAITING_MAX = 1024
+_UNREAD_BYTES_MAX = 134_217_728  # of all answers that wait for their clients; a list may be of 4 MiB
 _LOOKS = 4  # how often an unread connection is looked at, in its time
 _BEHIND_HAPROXY = 10  # how many times as long HAProxy may take nothing
 # The kernel doubles it; what is sent and not taken should be seen soon, and not fit into the kernel's megabytes.
@@ -61,6 +62,7 @@ class ListenerProtocol(HttpToolsProtocol):
     """One connection."""
 
     _waiting: ClassVar[dict[ListenerProtocol, None]] = {}  # of this process, for a head; the longest first
+    _untaken: ClassVar[dict[ListenerProtocol, None]] = {}  # for their clients to take more; the longest first
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -215,9 +217,22 @@ class ListenerProtocol(HttpToolsProtocol):
         self.loop.call_later(_LINGER_S, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """Watch what isn't taken: more has been written than the client reads."""
+        """Watch what isn't taken: more has been written than the client reads. Those that have waited longest make
+        room for others."""
         super().pause_writing()
         self._watch_unread()
+        ListenerProtocol._untaken[self] = None
+        over = sum(one.transport.get_write_buffer_size() for one in ListenerProtocol._untaken) - _UNREAD_BYTES_MAX
+        for one in list(ListenerProtocol._untaken) if over > 0 else ():
+            over -= one.transport.get_write_buffer_size()
+            one.transport.abort()
+            if over <= 0:
+                break
+
+    def resume_writing(self) -> None:
+        """Note that the client reads."""
+        super().resume_writing()
+        ListenerProtocol._untaken.pop(self, None)
 
     def on_response_complete(self) -> None:
         """Bound the wait for the last bytes to be taken, or for the next head."""
@@ -261,6 +276,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self._stop_head_clock()
         self._unset_keepalive_if_required()
         ListenerProtocol._waiting.pop(self, None)
+        ListenerProtocol._untaken.pop(self, None)
         if self._unread_clock is not None:
             self._unread_clock.cancel()
             self._unread_clock = None

@@ -201,6 +201,22 @@ def test_heads_that_dribble_leave_room(monkeypatch):
             client.close()
 
 
+def test_answers_that_nobody_takes_leave_room(monkeypatch):
+    """What waits for its clients has a bound over all of them: those that have taken nothing for longest make room, and
+    one that reads stays."""
+    monkeypatch.setattr(direct_door, "_UNREAD_BYTES_MAX", 500_000)
+    with behind_uvicorn(Back(), monkeypatch, unread_s=60) as door:
+        reader = Raw(door.port).send("GET /stream?pause_s=0.01 HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert reader.some(100)
+        crowd = [Raw(door.port, buffer_bytes=4096).send("GET /stream HTTP/1.1\r\nhost: x\r\n\r\n") for _ in range(30)]
+        until(lambda: door.streams == 31 and len(door.ended) > 20, "the oldest are ended")
+
+        assert reader.some(100)
+        assert len(door.ended) < 30
+        for client in (reader, *crowd):
+            client.close()
+
+
 @pytest.mark.parametrize("reset", [False, True])
 def test_no_clock_outlives_its_connection(reset):
     """Closed or reset after an answer, while it is kept for the next request: nothing looks at its socket later."""
