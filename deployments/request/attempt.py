@@ -45,8 +45,8 @@ from reliability.types import (
     Text,
 )
 
-# Looking at what a model wrote takes so many times as long as reading what a client sent; even more, to settle a call.
-_WEIGHT, _OPEN_WEIGHT = 4, 16
+# Looking at what a model wrote takes so many times as long as reading what a client sent; even more, in pieces.
+_WEIGHT, _LOOK_WEIGHT = 4, 16
 _HEAD_CHARS = 64
 # Before a replica has taken the request: nothing is known of its queue.
 NOT_TAKEN = Prefilled(tokens=0, of_tokens=0, left_s=0.0, waits_behind=0)
@@ -145,7 +145,7 @@ class AttemptState:
 
     def size_with(self, batch: Sequence[Event]) -> int:
         """Estimate the characters that are looked at when this batch is taken: its own, and what the gate holds."""
-        return _OPEN_WEIGHT * self.delivery.gate.open_chars + _WEIGHT * sum(map(count_chars, batch))
+        return _LOOK_WEIGHT * (self.delivery.gate.open_chars + sum(map(count_chars, batch)))
 
     @property
     def size(self) -> int:

@@ -110,7 +110,8 @@ class _Body:
 class Gate:
     """The state of one attempt's gate. `tail` waits in PARTIAL, `held` in BODY and HELD; `before` is the end of what
     has left, and `place` what kind of place that is; `fenced`: it stands in a code block; `told`: openers of these
-    rows were only talked about, and their closers haven't come."""
+    rows were only talked about, and their closers haven't come. `wary`: in so many characters from here on a candidate
+    is settled only when it is as long as what is read with it, since another one was prose."""
 
     rules: _Rules
     mode: _Mode = _Mode.PASS
@@ -121,6 +122,7 @@ class Gate:
     held: _Pieces = NOTHING
     fenced: bool = False
     told: tuple[Thought, ...] = ()
+    wary: int = 0
 
     @property
     def open_chars(self) -> int:
@@ -157,7 +159,8 @@ def step(gate: Gate, event: Event) -> tuple[Gate, tuple[Event, ...]]:
         passes = gate.mode is _Mode.PASS and gate.place is Place.ANYWHERE
         if passes and text and call_starts.is_plain(text):  # nearly always
             before = (gate.before + text)[-_BEFORE_CHARS:]
-            return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=gate.fenced, told=gate.told), (event,)
+            fenced, told, wary = gate.fenced, gate.told, max(0, gate.wary - len(text))
+            return Gate(gate.rules, _Mode.PASS, Place.ANYWHERE, before, fenced=fenced, told=told, wary=wary), (event,)
         return _take_text(gate, text)
     thinks = isinstance(event, Reasoning) and gate.rules.hold is Hold.ALL
     if not thinks and not isinstance(event, CallDelta | Refusal):
@@ -242,10 +245,12 @@ def _pass_text(gate: Gate, text: str, at: int) -> tuple[Gate, int, str]:
         others = tuple(one for one in gate.told if one is not found.row)
         gate = replace(gate, told=others if len(others) < len(gate.told) else (*others, found.row))
     fenced = gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
-    gate = replace(gate, place=place, before=(gate.before + passed)[-_BEFORE_CHARS:], fenced=fenced)
+    before, wary = (gate.before + passed)[-_BEFORE_CHARS:], max(0, gate.wary - len(passed))
+    gate = replace(gate, place=place, before=before, fenced=fenced, wary=wary)
     if isinstance(found, CallStart):
         is_round = text[found.scan : found.scan + 1] == "("
-        body = _Body(found.until, found.strong, found.call - start, found.scan - found.call, round=is_round)
+        ask_at = _BEFORE_CHARS if wary else 0
+        body = _Body(found.until, found.strong, found.call - start, found.scan - found.call, ask_at, round=is_round)
         held = NOTHING.plus(Text(text[start : found.scan])) if found.scan > start else NOTHING
         return replace(gate, mode=_Mode.BODY, body=body, held=held), found.scan, passed
     if found is None:
@@ -263,6 +268,8 @@ def _follow_candidate(gate: Gate, body: _Body, text: str, at: int) -> tuple[Gate
     gate = replace(gate, body=body, held=gate.held.plus(Text(text[at:stop]))) if stop > at else gate
     if end is None and body.chars < HOLD_CHARS:
         return gate, stop, ""
+    if body.until is not Until.ASKED and body.chars < body.ask_at:
+        return replace(gate, body=replace(body, until=Until.ASKED)), stop, ""
     waiting = _text_of(gate.held)
     kind = gate.rules.settle_text(waiting[body.skip :], gate.before + waiting[: body.skip])
     if kind is TextKind.OPEN and body.chars < HOLD_CHARS:
@@ -286,12 +293,12 @@ def _let_go(gate: Gate, body: _Body, waiting: str) -> tuple[Gate, str]:
     passed, rest = waiting[:end], waiting[end:]
     fenced = gate.fenced ^ (call_starts.count_fences(gate.before, passed) % 2 == 1)
     before = (gate.before + passed)[-_BEFORE_CHARS:]
-    gate = replace(gate, place=place, before=before, body=None, held=NOTHING, fenced=fenced)
+    gate = replace(gate, place=place, before=before, body=None, held=NOTHING, fenced=fenced, wary=_BEFORE_CHARS)
     if not isinstance(found, CallStart):
         return replace(gate, mode=_Mode.PARTIAL if rest else _Mode.PASS, tail=rest), passed
     skip = found.call - end
     chars = len(rest) - skip
-    again = _Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=2 * chars)
+    again = _Body(until=Until.ASKED, strong=found.strong, skip=skip, chars=chars, ask_at=max(2 * chars, _BEFORE_CHARS))
     return replace(gate, mode=_Mode.BODY, body=again, held=NOTHING.plus(Text(rest))), passed
 
 

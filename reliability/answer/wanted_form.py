@@ -35,8 +35,8 @@ _ERRORS_CHARS_MAX = 2_000
 
 # "as JSON", "in JSON", "return a JSON list", "JSON: name and input"; not "read config.json" or "fix the JSON parser".
 _JSON = r"(?:(?:an?|one|valid|plain|pure|raw|compact|pretty|minified|single|me|it|them|only|just) ){0,4}json"
-_ENDS = r"(?=\W*(?:\Z|\n)|[.,:;!?]| ?[({\[]| (?:format|objects?|lists?|arrays?|with|and|of|only|please)\b)"
-_ORDERS = r"(?:\A|[.:,;!?\n]\s*|\b(?:and|then|please) )(?:return|give|output|answer|respond|reply|write|print)"
+_ENDS = r"(?=[^\w\n]*+(?:\Z|\n)|[.,:;!?]| ?[({\[]| (?:format|objects?|lists?|arrays?|with|and|of|only|please)\b)"
+_ORDERS = r"(?:\A|[.:,;!?\n]\s{0,32}+|\b(?:and|then|please) )(?:return|give|output|answer|respond|reply|write|print)"
 _ASKS_JSON = re.compile(
     rf"\b(?:as|in|to|into|als|en) {_JSON}{_ENDS}"
     rf"|{_ORDERS} {_JSON}{_ENDS}"

@@ -242,6 +242,21 @@ def test_questions_cost_linear_time(parts: list[str]) -> None:
     assert asked[0] <= 4 * len(text)
 
 
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("piece", ["<search>", "<search> ", '{"a":1}\n', '`{"a":1}` ', "<tool_call>x ", "[{"])
+def test_what_stands_before_a_candidate_is_read_a_few_times(piece: str, size: int) -> None:
+    """Law: in a row of candidates that are prose each question is about as much text as stands before it, so that all
+    questions together read linear text, with what stands before each."""
+    text, read = piece * (10_000 // len(piece)), [0]
+
+    def ask(candidate: str, before: str) -> TextKind:
+        read[0] += len(candidate) + len(before)
+        return TextKind.PROSE
+
+    assert fed(open_gate(TOOLS, ask), [text[at : at + size] for at in range(0, len(text), size)]) == (text, "")
+    assert read[0] <= 5 * len(text)
+
+
 @given(st.sampled_from([*FRAGMENTS, "{ ", "[ ", "``` ", "{{", "search ", "<tool_call"]))
 def test_what_waits_undecided_is_bounded(fragment: str) -> None:
     """Nothing repeats so often that a doubt about a beginning grows beyond the bounds of an opening."""

@@ -135,3 +135,9 @@ def test_who_asks_for_json_wants_it(request_text, asks):
     """Law: an order to answer in JSON is one in whatever words; a file, a parser or an endpoint that has to do with
     JSON is none."""
     assert asks_for_json(request_text) is asks
+
+
+@pytest.mark.parametrize(("space", "asks"), [("\n" * 30, True), (" " * 40, False)])
+def test_an_order_stands_near_the_end_of_the_sentence_before(space, asks):
+    """Law: white space before an order is looked at a bounded stretch, so that a row of line ends costs linear time."""
+    assert asks_for_json(f"Hello:{space}return JSON.") is asks
