@@ -73,7 +73,7 @@ _CLOSED = (f"{NEWEST_END}\n</summary>", f"{NEWEST_END}\n</state_snapshot>")
 #: Where clients look for the summary, a draft in front of it, and what their users add to the order.
 _ELEMENT = re.compile(r"<(summary|state_snapshot)>")
 _DRAFT = re.compile(r"\s*<analysis>(.*?)(?:</analysis>\s*|\Z)", re.DOTALL)
-_INSTRUCTED = re.compile(r"\n\s*Additional Instructions:\s*\n.*", re.DOTALL)
+_INSTRUCTED = re.compile(r"(?:\n[^\S\n]*+){1,2}Additional Instructions:\s*\n.*", re.DOTALL)
 _CLOSES, _CLOSING_CHARS = re.compile(r"\s*</\w{1,40}>\s*\Z"), 60
 
 

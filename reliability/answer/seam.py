@@ -68,6 +68,7 @@ _TITLE = re.compile(r"\W*continu\w*\W*", re.IGNORECASE)
 _MARKER = re.compile(r"\s*[\[(]\s*continu\w+[^\n\])]{0,30}[\])]", re.IGNORECASE)
 _MARKER_BEGUN = re.compile(r"\s*(?:[\[(](?:\s*[^\W\d]\w{0,11}(?:[^\n\])\w][^\n\])]{0,29})?)?)?\Z")
 _BOM = "\ufeff"
+_HELD_PARTS = 16  # what is held is looked at again when it has grown by such a part
 
 
 def find_anchor(begun: str) -> str:
@@ -114,7 +115,7 @@ class Seam:
         self._anchor = find_anchor(begun)
         beginning = begun.lstrip()[:_BEGINNING_CHARS]
         self._beginning = beginning if len(beginning) == _BEGINNING_CHARS else ""
-        self._held = ""
+        self._held, self._ask_at = "", 0
         self._wrapping: Wrapping | None = None
         self.joined = self._called = False
         self.torn = not trusted and not self._anchor
@@ -126,6 +127,9 @@ class Seam:
         if self.joined:
             return self._pass(text)
         self._held += text if self._held else text.removeprefix(_BOM)
+        if len(self._held) < self._ask_at:
+            return ""
+        self._ask_at = len(self._held) + len(self._held) // _HELD_PARTS
         return self._decide(final=False)
 
     def finish(self, *, called: bool = False) -> str:

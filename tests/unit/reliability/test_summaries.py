@@ -187,6 +187,14 @@ def test_a_local_model_reads_the_short_order_alone(before, order, more):
     assert order not in text
 
 
+def test_blank_lines_before_what_the_user_adds_are_looked_at_a_bounded_stretch():
+    """Law: one blank line before it stays, so that a row of them costs linear time."""
+    messages = (*WORK, user(ORDERS[0] + "\n \n" * 20 + MORE))
+    text = text_of(order_plainly(ask(messages=messages), 16_384).messages[-1]["content"])
+
+    assert text.endswith(f"without <analysis> and XML. Call no tool.{MORE}")
+
+
 TOLD = "<summary>\nThey read.\n</summary>"
 
 

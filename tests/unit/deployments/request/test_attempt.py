@@ -12,6 +12,7 @@ from deployments.reports.report import report_of
 from deployments.request.accounting import OVERRUN_BYTES, TOKEN_BYTES_MOST
 from deployments.request.attempt import record_attempt
 from deployments.request.run_record import Run
+from deployments.work.large_work import QUIET_BYTES
 from reliability import types
 from reliability.answer.estimate import text_bytes
 from reliability.answer.judgement import expect
@@ -292,3 +293,10 @@ def test_a_thought_is_recorded_with_its_end(events, thinking):
 
     found = record_attempt(made, 2).thinking
     assert found == (None if thinking is None else Thinking(tokens=thinking[0], ended=thinking[1]))
+
+
+def test_a_long_piece_leaves_the_event_loop():
+    """Law: what is looked at on the event loop is at most a few thousand characters, of new text and of what is held."""
+    made = reading(10_000)
+    assert made.size_with([Text("x" * 50)]) < made.size_with([Text("x" * 4_000)]) <= QUIET_BYTES
+    assert made.size_with([Text("x" * 2_500), Reasoning("x" * 2_500)]) > QUIET_BYTES

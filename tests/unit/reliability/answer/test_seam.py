@@ -1,5 +1,7 @@
 """Joining new words to a text that broke off."""
 
+import sys
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -278,3 +280,24 @@ def test_a_fence_of_the_text_s_own_stays():
     """Law: fences come in pairs: the one that closes a block of the text is no wrapping."""
     wrapping = Wrapping(f"{FENCE}python\nx = 1", f"{FENCE}python")
     assert wrapping.feed(f"\ny = 2\n{FENCE}\n") + wrapping.finish() == f"\ny = 2\n{FENCE}\n"
+
+
+@pytest.mark.parametrize("piece", [" ", "\n", '"', "...", "<|start|>", "<|im_end|>"])
+def test_what_waits_at_a_seam_is_not_looked_at_with_each_piece(piece):
+    """Law: however much waits, and in however many pieces, looking at it costs linear time: again only where it has
+    grown by a part of it."""
+    seam, looks = Seam("The quick brown fox jumps over the lazy dog and then the", trusted=True), 0
+
+    def count(frame, event, _):
+        nonlocal looks
+        looks += event == "call" and frame.f_code.co_name == "_decide"
+
+    sys.setprofile(count)
+    try:
+        out = [seam.feed(piece) for _ in range(4_000)]
+    finally:
+        sys.setprofile(None)
+
+    assert not any(out)
+    assert not seam.joined
+    assert 0 < looks < 200
