@@ -296,7 +296,7 @@ def test_a_thought_is_recorded_with_its_end(events, thinking):
 
 
 def test_a_long_piece_leaves_the_event_loop():
-    """Law: what is looked at on the event loop is at most a few thousand characters, of new text and of what is held."""
+    """Law: at most a few thousand characters are looked at on the event loop, of new text and of what is held."""
     made = reading(10_000)
     assert made.size_with([Text("x" * 50)]) < made.size_with([Text("x" * 4_000)]) <= QUIET_BYTES
     assert made.size_with([Text("x" * 2_500), Reasoning("x" * 2_500)]) > QUIET_BYTES
