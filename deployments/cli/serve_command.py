@@ -23,7 +23,7 @@ from deployments.config.config_paths import announce_flags, read_variables
 from deployments.config.free_port import free_port
 from deployments.config.whole_file import lock_folder
 from deployments.listener.haproxy import BUFFER_BYTES, UNREAD_S, WRAPPER, limits_of, read_seconds
-from deployments.running.folder import RunFolder, base_folder, find_other_server, refuse_long
+from deployments.running.folder import RunFolder, base_folder, find_other_server, refuse_unfit
 from deployments.running.own_folder import refuse_read_token
 from deployments.running.status_messages import ServerPlace
 from deployments.running.supervisor import hold_signals, supervise
@@ -90,7 +90,7 @@ def run_supervised(place: Mapping[str, Any], *, verbose: bool) -> int:
     os.umask(0o077)  # for all processes of the server: its logs and sockets are this user's alone
     try:
         base = base_folder(os.environ)
-        refuse_long(base, os.environ.get(_SWITCH) == "1")
+        refuse_unfit(base, os.environ.get(_SWITCH) == "1")
     except ConfigError as error:
         sys.exit(str(error))
     log = str(base / "logs" / f"serve-{place['port']}.log")

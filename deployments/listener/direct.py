@@ -30,6 +30,7 @@ from deployments.listener.listening import is_request_id
 _LINGER_S = 1.0  # so long the client may finish sending after an error
 _WAITING_MAX = 1024
 _UNREAD_BYTES_MAX = 134_217_728  # of all answers that wait for their clients; a list may be of 4 MiB
+_FIRST_BYTES, _FIRST_S = 1024, 0.001
 _LOOKS = 4  # how often an unread connection is looked at, in its time
 _BEHIND_HAPROXY = 10  # how many times as long HAProxy may take nothing
 # The kernel doubles it; what is sent and not taken should be seen soon, and not fit into the kernel's megabytes.
@@ -62,7 +63,7 @@ class ListenerProtocol(HttpToolsProtocol):
     """One connection."""
 
     _waiting: ClassVar[dict[ListenerProtocol, None]] = {}  # of this process, for a head; the longest first
-    _untaken: ClassVar[dict[ListenerProtocol, None]] = {}  # for their clients to take more; the longest first
+    _untaken: ClassVar[dict[ListenerProtocol, None]] = {}  # for their clients to take more
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -74,6 +75,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self._in_head = True
         self._refused: ApiError | None = None
         self._left_bytes, self._moved_s = 0, 0.0
+        self._paused_bytes, self._paused_s = 0, 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin the first request's time."""
@@ -217,17 +219,28 @@ class ListenerProtocol(HttpToolsProtocol):
         self.loop.call_later(_LINGER_S, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """Watch what isn't taken: more has been written than the client reads. Those that have waited longest make
-        room for others."""
+        """Watch what isn't taken: more has been written than the client reads. Those that take slowest make room for
+        others."""
         super().pause_writing()
         self._watch_unread()
+        self._begin_pace()
+        self.loop.call_soon(self._begin_pace)  # what the kernel takes at once, the client hasn't taken
         ListenerProtocol._untaken[self] = None
         over = sum(one.transport.get_write_buffer_size() for one in ListenerProtocol._untaken) - _UNREAD_BYTES_MAX
-        for one in list(ListenerProtocol._untaken) if over > 0 else ():
+        for one in sorted(ListenerProtocol._untaken, key=ListenerProtocol._find_pace) if over > 0 else ():
             over -= one.transport.get_write_buffer_size()
             one.transport.abort()
             if over <= 0:
                 break
+
+    def _begin_pace(self) -> None:
+        self._paused_bytes, self._paused_s = self._unread(), self.loop.time()
+        self._moved_s = self._paused_s
+
+    def _find_pace(self) -> float:
+        """Find how many bytes a second the client takes, with a few more for one that has just begun."""
+        taken_bytes = _FIRST_BYTES + self._paused_bytes - self._unread()
+        return taken_bytes / (self.loop.time() - self._paused_s + _FIRST_S)
 
     def resume_writing(self) -> None:
         """Note that the client reads."""
@@ -286,7 +299,7 @@ class ListenerProtocol(HttpToolsProtocol):
 def _count_queued_bytes(transport: asyncio.Transport) -> int:
     """Count the bytes in the kernel's queue; 0 where it doesn't report them."""
     peer = transport.get_extra_info("socket")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # it may be closed
         if peer is not None and sys.platform == "darwin":
             return int(peer.getsockopt(socket.SOL_SOCKET, _SO_NWRITE))
         if peer is not None:

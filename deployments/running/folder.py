@@ -43,6 +43,7 @@ _SESSIONS_KEPT = 3  # ended ones, for their logs
 _RAY_CHARS_MAX = 103 - 68
 # HAProxy takes 97, since it makes a socket under a longer name first: BASE/56 characters/metrics.sock.
 _HAPROXY_CHARS_MAX = 97 - 70
+_WORD = re.compile(r"""[^\s"'#$\\]+""")
 # HAProxy's folder: Ray names it after the node.
 _NODE = re.compile(r"[0-9a-f]{56}")
 _CONFIG = "haproxy.cfg"
@@ -57,8 +58,10 @@ def base_folder(environ: Mapping[str, str]) -> Path:
     return make_own(given if given.name == name else given / name)
 
 
-def refuse_long(base: Path, haproxy: bool) -> None:
-    """Raise ConfigError where the paths of the sockets of Ray or HAProxy under `base` would be too long."""
+def refuse_unfit(base: Path, haproxy: bool) -> None:
+    """Raise ConfigError where the paths of sockets under `base` would be too long, or no word in HAProxy's file."""
+    if haproxy and not _WORD.fullmatch(str(base)):
+        raise ConfigError(f"{base}: HAProxy takes no path with a blank, a quote, #, $ or \\: set RAY_TMPDIR to another")
     longest, size = _HAPROXY_CHARS_MAX if haproxy else _RAY_CHARS_MAX, len(os.fsencode(base))
     if size > longest:
         need = f"{base} has {size} characters, and sockets below it need a path of at most {longest}"

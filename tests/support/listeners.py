@@ -156,12 +156,15 @@ class Back:
         async def quick(_: Request) -> Response:
             return PlainTextResponse("quick")
 
+        async def large(request: Request) -> Response:
+            return PlainTextResponse("x" * int(request.query_params["bytes"]))
+
         async def error(_: Request, error: Exception) -> Response:
             assert isinstance(error, ApiError)
             return json_response(error.body(), status=error.status, headers=error.headers())
 
         quick_ones = [Route(path, quick) for path in ("/quick", "/-/healthz")]
-        routes = [Route("/read", read, methods=["POST"]), Route("/stream", stream), *quick_ones]
+        routes = [Route("/read", read, methods=["POST"]), Route("/stream", stream), Route("/large", large), *quick_ones]
         return Starlette(routes=routes, exception_handlers={ApiError: error})
 
     async def frames(self, pause_s: float) -> AsyncGenerator[bytes, None]:

@@ -278,7 +278,7 @@ def test_the_state_folder_of_a_server_that_runs_is_refused(place, monkeypatch, c
         return 0
 
     monkeypatch.setattr(serve_command, "supervise", supervise)
-    monkeypatch.setattr(serve_command, "refuse_long", lambda *_: None)
+    monkeypatch.setattr(serve_command, "refuse_unfit", lambda *_: None)
     monkeypatch.setattr(os, "umask", lambda _: 0)
     checked = commands[0][commands[0].index("--checked") + 1]
 

@@ -202,8 +202,8 @@ def test_heads_that_dribble_leave_room(monkeypatch):
 
 
 def test_answers_that_nobody_takes_leave_room(monkeypatch):
-    """What waits for its clients has a bound over all of them: those that have taken nothing for longest make room, and
-    one that reads stays."""
+    """What waits for its clients has a bound over all of them: those that take slowest make room, and one that
+    reads stays."""
     monkeypatch.setattr(direct_door, "_UNREAD_BYTES_MAX", 500_000)
     with behind_uvicorn(Back(), monkeypatch, unread_s=60) as door:
         reader = Raw(door.port).send("GET /stream?pause_s=0.01 HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -214,6 +214,25 @@ def test_answers_that_nobody_takes_leave_room(monkeypatch):
         assert reader.some(100)
         assert len(door.ended) < 30
         for client in (reader, *crowd):
+            client.close()
+
+
+def test_a_slow_reader_outlives_those_that_take_nothing(monkeypatch):
+    """Law: those that take slowest make room, and not one that reads, however long its answer has waited."""
+    monkeypatch.setattr(direct_door, "_UNREAD_BYTES_MAX", 4_000_000)
+    with behind_uvicorn(Back(), monkeypatch, unread_s=60) as door:
+        large = "GET /large?bytes=1500000 HTTP/1.1\r\nhost: x\r\n\r\n"
+        slow = Raw(door.port, buffer_bytes=4096).send(large)
+        got, crowd = len(slow.some(50_000)), []
+        for _ in range(20):
+            crowd.append(Raw(door.port, buffer_bytes=4096).send(large))
+            assert crowd[-1].peer.recv(1, socket.MSG_PEEK)  # its answer waits
+            for _ in range(10):
+                got += len(slow.some(10_000))
+        while got < 1_500_000 and (part := slow.some(65_536)):
+            got += len(part)
+        assert got > 1_500_000
+        for client in (slow, *crowd):
             client.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployments.config.config_errors import ConfigError
-from deployments.running.folder import _SESSIONS_KEPT, RunFolder, base_folder, refuse_long
+from deployments.running.folder import _SESSIONS_KEPT, RunFolder, base_folder, refuse_unfit
 from loadtests.running import short_folder
 
 
@@ -69,9 +69,18 @@ def test_the_folder_of_all_runs_is_ones_own(tmp_path):
 @pytest.mark.parametrize(("haproxy", "longest"), [(True, 27), (False, 35)])
 def test_a_folder_that_is_too_long_for_sockets_is_refused(haproxy, longest):
     """Before Ray or HAProxy fails with words that name no variable."""
-    refuse_long(Path("/" + "x" * (longest - 1)), haproxy)
+    refuse_unfit(Path("/" + "x" * (longest - 1)), haproxy)
     with pytest.raises(ConfigError, match=rf"/x+ has {longest + 1} characters.*RAY_TMPDIR"):
-        refuse_long(Path("/" + "x" * longest), haproxy)
+        refuse_unfit(Path("/" + "x" * longest), haproxy)
+
+
+@pytest.mark.parametrize("sign", " \t\"'#$\\")
+def test_a_folder_that_haproxy_cannot_read_is_refused(sign):
+    """A blank ends a word in HAProxy's configuration: the start failed after a minute, with its notices. Ray takes
+    such a folder."""
+    refuse_unfit(Path(f"/a{sign}b"), False)
+    with pytest.raises(ConfigError, match=r"HAProxy.*RAY_TMPDIR"):
+        refuse_unfit(Path(f"/a{sign}b"), True)
 
 
 def test_a_long_run_s_files_look_used(tmp_path):
