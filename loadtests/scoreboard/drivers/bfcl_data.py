@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import types
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,11 @@ def draw_entries(category: str, count: int, left_out: frozenset[str] = frozenset
 
 
 def draw_unseen(categories: tuple[str, ...], count: int) -> list[tuple[str, tuple[str, Entry]]]:
-    """Draw cases of one turn that the shipped calibrations weren't fitted on: of each its id, category and entry."""
+    """Draw cases of one turn that the shipped calibrations weren't fitted on: of each its id, category and entry. The
+    categories take turns, so that a run which ends early has some of each."""
     fitted = frozenset(json.loads(line)["id"] for line in FITTED.read_text(encoding="utf-8").splitlines())
-    drawn = [(category, draw_entries(category, count, fitted)) for category in categories]
-    return [(one["id"], (category, one)) for category, entries in drawn for one in entries]
+    drawn = [[(category, one) for one in draw_entries(category, count, fitted)] for category in categories]
+    return [(one[1]["id"], one) for turn in zip_longest(*drawn) for one in turn if one]
 
 
 def build_tools(functions: list[Entry]) -> list[Entry]:
