@@ -7,7 +7,7 @@ The cases are recorded ones (BFCL), drawn evenly from the kinds below with a fix
 conversations of several turns (`scoreboard/drivers/bfcl_steps.py`). Rows are kept in `confidence.jsonl`, each with the
 answer as the model wrote it; a run goes on where the last one stopped. Every estimate is that of a fit without the
 call. A chain is played by `reliability.escalation.policies.decide` on the first answers of its tiers. `--write` fits
-the calibrations of the package on all rows.
+the calibrations of the package on all rows, and draws their plot.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from deployments.evaluate.figures.confidence import (
     fit_calibration,
     judge_confidence,
 )
+from deployments.evaluate.pages.plots import draw_plots
 from deployments.models.calibrations import FILE as CALIBRATIONS
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
@@ -72,6 +73,12 @@ KINDS = {
 TURNS, TURN_CASES = "multi_turn_base", 60
 TURN_SHARERS_MIN = 4  # steps that share their functions: 5,000 tokens or more, which the prompt cache then holds
 ROUNDS = 10
+PLOT = Path(__file__).parents[1] / "docs" / "decisions" / "092-confidence.svg"
+SVG = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="12"'
+COLORS = ("#999", "#b35900", "#0a6ebd", "#1a7f37")
+STYLE = "svg{background:#fff}.grid{stroke:#ddd}.tick{fill:#666}.line{fill:none;stroke-width:1.5}" + "".join(
+    f".line.s{number}{{stroke:{color}}}.dot.s{number}{{fill:{color}}}" for number, color in enumerate(COLORS)
+)
 LEASTS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7)
 Row = Mapping[str, Any]
 
@@ -184,6 +191,14 @@ class Played:
         asked = set.intersection(*(set(self.rows[model]) for model in chain))
         return {name for name in asked if (self.rows[chain[0]][name]["category"] == TURNS) is turns}
 
+    def judge(self, model: str, calls: Sequence[Row]) -> list[dict[str, Any]]:
+        """Judge how well the estimates of a model tell right calls, and unwanted ones."""
+        kinds = (self.likely[model], "right", True), (self.unwanted[model], "wanted", False)
+        return [
+            judge_confidence([known[row["id"]] for row in calls], [row[field] is hit for row in calls])
+            for known, field, hit in kinds
+        ]
+
     def play(self, chain: Sequence[str], least: float, ids: Collection[str]) -> dict[str, Any]:
         """Play a chain on these cases."""
         counts, seconds = Counter[str](), 0.0
@@ -292,10 +307,7 @@ def print_figures(played: Played) -> None:
         calls = [row for row in rows.values() if "signs" in row]
         if not calls:
             continue
-        told = [
-            judge_confidence([known[row["id"]] for row in calls], [row[field] is hit for row in calls])
-            for known, field, hit in ((played.likely[model], "right", True), (played.unwanted[model], "wanted", False))
-        ]
+        told = played.judge(model, calls)
         name = NAMES[model] + (", several turns" if turns else "")
         cells = [name, len(rows), sum(row["right"] for row in rows.values()), len(calls)]
         for one in told:
@@ -342,6 +354,17 @@ def write_calibrations(played: Played, digests: Mapping[str, str]) -> None:
     CALIBRATIONS.write_text(json.dumps(fitted, indent=1) + "\n", encoding="utf-8")
 
 
+def draw_plot(played: Played) -> None:
+    """Draw how often calls were right by how likely they were thought to be, as `evaluate` does."""
+    told = {}
+    for model, rows in played.rows.items():
+        calls = [row for row in rows.values() if "signs" in row and row["category"] != TURNS]
+        told[NAMES[model].rpartition("-")[2]] = {"source": str(ROWS), **played.judge(model, calls)[0]}
+    figure = draw_plots({"calls": (), "speeds": {}, "confidence": told, "cascade": {}})["confidence"]
+    drawn = figure[figure.index("<svg") : figure.index("</svg>")].replace("<svg", f"<svg {SVG}", 1)
+    PLOT.write_text(f"{drawn}<style>{STYLE}</style></svg>\n", encoding="utf-8")
+
+
 async def find_digests(models: Sequence[str]) -> dict[str, str]:
     """Find the sha256 of each model's weights, as its tier says it."""
     found = {}
@@ -368,6 +391,7 @@ def main() -> None:
     played = Played(read_rows())
     print_figures(played)
     if args.write:
+        draw_plot(played)
         write_calibrations(played, asyncio.run(find_digests(list(played.rows))))
 
 

@@ -1,5 +1,5 @@
-"""BFCL's cases of one turn: the right calls, or none where none is wanted. Cases that the shipped calibrations were
-fitted on are left out; `--cases` is the count for each category."""
+"""BFCL's cases of one turn: the right calls, or none where none is wanted. No shipped calibration was fitted on any of
+them; `--cases` is the count for each category."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 SEED = 20261127
-FITTED = Path(__file__).parents[2] / "confidence.jsonl"
+# Ids of each category, none of which a shipped calibration was fitted on.
+CASES = Path(__file__).with_name("cases.json")
 # The one thing that the checkers read of a model: OpenAI's names have no dots.
 _names = types.SimpleNamespace(underscore_to_dot=True)
 _models = types.ModuleType("bfcl_eval.constants.model_config")
@@ -28,21 +29,30 @@ Entry = dict[str, Any]
 LANGUAGES = {"simple_java": Language.JAVA, "simple_javascript": Language.JAVASCRIPT}
 
 
-def draw_entries(category: str, count: int, left_out: frozenset[str] = frozenset()) -> list[Entry]:
+def draw_entries(category: str, count: int) -> list[Entry]:
     """Draw some entries of a category with their ground truth, always in the same order."""
-    entries = [entry for entry in load_dataset_entry(category) if entry["id"] not in left_out]
+    entries = read_entries(category)
     random.Random(f"{SEED} {category}").shuffle(entries)
-    if "irrelevance" not in category and category != "live_relevance":
-        truths = {truth["id"]: truth["ground_truth"] for truth in load_ground_truth_entry(category)}
-        entries = [entry | {"ground_truth": truths[entry["id"]]} for entry in entries]
     return entries[:count]
 
 
+def read_entries(category: str) -> list[Entry]:
+    """Read the entries of a category with their ground truth."""
+    entries: list[Entry] = load_dataset_entry(category)
+    if "irrelevance" not in category and category != "live_relevance":
+        truths = {truth["id"]: truth["ground_truth"] for truth in load_ground_truth_entry(category)}
+        entries = [entry | {"ground_truth": truths[entry["id"]]} for entry in entries]
+    return entries
+
+
 def draw_unseen(categories: tuple[str, ...], count: int) -> list[tuple[str, tuple[str, Entry]]]:
-    """Draw cases of one turn that the shipped calibrations weren't fitted on: of each its id, category and entry. The
-    categories take turns, so that a run which ends early has some of each."""
-    fitted = frozenset(json.loads(line)["id"] for line in FITTED.read_text(encoding="utf-8").splitlines())
-    drawn = [[(category, one) for one in draw_entries(category, count, fitted)] for category in categories]
+    """Draw cases of one turn from `CASES`: of each its id, category and entry. The categories take turns, so that a run
+    which ends early has some of each."""
+    ids = json.loads(CASES.read_text(encoding="utf-8"))
+    drawn = []
+    for category in categories:
+        by_id = {entry["id"]: entry for entry in read_entries(category)}
+        drawn.append([(category, by_id[one]) for one in ids[category][:count]])
     return [(one[1]["id"], one) for turn in zip_longest(*drawn) for one in turn if one]
 
 

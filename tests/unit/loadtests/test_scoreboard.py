@@ -1,10 +1,20 @@
 """The scoreboard's figures: fair comparison, and what counts as worse."""
 
+import json
+
+from loadtests.confidence import read_rows
 from loadtests.scoreboard.figures import Standings, build_table, collect_standings, find_lost, name_sum
+from loadtests.scoreboard.suites import HERE
 
 
 def _build_row(case: str, right: bool, **fields: object) -> dict[str, object]:
     return {"case": case, "seed": 1, "kind": "k", "right": right, "in": 10, "out": 5, "seconds": 2.0} | fields
+
+
+def test_no_calibration_has_seen_a_case():
+    """What the shipped calibrations were fitted on is no case of the scoreboard's."""
+    cases = json.loads((HERE / "drivers" / "cases.json").read_text(encoding="utf-8"))
+    assert not {one for some in cases.values() for one in some} & {row["id"] for row in read_rows()}
 
 
 class TestComparison:
