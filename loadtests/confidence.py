@@ -1,6 +1,6 @@
 """How well a small model's calls tell of themselves whether they are right, and what a chain gains by it.
 
-    python -m loadtests.confidence answers --model small --cases 212    greedy answers of a model, one row each
+    python -m loadtests.confidence answers --model small --cases 500    greedy answers of a model, one row each
     python -m loadtests.confidence figures [--write]                    what they tell, and the chains they make
 
 The cases are recorded ones (BFCL), drawn evenly from the kinds below with a fixed seed, and behind them steps of
@@ -381,7 +381,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     answers = commands.add_parser("answers", help="ask a model")
     answers.add_argument("--model", choices=list(MODELS), required=True)
-    answers.add_argument("--cases", type=int, default=212)
+    answers.add_argument("--cases", type=int, default=500)
     figures = commands.add_parser("figures", help="print the figures")
     figures.add_argument("--write", action="store_true", help="write the calibrations of the package")
     args = parser.parse_args()
