@@ -34,7 +34,9 @@ from reliability.types import CallDelta
 _CALLS_MAX = 1024  # more than any agent could mean
 _INDEX_DIGITS_MAX = 9
 _ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
+_SCALAR_CHARS_MAX = 4_300  # of arguments that are no object: a longer number is none
 _OBJECT = re.compile(r'\s*\{\s*["}]')
+_SIGN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +51,14 @@ class _Call:
     parts: list[str] = field(default_factory=list)
     chars: int = 0  # of its parts
     retells: bool = False  # each piece brings what came before
+    begun: bool = False
+    # How far its parts were looked at; what is open there (a backslash, a text, brackets); what was told of their end.
+    seen: int = 0
+    odd: str = ""
+    inside: bool = False
+    depth: int = 0
+    ended: bool = False
+    broken: bool = False
 
     @property
     def text(self) -> str:
@@ -63,11 +73,26 @@ class _Call:
 
     @property
     def breaks_off(self) -> bool:
-        """Whether its arguments have begun and aren't complete."""
+        """Whether its arguments have begun and aren't complete. Each part is looked at once, and the whole where
+        nothing is open: behind its end only white space may come."""
+        new, self.seen = self.odd + "".join(self.parts[self.seen :]), len(self.parts)
+        signs = _SIGN.findall(new)
+        self.odd = "\\" * (signs[-1:] == ["\\"])
+        if self.ended:
+            self.broken |= bool(new.strip())
+            return self.broken
+        for sign in signs:
+            self.inside ^= sign == '"'
+            self.depth += 0 if self.inside else (sign in "{[") - (sign in "}]")
+        if self.inside or self.depth or not self.begun:
+            return self.begun
+        text = self.text.strip()
         try:
-            return not self.may_end or (bool(self.text.strip()) and json.loads(self.text) is None)
+            self.broken = json.loads(text) is None
         except (ValueError, RecursionError):
-            return True
+            self.broken = True
+        self.ended = text[0] in '{["' or len(text) > _SCALAR_CHARS_MAX
+        return self.broken
 
     def skip_retold(self, given: str) -> str:
         """Return what is new in a piece. All that came before, said again, is no JSON but where a value begins."""
@@ -107,6 +132,7 @@ class CallDeltas:
             arguments = call.halves.take(call.skip_retold(given))
             call.parts += [arguments] * bool(arguments)
             call.chars += len(arguments)
+            call.begun = call.begun or bool(arguments.strip())
             out.append(self._build_delta(call, arguments))
         return list(filter(None, out))
 
@@ -219,7 +245,7 @@ def _goes_on(call: _Call, upstream_id: str, name: str, given: str, *, again: boo
         return False
     if name and call.name and name != call.name:
         return False
-    return call.breaks_off if any(map(str.strip, call.parts)) else not again
+    return call.breaks_off if call.begun else not again
 
 
 def _read_index(value: Any) -> int | None:
