@@ -124,9 +124,17 @@ class _ConversationTail:
 
     def answers_call(self, index: int) -> bool:
         """Return whether the message is the result of a call that stands in the text before it."""
-        while self.role_at(index) == "user":
-            index -= 1
-        return self.role_at(index) == "assistant" and bool(self.text_calls(index))
+        before = self._others[index - self.lowest]
+        return self.role_at(before) == "assistant" and bool(self.text_calls(before))
+
+    @cached_property
+    def _others(self) -> list[int]:
+        """The last message that isn't the user's, up to each of the tail's."""
+        places, last = [], self.lowest - 1
+        for index in range(self.lowest, len(self.messages)):
+            last = last if self.role_at(index) == "user" else index
+            places.append(last)
+        return places
 
     def text_calls(self, index: int) -> tuple[SeenCall, ...]:
         """Return the calls in the text of an answer, where the agent has no others."""
