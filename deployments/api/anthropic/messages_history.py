@@ -143,7 +143,7 @@ def _translate_assistant(blocks: Sequence[Block], path: str, past: Past) -> Iter
 
 def _join_answers(answers: Sequence[Message]) -> Message:
     """Join messages, which Anthropic reads as one turn: the results of the first one's calls stand behind all."""
-    said = [each["content"] for each in answers if each["content"]]
+    said = (each["content"] for each in answers if each["content"])
     parts = [[{"type": "text", "text": one}] if isinstance(one, str) else one for one in said]
     thoughts = [each["reasoning_content"] for each in answers if "reasoning_content" in each]
     joined = answers[0] | {"content": join_parts([*chain.from_iterable(parts)]) or None}

@@ -23,6 +23,7 @@ import json
 import re
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -51,14 +52,10 @@ class _Call:
     parts: list[str] = field(default_factory=list)
     chars: int = 0  # of its parts
     retells: bool = False  # each piece brings what came before
-    begun: bool = False
-    # How far its parts were looked at; what is open there (a backslash, a text, brackets); what was told of their end.
-    seen: int = 0
-    odd: str = ""
-    inside: bool = False
-    depth: int = 0
-    ended: bool = False
-    broken: bool = False
+    begun: bool = False  # they hold more than white space
+    seen: int = 0  # so many of them were looked at
+    open: tuple[str, bool, int] = "", False, 0  # what those leave open: a backslash, a text, brackets
+    whole: bool | None = None  # whether what has ended is JSON
 
     @property
     def text(self) -> str:
@@ -73,26 +70,24 @@ class _Call:
 
     @property
     def breaks_off(self) -> bool:
-        """Whether its arguments have begun and aren't complete. Each part is looked at once, and the whole where
-        nothing is open: behind its end only white space may come."""
-        new, self.seen = self.odd + "".join(self.parts[self.seen :]), len(self.parts)
+        """Whether its arguments have begun and aren't complete. Parts are read once, all where nothing is open."""
+        odd, inside, depth = self.open
+        new, self.seen = odd + "".join(self.parts[self.seen :]), len(self.parts)
+        if self.whole is not None:
+            self.whole = self.whole and not new.strip()
+            return not self.whole
         signs = _SIGN.findall(new)
-        self.odd = "\\" * (signs[-1:] == ["\\"])
-        if self.ended:
-            self.broken |= bool(new.strip())
-            return self.broken
         for sign in signs:
-            self.inside ^= sign == '"'
-            self.depth += 0 if self.inside else (sign in "{[") - (sign in "}]")
-        if self.inside or self.depth or not self.begun:
+            inside ^= sign == '"'
+            depth += 0 if inside else (sign in "{[") - (sign in "}]")
+        self.open = "\\" * (signs[-1:] == ["\\"]), inside, depth
+        if inside or depth or not self.begun:
             return self.begun
-        text = self.text.strip()
-        try:
-            self.broken = json.loads(text) is None
-        except (ValueError, RecursionError):
-            self.broken = True
-        self.ended = text[0] in '{["' or len(text) > _SCALAR_CHARS_MAX
-        return self.broken
+        text, whole = self.text.strip(), False
+        with suppress(ValueError, RecursionError):
+            whole = json.loads(text) is not None
+        self.whole = whole if text[0] in '{["' or len(text) > _SCALAR_CHARS_MAX else None
+        return not whole
 
     def skip_retold(self, given: str) -> str:
         """Return what is new in a piece. All that came before, said again, is no JSON but where a value begins."""
