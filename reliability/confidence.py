@@ -204,8 +204,8 @@ def _is_grounded(signs: Mapping[str, float], calls: Sequence[ToolCall]) -> bool:
 def _is_named(toolbox: ToolBox, texts: Sequence[str]) -> bool:
     """Return whether the conversation names one of the tools, or orders their use ("Use the available tools to"), as
     agents' system prompts do: then calls are wanted. Of the cases that calibrations are fitted on few do."""
-    said = "\n".join(texts)[:TEXT_CHARS_MAX]
-    named = any(re.search(rf"(?<!\w){re.escape(tool.name)}(?!\w)", said) for tool in toolbox.tools)
+    said = "\n".join(texts)[:TEXT_CHARS_MAX]  # in which letters are found faster than what may stand before them
+    named = any(re.search(rf"{name}(?<!\w{name})(?!\w)", said) for name in map(re.escape, toolbox.names))
     return named or _ORDERS_TOOLS.search(said) is not None
 
 

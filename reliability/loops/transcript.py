@@ -18,6 +18,7 @@ Invariants: `turns_max` answers and `MESSAGES_MAX` messages back are read. What 
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,9 +125,13 @@ class _ConversationTail:
 
     def answers_call(self, index: int) -> bool:
         """Return whether the message is the result of a call that stands in the text before it."""
-        while self.role_at(index) == "user":
-            index -= 1
-        return self.role_at(index) == "assistant" and bool(self.text_calls(index))
+        before = self._others[bisect(self._others, index) - 1]
+        return self.role_at(before) == "assistant" and bool(self.text_calls(before))
+
+    @cached_property
+    def _others(self) -> list[int]:
+        """The place before the tail, and those of its messages that aren't the user's."""
+        return [at for at in range(self.lowest - 1, len(self.messages)) if self.role_at(at) != "user"]
 
     def text_calls(self, index: int) -> tuple[SeenCall, ...]:
         """Return the calls in the text of an answer, where the agent has no others."""

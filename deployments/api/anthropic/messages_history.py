@@ -44,6 +44,7 @@ def translate_history(
     """Translate a system prompt and the messages behind it. `notes` takes what is left out. Raises `ApiError`:
     `invalid_request` or `unsupported`."""
     out = list(_translate_system(system or (), "system", head=True))
+    further: dict[int, list[Message]] = {}  # answers of one turn, by the place of its first
     user_last, notes, role = find_user(messages), {} if notes is None else notes, None
     for at, message in enumerate(messages):
         last_role, role = role, message.get("role") if isinstance(message, dict) else None
@@ -57,10 +58,13 @@ def translate_history(
             past.leave_out(error)
             continue
         if role == last_role == "assistant" and out and out[-1].get("tool_calls"):
-            read = [_join_answers(out.pop(), *read)]
+            further.setdefault(len(out) - 1, []).extend(read)
+            continue
         before = role == "system" and not transient and out[-1:] and out[-1]["role"] == "user"
         place = len(out) - 1 if before else len(out)
         out[place:place] = read
+    for place, answers in further.items():
+        out[place] = _join_answers([out[place], *answers])
     if messages[-1]["role"] == "assistant":
         words = "this server doesn't continue an assistant's message (prefill): the conversation must end with a user's"
         raise refuse(f"messages.{len(messages) - 1}.role", words, "unsupported")
@@ -137,14 +141,14 @@ def _translate_assistant(blocks: Sequence[Block], path: str, past: Past) -> Iter
     yield message
 
 
-def _join_answers(first: Message, second: Message) -> Message:
-    """Join two messages, which Anthropic reads as one turn: the results of the first one's calls stand behind both."""
-    said = [each["content"] for each in (first, second) if each["content"]]
+def _join_answers(answers: Sequence[Message]) -> Message:
+    """Join messages, which Anthropic reads as one turn: the results of the first one's calls stand behind all."""
+    said = (each["content"] for each in answers if each["content"])
     parts = [[{"type": "text", "text": one}] if isinstance(one, str) else one for one in said]
-    thoughts = [each["reasoning_content"] for each in (first, second) if "reasoning_content" in each]
-    joined = first | {"content": join_parts([*chain.from_iterable(parts)]) or None}
+    thoughts = [each["reasoning_content"] for each in answers if "reasoning_content" in each]
+    joined = answers[0] | {"content": join_parts([*chain.from_iterable(parts)]) or None}
     joined |= {"reasoning_content": BREAK.join(thoughts)} if thoughts else {}
-    return joined | {"tool_calls": [*first["tool_calls"], *second.get("tool_calls", ())]}
+    return joined | {"tool_calls": [call for each in answers for call in each.get("tool_calls", ())]}
 
 
 _READERS: Mapping[str, Callable[[Sequence[Block], str, Past], Iterator[Message]]] = {

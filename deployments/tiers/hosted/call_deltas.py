@@ -23,6 +23,7 @@ import json
 import re
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -34,7 +35,9 @@ from reliability.types import CallDelta
 _CALLS_MAX = 1024  # more than any agent could mean
 _INDEX_DIGITS_MAX = 9
 _ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
+_SCALAR_CHARS_MAX = 4_300  # of arguments that are no object: a longer number is none
 _OBJECT = re.compile(r'\s*\{\s*["}]')
+_SIGN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +52,10 @@ class _Call:
     parts: list[str] = field(default_factory=list)
     chars: int = 0  # of its parts
     retells: bool = False  # each piece brings what came before
+    begun: bool = False  # they hold more than white space
+    seen: int = 0  # so many of them were looked at
+    open: tuple[str, bool, int] = "", False, 0  # what those leave open: a backslash, a text, brackets
+    whole: bool | None = None  # whether what has ended is JSON
 
     @property
     def text(self) -> str:
@@ -63,11 +70,24 @@ class _Call:
 
     @property
     def breaks_off(self) -> bool:
-        """Whether its arguments have begun and aren't complete."""
-        try:
-            return not self.may_end or (bool(self.text.strip()) and json.loads(self.text) is None)
-        except (ValueError, RecursionError):
-            return True
+        """Whether its arguments have begun and aren't complete. Parts are read once, all where nothing is open."""
+        odd, inside, depth = self.open
+        new, self.seen = odd + "".join(self.parts[self.seen :]), len(self.parts)
+        if self.whole is not None:
+            self.whole = self.whole and not new.strip()
+            return not self.whole
+        signs = _SIGN.findall(new)
+        for sign in signs:
+            inside ^= sign == '"'
+            depth += 0 if inside else (sign in "{[") - (sign in "}]")
+        self.open = "\\" * (signs[-1:] == ["\\"]), inside, depth
+        if inside or depth or not self.begun:
+            return self.begun
+        text, whole = self.text.strip(), False
+        with suppress(ValueError, RecursionError):
+            whole = json.loads(text) is not None
+        self.whole = whole if text[0] in '{["' or len(text) > _SCALAR_CHARS_MAX else None
+        return not whole
 
     def skip_retold(self, given: str) -> str:
         """Return what is new in a piece. All that came before, said again, is no JSON but where a value begins."""
@@ -107,6 +127,7 @@ class CallDeltas:
             arguments = call.halves.take(call.skip_retold(given))
             call.parts += [arguments] * bool(arguments)
             call.chars += len(arguments)
+            call.begun = call.begun or bool(arguments.strip())
             out.append(self._build_delta(call, arguments))
         return list(filter(None, out))
 
@@ -219,7 +240,7 @@ def _goes_on(call: _Call, upstream_id: str, name: str, given: str, *, again: boo
         return False
     if name and call.name and name != call.name:
         return False
-    return call.breaks_off if any(map(str.strip, call.parts)) else not again
+    return call.breaks_off if call.begun else not again
 
 
 def _read_index(value: Any) -> int | None:

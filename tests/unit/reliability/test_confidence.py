@@ -151,7 +151,8 @@ def test_calls_that_nobody_checked_are_not_measured(arguments: list[str]) -> Non
 
 @pytest.mark.parametrize(("said", "arguments", "wanted"), [
     ("First use book, then sum up.", {}, True), ("call `book`.", {}, True), ("Read the booking.", {}, False),
-    ("a_book", {}, False), ("Open the garage.", {"door": "garage"}, True), ("Open the garage.", {}, False),
+    ("a_book", {}, False), ("Of a_book, books and book", {}, True), ("Open the garage.", {"door": "garage"}, True),
+    ("Open the garage.", {}, False),
     ("Open the garage.", {"door": "garage", "action": "open"}, True), ("Open the garage.", {"door": "cellar"}, False),
     ("Open the garage.", {"door": "garage", "speed": 5}, False),
     ("Use the available tools to answer.", {}, True), ("You act for the user, using your tools.", {}, True),

@@ -114,6 +114,13 @@ def load(size: int) -> dict[str, Any]:
     return {"messages": [USER, *(turns * size)], "tools": [hidden, {"name": "other", "input_schema": {}}]}
 
 
+def say_and_call(size: int) -> list[Message]:
+    """Answers in a row, each with a text, a thought and a call."""
+    used = [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]
+    said = [{"type": "thinking", "thinking": "h"}, {"type": "text", "text": "w"}]
+    return [USER, *({"role": "assistant", "content": said + used} for _ in range(size)), USER]
+
+
 def spare(size: int) -> Message:
     return {"type": "clear_tool_uses_20250919", "exclude_tools": [f"n{n}" for n in range(size)]}
 
@@ -133,6 +140,7 @@ MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
     "messages": say,
     "texts": lambda size: block(size, {"type": "text", "text": "w"}),
     "results": lambda size: block(size, {"type": "tool_result", "tool_use_id": "t", "content": "w"}),
+    "answers of one turn": lambda size: {"messages": say_and_call(size)},
     "searches": load,
     "spared tools": lambda size: say(size, context_management={"edits": [spare(size)]}),
 }

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reliability.loops.transcript import MESSAGES_MAX, _ConversationTail
+from reliability.loops.transcript import MESSAGES_MAX, _ConversationTail, read_request
 from tests.support.conversation import USER, Message, ask, said, told, user
+from tests.support.counted_work import measure_growth
 
 FENCE = "```bash\nls\n```"
 
@@ -81,3 +82,14 @@ def test_a_message_is_compared_whole(size: int, where: str) -> None:
     assert start_behind(lambda n: f"Step {n + 8}. {rules} {12 - n} steps left.") == 1
     count = "Step {}/50. It is 2026-03-30 12:0{}. "
     assert start_behind(lambda n: where.format(rules=rules, item=count.format(n + 8, n))) == 1
+
+
+@pytest.mark.parametrize("words", ["hi", "Read file {}.", "go on"])
+def test_messages_in_a_row_are_looked_at_a_few_times_each(words: str) -> None:
+    """Law: twice as many messages of the user in a row, behind one answer or none, are twice the work."""
+
+    def prepare(size: int) -> Callable[[], object]:
+        row = [user(words.format(n)) for n in range(size)]
+        return lambda: (start(*row), start(said("Well."), *row), read_request(row))
+
+    assert measure_growth(prepare, 150) <= 2.2

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from deployments.tiers.hosted.call_deltas import CallDeltas
 from reliability.types import CallDelta, FinishReason
 from tests.support.chat_chunks import delta, one
+from tests.support.counted_work import measure_growth
 
 
 def piece(index: Any = None, call_id: str | None = None, name: str | None = None, arguments: Any = "") -> Any:
@@ -218,3 +220,34 @@ def test_arguments_so_far_in_each_piece_are_told_once(text: str, named: bool) ->
             continue
         pieces = [[piece(0, *own, text[:end])] for end in ([*ends, len(text)] if cut else ends)]
         assert calls([piece(0, "a", "f")], *pieces) == [("f", text)], cut
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        ('{"a": "', "}"),
+        ("{", "]"),
+        ("{}", " "),
+        ("{}x", "x"),
+        (" ", "\n"),
+        ('"', "x"),
+        ("1" * 4_400, "1" * 100),
+        ('"', "\\"),
+    ],
+)
+@pytest.mark.parametrize("fields", [{}, {"name": "f"}])
+def test_each_piece_is_looked_at_once(first: str, more: str, fields: dict[str, str]) -> None:
+    """Law: where no index says to which call a piece belongs, twice as many pieces of one are twice the work, also
+    where each might be its last."""
+
+    def prepare(size: int) -> Any:
+        given = [[piece(name="f", arguments=first)], *([piece(arguments=more, **fields)] for _ in range(size))]
+
+        def read() -> None:
+            deltas = CallDeltas()
+            for each in given:
+                deltas.read(each)
+
+        return read
+
+    assert measure_growth(prepare, 200) <= 2.2
