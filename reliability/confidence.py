@@ -100,18 +100,26 @@ def _read_number(word: str) -> float | None:
     return _NUMBER_WORDS.get(word)
 
 
-def _list_leaves(value: Any) -> Iterator[Any]:
-    """Yield the plain values within a JSON value, in no order, `LEAVES_MAX` at most."""
-    open_values, left = [value], LEAVES_MAX
+def _list_leaves(value: Any, schema: Any) -> Iterator[Any]:
+    """Yield the plain values within a JSON value, in no order, but for their schema's defaults; of `LEAVES_MAX` at
+    most."""
+    open_values, left = [(value, schema)], LEAVES_MAX
     while open_values and left:
-        one = open_values.pop()
-        if isinstance(one, dict):
-            open_values += one.values()
+        one, known = open_values.pop()
+        if _find(known, "default") == one:
+            left -= 1
+        elif isinstance(one, dict):
+            properties = _find(known, "properties")
+            open_values += [(each, _find(properties, key)) for key, each in one.items()]
         elif isinstance(one, list):
-            open_values += one
+            open_values += [(each, _find(known, "items")) for each in one]
         else:
             left -= 1
             yield one
+
+
+def _find(schema: Any, key: str) -> Any:
+    return schema.get(key) if isinstance(schema, Mapping) else None
 
 
 def _round(number: float) -> float:
@@ -172,10 +180,8 @@ def _read_values(
         tool = toolbox.find(call.name)
         schema = tool.parameters if tool is not None else {}
         for key, value in list(given.items())[:_KEYS_MAX]:
-            known = schema.get("properties", {}).get(key, {})
-            if not isinstance(known, Mapping) or known.get("default") != value:
-                missing = sum(said.find_missing(leaf) for leaf in _list_leaves(value))
-                made_up[key in schema.get("required", ())] += missing
+            missing = sum(map(said.find_missing, _list_leaves(value, _find(_find(schema, "properties"), key))))
+            made_up[key in schema.get("required", ())] += missing
     return {"made_up": min(4.0, made_up[True]), "made_up_optional": min(4.0, made_up[False])}
 
 

@@ -46,7 +46,7 @@ def test_any_text_can_be_asked_for_any_value(text: str, value: object) -> None:
 
 def test_plain_values_are_found_in_any_depth() -> None:
     """Law: what stands within lists and objects is a value of the call as well."""
-    assert set(_list_leaves({"a": [1, {"b": "x"}], "c": None, "d": []})) == {1, "x", None}
+    assert set(_list_leaves({"a": [1, {"b": "x"}], "c": None, "d": []}, None)) == {1, "x"}
     assert _split_words("getUser_id2, 1,000.5") == ["get", "user", "id", "2", "1,000.5"]
 
 
@@ -55,8 +55,8 @@ def test_of_a_huge_value_a_part_is_read() -> None:
     deep: Any = 1
     for _ in range(5_000):
         deep = [deep]
-    assert list(_list_leaves(deep)) == [1]
-    assert len(list(_list_leaves(list(range(100_000))))) == LEAVES_MAX
+    assert list(_list_leaves(deep, {})) == [1]
+    assert len(list(_list_leaves(list(range(100_000)), None))) == LEAVES_MAX
     assert _Said("17 words").find_missing("word 17 " * 100_000) == 0.0
 
 
@@ -81,6 +81,9 @@ def test_a_value_out_of_nowhere_is_made_up() -> None:
     assert read("a room in Oslo", {"city": "Paris"})["made_up"] == 1.0
     signs = read("a room in Oslo", {"city": "Oslo", "nights": 3, "note": "sea view"})
     assert (signs["made_up"], signs["made_up_optional"]) == (0.0, 2.0)
+    each = {"type": "object", "properties": {"mode": {"default": "dry"}, "wind": {"type": "string"}}}
+    box = declare("rooms", rooms={"type": "array", "items": each})
+    assert read("hi", {"rooms": [{"mode": "dry"}, {"mode": "dry", "wind": "low"}]}, box=box)["made_up"] == 1.0
 
 
 def test_what_no_argument_holds_is_unused() -> None:
