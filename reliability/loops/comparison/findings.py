@@ -25,7 +25,6 @@ _NO_ARGUMENTS = frozenset({"", "{}", "null"})
 _SUMMARY_CHARS = 240
 _PARSED_CHARS_MAX = 500_000
 _EMPTY: frozenset[str] = frozenset()
-_NAME_KEYS = ("request", "name", "tool", "tool_name", "function")
 _EDGE_CHARS = 400
 #: How a part of a message that is no text (an image, a file) stands in its text.
 PART = re.compile("<part [0-9a-f]{12}>")
@@ -211,12 +210,12 @@ def parse(text: str) -> tuple[bool, Any]:
 
 
 def see_call(name: str, arguments: str) -> SeenCall:
-    """Build a call as it is compared: without an argument that repeats the tool's name. Clients write it into past
-    calls (langroid's `request`), and models copy it from there."""
+    """Build a call as it is compared: without the tool's name, which langroid writes among the arguments of past calls
+    (`request`), and models copy from there."""
     known, value = parse(arguments) if f'"{name}"' in arguments else (False, None)
-    if not known or not isinstance(value, dict) or not any(value.get(key) == name for key in _NAME_KEYS):
-        return SeenCall(name, arguments)
-    return SeenCall(name, dumps({key: item for key, item in value.items() if key not in _NAME_KEYS or item != name}))
+    if known and isinstance(value, dict) and value.get("request") == name:
+        arguments = dumps({key: item for key, item in value.items() if key != "request"})
+    return SeenCall(name, arguments)
 
 
 def read_fields(call: SeenCall) -> dict[str, Any]:

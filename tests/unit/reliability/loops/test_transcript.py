@@ -53,7 +53,9 @@ def test_results_go_to_their_calls_by_id(messages: list[Message], read: list[tup
     assert results(*messages) == read
 
 
-@pytest.mark.parametrize("arguments", ['{"city": "Z\\u00fcrich", "request": "f"}', '{"tool": "f", "city": "Zürich"}'])
+@pytest.mark.parametrize(
+    "arguments", ['{"city": "Z\\u00fcrich", "request": "f"}', '{"request": "f", "city": "Zürich"}']
+)
 def test_a_name_among_past_arguments_says_nothing_of_the_call(arguments: str) -> None:
     """A client that writes the tool's name into the past calls (langroid) shows the calls that the model has made: the
     third is a loop, and the fifth breaks it, copied by the model or not. Another value counts."""
