@@ -211,7 +211,7 @@ def build_call(
         trail=trail,
         wanted=wanted or _read_wanted(body),
         notes=tuple(dict.fromkeys((*notes, *left_out, *changed, *kept_out))),
-        form=_read_form(body.response_format, steps),
+        form=_read_form(request.response_format, steps),
     )
 
 

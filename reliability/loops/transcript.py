@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Any
 
 from reliability.loops import content
-from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps
+from reliability.loops.comparison.findings import Memo, SeenCall, Turn, dumps, see_call
 from reliability.loops.comparison.near import find_other_digits, mask_figures
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.content import CLOCK, Message, Who, list_other_parts, read_own_text, text_of
@@ -350,7 +350,7 @@ def read_calls(message: Message) -> Iterator[tuple[SeenCall, str]]:
         if isinstance(inner, dict) and isinstance(inner.get("name"), str):
             given = inner.get("arguments", inner.get("input", ""))
             arguments = given if isinstance(given, str) else dumps(given)
-            yield SeenCall(inner["name"], arguments), str(entry.get("id") or "")
+            yield see_call(inner["name"], arguments), str(entry.get("id") or "")
 
 
 def _add_result(texts: list[str], text: str) -> None:
@@ -362,7 +362,7 @@ def _add_result(texts: list[str], text: str) -> None:
 
 def calls_turn(calls: Iterable[tuple[str, str]], text: str = "") -> Turn:
     """Build the turn of an answer that is about to leave: (name, arguments) of each call, and its text."""
-    made = tuple(SeenCall(name, arguments) for name, arguments in calls)
+    made = tuple(see_call(name, arguments) for name, arguments in calls)
     return Turn(made, (None,) * len(made), text)
 
 

@@ -2,6 +2,7 @@
 
     request ─▶ find ─┬▶ shows an answer of ours          the conversation that was given it
                      ├▶ shows no answer, but a summary   the conversation that waits, or whose words are quoted
+                     ├▶ shows none, but has grown        the conversation that began with the beginning of its prompt
                      ├▶ begins as one that got no answer that one: a retry (a first request: for `_RETRY_NS` only)
                      └▶ else                             a new one
     outcome ─▶ answer: what left, or that nothing did
@@ -149,7 +150,9 @@ class Conversations:
                 return found
         if trail.folded and (found := self._search_summary(scope, trail, now_ns)) is not None:
             return found
-        return self._search_lost(scope, trail, now_ns)
+        begun = (digest_parts(scope, b"whole", name) for name in reversed(trail.grown))
+        grown = next(filter(None, (self._collect_waiting(digest, trail) for digest in begun)), None)
+        return grown[-1] if grown else self._search_lost(scope, trail, now_ns)
 
     def _search_waiting(self, scope: bytes, trail: Trail, place: Before, answer: Answered) -> _Found | None:
         """Find by a weak proof who waits for a request like this one. Other ids, or another system prompt and

@@ -13,6 +13,7 @@ read. Total: what can't be read is digested as nothing.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -74,7 +75,7 @@ class Trail:
     `persona` the beginning of that, in front of a date; `place` is that of the answer that it asks for; `size` counts
     its messages but for the system's; `seen` are the answers that it shows and their places, the newest first.
     `folded`: it ends with a summary of what came before; `quotes` are lines of that. `opening` names its first
-    messages, of a folded one those before the summary; empty where there are none or too many."""
+    messages, of a folded one those before the summary; empty where there are none or too many. See `_name_grown`."""
 
     whole: bytes
     start: bytes
@@ -87,6 +88,7 @@ class Trail:
     seen: tuple[tuple[Before, Answered], ...] = ()
     folded: bool = False
     quotes: tuple[bytes, ...] = ()
+    grown: tuple[bytes, ...] = ()
 
 
 def digest_parts(*parts: bytes) -> bytes:
@@ -144,7 +146,22 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= _OPENING_MAX else b"",
         folded=summary is not None,
         quotes=() if summary is None else _digest_quotes(said[summary:]),
+        grown=() if answers else _name_grown(messages),
     )
+
+
+def _name_grown(messages: Sequence[Message]) -> tuple[bytes, ...]:
+    """Name the first requests of which this one may be a later turn, where its client writes all turns into one prompt:
+    each is the prompt up to a place where its last line stands ("Thought:")."""
+    *before, last = messages or [{}]
+    written = text_of(last.get("content")).rstrip() if last.get("role") == "user" and len(before) < _ENDS else ""
+    tail = "\n" + written.rpartition("\n")[2]
+    if len(written) > _QUOTED_CHARS_MAX or not 1 < len(tail) <= _LEAD_CHARS:
+        return ()
+    named = [str(len(messages)).encode(), *(part for message in before for part in _name_message(message))]
+    ends = [match.end() for match in re.finditer(re.escape(tail), written[:-1])][:_ENDS]
+    begun = ({**last, "content": written[:end] + blank} for end in ends for blank in ("", " "))
+    return tuple(digest_parts(*named, *_name_message(prompt)) for prompt in begun)
 
 
 def name_request(messages: Sequence[Message]) -> bytes:

@@ -209,6 +209,15 @@ def parse(text: str) -> tuple[bool, Any]:
         return False, None
 
 
+def see_call(name: str, arguments: str) -> SeenCall:
+    """Build a call as it is compared: without the tool's name, which langroid writes among the arguments of past calls
+    (`request`), and models copy from there."""
+    known, value = parse(arguments) if f'"{name}"' in arguments else (False, None)
+    if known and isinstance(value, dict) and value.get("request") == name:
+        arguments = dumps({key: item for key, item in value.items() if key != "request"})
+    return SeenCall(name, arguments)
+
+
 def read_fields(call: SeenCall) -> dict[str, Any]:
     """Return a call's arguments by name; under "" the text of such as are no object."""
     known, value = parse(call.arguments)

@@ -276,9 +276,16 @@ def test_null_is_as_good_as_absent():
 @pytest.mark.parametrize("kind", ["json_object", "json_schema"])
 def test_a_schema_beside_the_type_is_the_schema(kind):
     """Law: `schema` stands where llama.cpp, Together and Fireworks have it, and is what OpenAI's form of it is; in that
-    form the request goes on."""
+    form the request goes on, and the answer is judged by it. A schema that can't be is refused."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     formal = parse(response_format={"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}})
     called = parse(response_format={"type": kind, "schema": schema})
 
     assert called.request.response_format == formal.request.response_format
+    assert called.form is not None
+    assert [bool(called.form.judge(text)[1].violations) for text in ('{"city": "Oslo"}', '{"town": 1}')] == [
+        False,
+        True,
+    ]
+    with pytest.raises(ApiError, match="type"):
+        parse(response_format={"type": kind, "schema": {"type": "strange"}})

@@ -5,7 +5,18 @@ from typing import Any
 import pytest
 
 from reliability import loops
-from reliability.loops import LoopConfig, SeenCall, Turn, answer_turn, carries_history, find_loop, nudge, read_turns
+from reliability.loops import (
+    LoopConfig,
+    SeenCall,
+    Stage,
+    Turn,
+    answer_turn,
+    calls_turn,
+    carries_history,
+    find_loop,
+    nudge,
+    read_turns,
+)
 from reliability.loops.content import NOTICE
 from reliability.loops.transcript import TURNS_MAX
 from tests.support.conversation import USER, Message, user
@@ -40,6 +51,21 @@ def test_results_go_to_their_calls_by_id(messages: list[Message], read: list[tup
     call's, and two messages for one call are one result. A result of no call is dropped; what a tool says of its own
     work is a result, also where it sounds as if it had been cleared."""
     assert results(*messages) == read
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"city": "Z\\u00fcrich", "request": "f"}', '{"request": "f", "city": "Zürich"}']
+)
+def test_a_name_among_past_arguments_says_nothing_of_the_call(arguments: str) -> None:
+    """A client that writes the tool's name into the past calls (langroid) shows the calls that the model has made: the
+    third is a loop, and the fifth breaks it, copied by the model or not. Another value counts."""
+    made = calls_turn([("f", '{"city": "Zürich"}')])
+    for laps, stage in ((2, Stage.WARN), (4, Stage.BREAK)):
+        said = [part for n in range(laps) for part in (ask(f"c{n}", arguments=arguments), told(f"c{n}", "rain"))]
+        for newest in (made, calls_turn([("f", arguments)])):
+            loop = find_loop(read_turns([USER, *said]), LoopConfig(), newest)
+            assert (loop and loop.stage) is stage
+    assert read_turns([USER, ask("c", arguments='{"city": "f"}')])[0].calls == (SeenCall("f", '{"city": "f"}'),)
 
 
 def test_folded_answers_are_read_apart() -> None:

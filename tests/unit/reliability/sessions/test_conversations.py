@@ -42,6 +42,22 @@ def test_who_got_no_answer_waits_for_another_request(world):
     assert world.ask([*BEGUN, user("And the tests?")], "I look at the tests, too.") == left
 
 
+@pytest.mark.parametrize("end", ["\nThought:", "\nThought: "])
+def test_who_writes_all_turns_into_one_prompt_is_followed(world, end):
+    """A client that sends no messages but one prompt that grows (qwen-agent's ReAct, LangChain's) is known by how the
+    prompt began, run by run; another question, and the same one asked anew, begin anew."""
+    rules = "Use this:\nThought: think\nAction: a tool\nObservation: its result\n\nBegin!\nQuestion: "
+    lap = "I go on.\nAction: look\nObservation: nothing\nThought: "
+
+    def ask(question: str, laps: int) -> str:
+        grown = f"{rules}{question}{end}{lap * laps}"
+        return world.ask([BEGIN[0], user(grown)], "I go on.\nAction: look")
+
+    runs = [[ask(question, laps) for laps in range(4)] for question in ("Rain?", "Snow?", "Rain?")]
+    assert [len(set(run)) for run in runs] == [1, 1, 1]
+    assert len({run[0] for run in runs}) == len(runs)
+
+
 FILES = [user("These are the files: a.py"), said("Ok, any changes I propose will be to those files.")]
 RULES = "\n\n# Every edit must be written like this."
 

@@ -28,6 +28,7 @@ SPELLINGS = [
     (ANSWER, {**ANSWER, "content": None}), (ANSWER, {**ANSWER, "content": ""}),
     (ANSWER, {**ANSWER, "reasoning_content": "Let me see."}), (ANSWER, call_as(arguments='{"limit":2,"path":"a"}')),
     (ANSWER, call_as(arguments=json.dumps({"path": "a", "limit": 2.0}, indent=2))),
+    (ANSWER, call_as(arguments='{"path": "a", "limit": 2, "request": "read"}')),
     (TEXT, {**TEXT, "content": "The file has two lines, and both are empty."}),
     (TEXT, {**TEXT, "content": [{"type": "text", "text": "The file has two lines,\n and both are empty."}]}),
 ]  # fmt: skip
