@@ -383,7 +383,7 @@ def main() -> None:
     answers.add_argument("--model", choices=list(MODELS), required=True)
     answers.add_argument("--cases", type=int, default=500)
     figures = commands.add_parser("figures", help="print the figures")
-    figures.add_argument("--write", action="store_true", help="write the calibrations of the package")
+    figures.add_argument("--write", action="store_true", help="write the calibrations of the package, and their plot")
     args = parser.parse_args()
     if args.command == "answers":
         asyncio.run(answer_cases(args.model, args.cases))

@@ -44,7 +44,7 @@ def test_who_got_no_answer_waits_for_another_request(world):
 
 @pytest.mark.parametrize("end", ["\nThought:", "\nThought: "])
 def test_who_writes_all_turns_into_one_prompt_is_followed(world, end):
-    """A client that sends no messages but one prompt that grows (qwen-agent's ReAct, LangChain's) is known by how the
+    """A client that sends no messages but one prompt that grows (qwen-agent's ReAct) is known by how the
     prompt began, run by run; another question, and the same one asked anew, begin anew."""
     rules = "Use this:\nThought: think\nAction: a tool\nObservation: its result\n\nBegin!\nQuestion: "
     lap = "I go on.\nAction: look\nObservation: nothing\nThought: "
