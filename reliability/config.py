@@ -86,7 +86,7 @@ class StartRule(Section):
 class ConfidenceConfig(Section):
     """What becomes of a valid tool call that is probably not right."""
 
-    min: float = Field(default=0.25, ge=0, le=1)
+    min: float = Field(default=0.4, ge=0, le=1)
     """how likely a call has to be right; below it the next tier is asked, and where no tier has a likelier one, the
     likeliest is delivered. 0: every valid call is delivered at once. Known for models with a calibration"""
     calibrations: dict[str, ModelCalibration] = {}
