@@ -105,8 +105,10 @@ def test_hermes_reads_the_server_from_a_folder(tmp_path, monkeypatch):
         start = place_settings(fill_in(AGENTS["hermes"], url=URL, model="fast", context_tokens=None), {})
     folder = Path(start.environment["HERMES_MANAGED_DIR"])
 
-    assert start.flags == ["--provider", "mlx-stack", "-m", "fast"]
-    provider = json.loads((folder / "config.yaml").read_text())["providers"]["mlx-stack"]
+    assert start.flags == ["--provider", "mlx-stack-launch", "-m", "fast"]
+    settings = json.loads((folder / "config.yaml").read_text())
+    assert settings["model"] == {"provider": "mlx-stack-launch", "default": "fast"}
+    provider = settings["providers"]["mlx-stack-launch"]
     assert (provider["base_url"], provider["key_env"]) == (f"{URL}/v1", KEY)
     assert not folder.stat().st_mode & 0o077
 
