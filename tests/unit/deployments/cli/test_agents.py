@@ -1,5 +1,6 @@
 """The table of agents, filled in and written down."""
 
+import itertools
 import json
 import os
 import re
@@ -68,8 +69,9 @@ def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("context_tokens", [None, 16_384])
 def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
     """Law: the server is told where no settings file, the repository's among them, goes over it. Each of these sent the
-    conversation and the key to another address: variables of `.claude/settings.json`, a model of an agent's own in
-    `opencode.json`, `modelProviders` in `.qwen/settings.json`. Also where the context isn't known."""
+    conversation and the key to another address: variables of `.claude/settings.json`, in `opencode.json` a model of an
+    agent's own or a `default_agent` with another provider, `modelProviders` in `.qwen/settings.json`. Also where the
+    context isn't known."""
     told = {n: fill_in(AGENTS[n], url=URL, model="fast", context_tokens=context_tokens) for n in AGENTS}
     config = json.loads(told["opencode"].environment["OPENCODE_CONFIG_CONTENT"])
     providers = json.loads(told["qwen"].settings["QWEN_CODE_SYSTEM_SETTINGS_PATH"])
@@ -77,14 +79,16 @@ def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
     assert told["claude"].environment["CLAUDE_CODE_PROVIDER_MANAGED_BY_HOST"] == "1"
     assert config["agent"].keys() >= {"build", "plan", "general", "explore", "title", "summary", "compaction"}
     assert {agent["model"] for agent in config["agent"].values()} == {config["model"]} == {"mlx-stack/fast"}
+    assert config["enabled_providers"] == list(config["provider"]) == ["mlx-stack"]
     assert providers == {"modelProviders": {"openai": []}}
 
 
 @pytest.mark.parametrize(("url", "proxies"), [(URL, 2), ("https://models.example", 0)])
 def test_no_file_of_a_repository_leads_aider_elsewhere(tmp_path, monkeypatch, url, proxies):
     """Law: flags say what a repository's `.aider.model.settings.yml` (an `api_base` for the model, or for all) and
-    `.env` (a proxy, `NO_PROXY=`) go over otherwise: each of the two had led the conversation and the key elsewhere.
-    A server on another machine may need the user's proxy."""
+    `.env` (a proxy, `NO_PROXY=`, LiteLLM's own) go over otherwise, and its `.aider.conf.yml` (a weak or an editor's
+    model, an alias): each of them had led the conversation elsewhere. A server on another machine may need the user's
+    proxy."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     start = place_settings(fill_in(AGENTS["aider"], url=url, model="fast", context_tokens=None), {})
@@ -93,6 +97,9 @@ def test_no_file_of_a_repository_leads_aider_elsewhere(tmp_path, monkeypatch, ur
 
     assert {one["name"]: one["extra_params"] for one in models} == {"openai/fast": {}, "aider/extra_params": {}}
     assert "--model-settings-file" not in start.environment
+    pairs = set(itertools.pairwise(flags))
+    assert pairs >= {(f"--{kind}model", "openai/fast") for kind in ("", "weak-", "editor-")}
+    assert pairs >= {("--alias", "openai/fast:openai/fast"), ("--set-env", "USE_LITELLM_PROXY=false")}
     assert sum(flag.lower() == "no_proxy=127.0.0.1" for flag in flags) == proxies
 
 
@@ -105,8 +112,10 @@ def test_hermes_reads_the_server_from_a_folder(tmp_path, monkeypatch):
         start = place_settings(fill_in(AGENTS["hermes"], url=URL, model="fast", context_tokens=None), {})
     folder = Path(start.environment["HERMES_MANAGED_DIR"])
 
-    assert start.flags == ["--provider", "mlx-stack", "-m", "fast"]
-    provider = json.loads((folder / "config.yaml").read_text())["providers"]["mlx-stack"]
+    assert start.flags == ["--provider", "mlx-stack-launch", "-m", "fast"]
+    settings = json.loads((folder / "config.yaml").read_text())
+    assert settings["model"] == {"provider": "mlx-stack-launch", "default": "fast"}
+    provider = settings["providers"]["mlx-stack-launch"]
     assert (provider["base_url"], provider["key_env"]) == (f"{URL}/v1", KEY)
     assert not folder.stat().st_mode & 0o077
 
