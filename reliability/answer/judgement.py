@@ -44,8 +44,11 @@ _LOOPS = {Stage.WARN: Flaw.LOOP, Stage.BREAK: Flaw.CIRCUIT_BREAK}
 _PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
 _LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
-# A tag opens, none closes. A longer fence than the closing one holds it as its text.
-_EMPTY_BLOCK = re.compile(r"(?<!`)(?P<fence>`{3,8})[\w+.#-]{1,32}\s{0,64}(?:(?P=fence)(?![\w`])|\Z)")
+# The first fence of its line, with a tag, which opens; a longer one than the closing one holds it as its text.
+_EMPTY_BLOCK = re.compile(
+    r"^((?:[^`\n]|`[^`\n]+`)*+)(?P<fence>`{3,8})\w[\w+.#-]{0,31}(?:\s{0,64}\n\s{0,64}(?P=fence)(?![\w`])|\s{0,64}\Z)",
+    re.M,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +339,7 @@ def _build_deliverable(
     """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    text = _EMPTY_BLOCK.sub("", found.text) if checked.calls else found.text
+    text = _EMPTY_BLOCK.sub(r"\1", found.text) if checked.calls else found.text
     if text and not text_committed and not (checked.calls and text.isspace()):
         events.append(Text(text))
     refusal = "".join(event.text for event in held if isinstance(event, Refusal))

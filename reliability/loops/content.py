@@ -164,7 +164,7 @@ _TIMES = re.compile(
     r"|(?<!\d )[x×] ?(\d{1,3})(?= ?(?:$|[.,;!?)\n]))"
     rf"|(?:loop|series|batch) of {_COUNT}\b"
     rf"|(?:take|run|do|make|collect|record|gather|perform|get|give \w+) {_COUNT}\)? (?:[\w-]{{2,12}} ){{0,2}}?"
-    r"(?:samples|trials|tries|data points|trial runs)\b"
+    r"(?:samples|trials|tries|data points|trial runs|flips|rolls|spins|tosses)\b"
     rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) "
     rf"(?P<made>{_COUNT_FORM}) (?!{_UNIT})(?={_PLURAL}))"
     r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"

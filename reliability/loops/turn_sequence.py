@@ -33,7 +33,7 @@ Pairwise = Callable[[int, int], bool]
 T = TypeVar("T")
 #: In what a shell or a query is told: it only looks, or tests what there is.
 _CHECKS = re.compile(
-    r"tests?\b|spec\b|lint|check|verif|valid|build|compile|mypy|ruff|\btsc\b|\btox\b|\bmake\b"
+    r"tests?\b|spec\b|lint|check(?!out)|verif|valid|build|compile|mypy|ruff|\btsc\b|\btox\b|\bmake\b"
     r"|--(?:help|version|dry-run|list|show)\b|\"\s*(?:select|show|explain|describe)\b",
     re.IGNORECASE,
 )

@@ -239,7 +239,7 @@ NOTATIONS: tuple[Format, ...] = (
         '```tool_code\nsearch(query="x")\n```',
         '```tool_code\nprint(search(query="x"))\n```',
         opens=(
-            rf"[ \t]{{0,8}}(?=(?:print\(\s{{0,8}})?[\"'`]?{_ESCAPED_NAME}[\"'`]?\()",
+            rf"[ \t]{{0,8}}(?=(?:print\(\s{{0,8}})?(?:{_ESCAPED_NAME}|[\"'`]{_ESCAPED_NAME}[\"'`])\()",
             rf"[ \t]{{0,8}}(?=\[\s{{0,64}}[\"']{_ESCAPED_NAME}\()",
             rf"[ \t]{{0,8}}(?=\[\s{{0,64}}{_ESCAPED_NAME}\()",
         ),

@@ -108,6 +108,7 @@ TURNS: tuple[_Turns, ...] = (
         (r"\[\|tool\|\]",),
         (r"\[\|assistant\|\]",),
     ),
+    _Turns("HyperCLOVA X, K-EXAONE, OpenChat", _pipes("endofturn", "end_of_turn")),
     _Turns("Seed", ("<seed:eos>",), ("<seed:bos>",), own=("<seed:bos>assistant",)),
     _Turns("Hunyuan", _pipes("eos"), (), (r"<[|｜]hy_User[|｜]>",), own=(r"<[|｜]hy_Assistant[|｜]>",)),
     _Turns("Ling", _pipes("role_end"), ("<role>",), own=("<role>ASSISTANT</role>",)),

@@ -39,7 +39,6 @@ _IN_CODE = frozenset({Reader.ELEMENTS, Reader.ATTRIBUTES, Reader.CHILDREN})
 _ANNOUNCED = frozenset({Reader.REACT, Reader.CHANNEL, Reader.ANNOUNCED})  # read behind their words
 _FRAME = re.compile(r"\s{0,8}[;,\\]?[ \t\r\n`]*+")
 _STATEMENT_END = re.compile(r"\s{0,8}[;,\\]")
-_INLINE_CODE = re.compile(r"`[^`\s(]{1,128}\(")
 _LIST_END = re.compile(r"\][ \t\r\n`]*+\Z")
 _TOOL_CODE = re.compile(r"`{3,}tool_code\s*\Z")
 
@@ -327,7 +326,7 @@ class _Walk(Findings):
 
     def _read_python_lines(self, start: int) -> None:
         """Read `f(a=1)` of declared tools, and nothing else, up to the end of the answer or of a fence."""
-        if self.fuel < 0 or _INLINE_CODE.match(self.text, start):
+        if self.fuel < 0:
             return
         fenced = _TOOL_CODE.search(self.text, max(0, start - FENCE_CHARS_MAX), start)
         try:

@@ -241,6 +241,17 @@ def test_a_longer_fence_holds_a_shorter_one_as_its_text(text):
     assert [event.text for event in events if isinstance(event, Text)] == [text]
 
 
+@pytest.mark.parametrize(
+    "call", [native(GOOD), Text(f'\n<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>')]
+)
+@pytest.mark.parametrize("text", ["I'll run ```ls``` first.", "It is ```README.md```.", "```x ``` and ```y ```"])
+def test_code_in_three_backticks_is_no_empty_block(text, call):
+    """Law: what stands between backticks in a line is a part of the sentence, beside a call too."""
+    events = ruled([Text(text), call]).events
+
+    assert "".join(event.text for event in events if isinstance(event, Text)).rstrip() == text
+
+
 @given(st.lists(st.sampled_from(FENCED_PARTS), max_size=10))
 def test_calls_in_blocks_read_the_same_in_any_pieces(parts):
     """Law: text and calls around the fences of code blocks don't depend on how they were cut."""

@@ -192,7 +192,8 @@ def test_any_request_has_a_number_within_bounds(text: str) -> None:
 
 
 SAMPLES = ("Take {} samples of the sensor", "Run {} trials", "Please collect {} data points.", "Give it {} tries",
-          "Do {} soil moisture samples", "Record {} more samples", "Do {} timed runs of ./bench")  # fmt: skip
+          "Give me {} coin flips", "Do {} soil moisture samples", "Record {} more samples",
+          "Do {} timed runs of ./bench")  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [6, 10, 20])

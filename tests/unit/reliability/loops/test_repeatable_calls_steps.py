@@ -139,6 +139,7 @@ CONFLICT = (
 STACKS = {
     "git rebase --skip": lambda n: CONFLICT.format(f"error: could not apply {_hash(n, 7)}", NAMED[n]),
     "cd /srv && git cherry-pick --skip": lambda n: CONFLICT.format(f"error: could not apply {_hash(n, 7)}", NAMED[n]),
+    "git checkout HEAD~1": lambda n: f"HEAD is now at {_hash(n, 9)} wip",
     "git stash drop": lambda n: f"Dropped refs/stash@{{0}} ({_hash(n)})",
     "npx knex migrate:down": lambda n: f"Batch 1 rolled back the following migrations:\n2026{n}_{NAMED[n]}.js",
     "sequelize db:migrate:undo": lambda n: f"Loaded configuration file.\n== 2026{n}-{NAMED[n]}: reverted (0.0{n}s)",

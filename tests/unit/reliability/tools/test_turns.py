@@ -243,3 +243,10 @@ def test_rows_of_marks_are_read_once(unit):
     """Law: ten times as many marks are read in well under a hundred times the steps; a quadratic reader never ends."""
     text = unit * (200_000 // len(unit))
     assert whole(text, NONE).calls == []
+
+
+@pytest.mark.parametrize("mark", ["<|endofturn|>", "<|end_of_turn|>", "<|im_end|><|endofturn|>"])
+def test_the_marks_of_hyperclova_and_openchat(mark):
+    """Law: each ends the answer, alone or with the next role behind it."""
+    for behind in ("", "\n<|im_start|>user\nThanks."):
+        assert settled(f"It is clear.{mark}{behind}", BOX).text == "Itisclear."

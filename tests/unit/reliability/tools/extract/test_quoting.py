@@ -315,3 +315,10 @@ def test_a_call_that_is_half_a_form_is_asked_for_again(call):
     """Law: a name without its arguments, or a declared name anywhere, may be meant."""
     found = whole(f"Now I run {call} and look.", BASH)
     assert found.refused
+
+
+@pytest.mark.parametrize("mark", ["`", "'", '"'])
+@pytest.mark.parametrize("lead", ["", "So I call\n"])
+def test_python_behind_a_mark_that_never_closes_is_no_call(mark, lead):
+    """Law: what leaves a stream as text isn't called as well; a whole answer is read alike."""
+    assert settled(f"{lead}{mark}search(query='x')", BOX).calls == []
