@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from reliability.answer import answer_calls
 from reliability.answer.answer_calls import drop_told, keep_few_counted, read_native_calls, read_stopped
-from reliability.answer.answer_head import read_held
+from reliability.answer.answer_head import DELIMITER_MAX, PARTIAL, read_held
+from reliability.answer.call_starts import CallStart, find_call_start, prepare_names
 from reliability.answer.gate import TextKind
 from reliability.answer.wanted_form import WantedForm, asks_for_json, find_forced_tool, judge_form, read_forced_call
 from reliability.attempt import Leeway
@@ -36,6 +38,7 @@ from reliability.tools.check.calls import check_calls, id_source, ids_in
 from reliability.tools.extract.envelope import may_open
 from reliability.tools.extract.harmony import is_harmony
 from reliability.tools.extract.scanner import extract_calls, is_prose, may_be_told
+from reliability.tools.format_row import Place
 from reliability.tools.schema.toolbox import Tool
 from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reasoning, Refusal, Text, ToolCall
 
@@ -182,9 +185,19 @@ def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     context, begin = before + text, max(before.rfind("}"), before.rfind("\n")) + 1
     if not is_prose(context + _PROSE_BEHIND, toolbox, begin):
         return TextKind.OPEN if may_be_told(context, toolbox, begin) else TextKind.CALL
-    if not is_prose(context, toolbox, begin, complete=False) or is_harmony(context):  # it depends on what follows
+    may_begin = partial(_may_begin, toolbox)
+    if not is_prose(context, toolbox, begin, may_begin=may_begin) or is_harmony(context):  # it depends on what follows
         return TextKind.OPEN
     return TextKind.OPEN if may_open(text) else TextKind.PROSE
+
+
+def _may_begin(box: ToolBox, text: str, at: int) -> bool:
+    """Return whether a call in any notation may begin at this place of a text that isn't complete."""
+    place = Place.ANYWHERE if text[text.rfind("\n", 0, at) + 1 : at].strip() else Place.LINE
+    found_at, _, found = find_call_start(prepare_names(box.names), text, at, place, text[:at][-DELIMITER_MAX:])
+    if found_at != at or not isinstance(found, CallStart):
+        return found_at == at and found == PARTIAL
+    return may_open(text[at:]) or not (is_prose(text, box, at) and is_prose(text + _PROSE_BEHIND, box, at))
 
 
 def judge(

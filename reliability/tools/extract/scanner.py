@@ -21,7 +21,7 @@ from reliability.tools.extract.payloads import goes_on_behind, skip_space
 from reliability.tools.extract.pythonic import is_one_call, read_python
 from reliability.tools.extract.quoting import is_block_quoted, is_paragraph
 from reliability.tools.extract.settling import EXAMPLE_BEFORE, FENCE_CHARS_MAX, SHOWN_BEFORE, Findings
-from reliability.tools.extract.shapes import HalfCall, Setting, looks_like_a_call, names_a_tool
+from reliability.tools.extract.shapes import Begins, HalfCall, Setting, looks_like_a_call, names_a_tool
 from reliability.tools.extract.text import find_object_end, read_arguments
 from reliability.tools.extract.wrecks import find_names
 from reliability.tools.format_reasoning import ANSWER_MARKS, REASONING_CLOSES, REASONING_OPENS
@@ -75,11 +75,12 @@ def _read_turn(text: str, box: ToolBox, sent: int, start: int, end: int, *, told
     return replace(found, behind=len(_Walk(text[end:], box, 0, may_end=False).calls))
 
 
-def is_prose(text: str, box: ToolBox, begin: int = 0, *, complete: bool = True) -> bool:
-    """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose. Where it
-    isn't `complete`, it is none while a call that waits for the next one may get it."""
+def is_prose(text: str, box: ToolBox, begin: int = 0, *, may_begin: Begins | None = None) -> bool:
+    """Return whether everything in a text is delivered as it stands. What stands before `begin` is prose. Where
+    the text goes on, `may_begin` says where a call may begin; none is prose while it waits for the next one."""
     walk = _Walk(text, box, begin=begin, whole=False)
-    return not walk.found and walk.ends is None and (complete or not walk.row.may_go_on(walk.text, box))
+    waits = may_begin is not None and walk.row.may_go_on(walk.text, box, may_begin)
+    return not walk.found and walk.ends is None and not waits
 
 
 def may_be_told(text: str, box: ToolBox, begin: int) -> bool:

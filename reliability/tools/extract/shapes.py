@@ -9,7 +9,7 @@ at the end of an answer, or in a row before a call (`CallRun`).
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -62,6 +62,9 @@ _CUT_NAME = re.compile(rf"{NAME}\Z")
 _SIGN = re.compile(
     r"[()\[\]{}]|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|(?<=[=(,:\[{\s])'(?:[^'\\]|\\.)*+(?:'|\\?\Z)", re.DOTALL
 )
+
+
+Begins = Callable[[str, int], bool]
 
 
 class HalfCall(Unreadable):
@@ -322,10 +325,10 @@ class CallRun:
         self.waiting: list[_Waiting] = []
         self.broken: int | None = None  # where the first begins that can't be read
 
-    def may_go_on(self, text: str, box: ToolBox) -> bool:
+    def may_go_on(self, text: str, box: ToolBox, may_begin: Begins) -> bool:
         """Return whether a row may stand at the end of the text, in which the last call has yet to come."""
         begins = self.end if self.waiting else self.broken
-        return begins is not None and goes_on(text, begins, box)
+        return begins is not None and goes_on(text, begins, box, may_begin)
 
     @property
     def end(self) -> int:
@@ -356,8 +359,9 @@ def ends_here(text: str, at: int) -> bool:
     return _REST.match(text, at) is not None
 
 
-def goes_on(text: str, at: int, box: ToolBox) -> bool:
-    """Return whether the text behind this place, which ends too early to tell, may become a call in a row of them."""
+def goes_on(text: str, at: int, box: ToolBox, may_begin: Begins = lambda *_: False) -> bool:
+    """Return whether the text behind this place, which ends too early to tell, may become a call in a row of them.
+    `may_begin`: whether a call of another notation may begin at a place."""
     while True:
         between = _BETWEEN.match(text, at)
         at = between.end() if between else at
@@ -371,11 +375,12 @@ def goes_on(text: str, at: int, box: ToolBox) -> bool:
         shown = None if head or box.find("print") else _PRINTED.match(text, at)
         called = None if head else _CALLED.match(text, shown.end() if shown else at)
         if called is not None and box.find(called[1].replace("\\", "")) is None:
-            return False
+            return may_begin(text, at)
         start = head.end() if head else called.end() if called else shown.end() if shown else at
         if text[start : start + 1] not in ("{", "[", "("):
             cut = _CUT_NAME.match(text, start)
-            return cut is not None and any(name.startswith(cut[0]) for name in ("print", *(t.name for t in box.tools)))
+            named = cut is not None and any(name.startswith(cut[0]) for name in ("print", *box.names))
+            return named or may_begin(text, at)
         end = find_end(text, at + len("print") if shown else start)
         if end is None:
             return True

@@ -7,10 +7,11 @@ import pytest
 from reliability.tool_calls import RepairKind, Uncertainty
 from reliability.tools import Extraction, extract_calls
 from reliability.tools.extract.shapes import goes_on, looks_like_a_call
+from reliability.tools.formats import CALL_FORMATS
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls
 from tests.support.renderings import tool
-from tests.support.streaming import cut_at, inked, play, settled, whole
+from tests.support.streaming import cut_at, inked, live, play, settled, whole
 
 
 def test_model_ids_are_kept():
@@ -228,6 +229,25 @@ def test_a_joint_between_calls_loses_none(joint, count):
         assert settled(text, BOX, (1, 2, 5, 9, 1000)).calls == [("search", {"query": str(at)}) for at in range(count)]
     shown = f"{row}\nThat is how it is done."
     assert all(play(cut_at(shown, [size]), BOX) == ([], False, inked(shown)) for size in (1, 2, 5, 9, 1000))
+
+
+NOW = made([tool("now", {"properties": {}}), tool("search", {"properties": {"query": {"type": "string"}}})])
+NOTATIONS = [example for row in CALL_FORMATS if row.reader for example in row.examples]
+
+
+@pytest.mark.parametrize("call", NOTATIONS)
+def test_python_waits_for_a_call_in_any_notation(call):
+    """Law: a line of Python that a call stands behind is a call too: none of it leaves a stream as text beside that."""
+    told = settled(f"now()\n{call}", NOW, (1, 3, 1000))
+    assert [name for name, _ in told.calls] == ["now", "search"]
+    assert "now" not in told.text
+
+
+@pytest.mark.parametrize("told", ["Action: none is needed.", "<search> is a tag.", "search\nfor it", "to=functions."])
+def test_python_waits_for_no_words(told):
+    """Law: what only looks like the beginning of a call holds the text no longer than it does so."""
+    text = f"now()\n{told}\n\nAnd so on, with other words.\nAnd more words.\nAnd more.\nAnd then\n"
+    assert "".join(live([text], NOW)) == text
 
 
 SCHEMA = '{"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}'
