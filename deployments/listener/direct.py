@@ -74,7 +74,8 @@ class ListenerProtocol(HttpToolsProtocol):
         self._open_bytes = 0  # of a header, a chunk's size or a trailer that has no end yet
         self._in_head = True
         self._refused: ApiError | None = None
-        self._left_bytes, self._moved_s = 0, 0.0  # when the client took some last, and what was left then
+        self._left_bytes, self._moved_s = 0, 0.0
+        self._paused_bytes, self._paused_s = 0, 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin the first request's time."""
@@ -171,6 +172,7 @@ class ListenerProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        """Pass a piece of a body on."""
         self._open_bytes = 0
         super().on_body(body)
 
@@ -221,8 +223,8 @@ class ListenerProtocol(HttpToolsProtocol):
         others."""
         super().pause_writing()
         self._watch_unread()
-        self._note_left()
-        self.loop.call_soon(self._note_left)  # what the kernel takes at once, the client hasn't taken
+        self._begin_pace()
+        self.loop.call_soon(self._begin_pace)  # what the kernel takes at once, the client hasn't taken
         ListenerProtocol._untaken[self] = None
         over = sum(one.transport.get_write_buffer_size() for one in ListenerProtocol._untaken) - _UNREAD_BYTES_MAX
         for one in sorted(ListenerProtocol._untaken, key=ListenerProtocol._find_pace) if over > 0 else ():
@@ -231,15 +233,17 @@ class ListenerProtocol(HttpToolsProtocol):
             if over <= 0:
                 break
 
-    def _note_left(self) -> None:
-        self._left_bytes, self._moved_s = self._unread(), self.loop.time()
+    def _begin_pace(self) -> None:
+        self._paused_bytes, self._paused_s = self._unread(), self.loop.time()
+        self._moved_s = self._paused_s
 
     def _find_pace(self) -> float:
         """Find how many bytes a second the client takes, with a few more for one that has just begun."""
-        taken_bytes = _FIRST_BYTES + self._left_bytes - self._unread()
-        return taken_bytes / (self.loop.time() - self._moved_s + _FIRST_S)
+        taken_bytes = _FIRST_BYTES + self._paused_bytes - self._unread()
+        return taken_bytes / (self.loop.time() - self._paused_s + _FIRST_S)
 
     def resume_writing(self) -> None:
+        """Note that the client reads."""
         super().resume_writing()
         ListenerProtocol._untaken.pop(self, None)
 
@@ -261,7 +265,7 @@ class ListenerProtocol(HttpToolsProtocol):
 
     def _watch_unread(self) -> None:
         if self._unread_clock is None and self._unread():
-            self._note_left()
+            self._left_bytes, self._moved_s = self._unread(), self.loop.time()
             self._unread_clock = self.loop.call_later(self._unread_s / _LOOKS, self._check_unread)
 
     def _check_unread(self) -> None:
@@ -270,10 +274,11 @@ class ListenerProtocol(HttpToolsProtocol):
         if not left_bytes or not (self.flow.write_paused or self.transport.is_closing()):
             return
         if left_bytes < self._left_bytes:
-            self._note_left()
+            self._moved_s = self.loop.time()
         elif self.loop.time() - self._moved_s >= self._unread_s:
             self.transport.abort()
             return
+        self._left_bytes = left_bytes
         self._unread_clock = self.loop.call_later(self._unread_s / _LOOKS, self._check_unread)
 
     def _unread(self) -> int:
