@@ -2,7 +2,7 @@
 
 For a history it is enough to tell equal calls from others, so they are read by their shape: fences and `<code>`, a
 framework's list of calls, an envelope of the table of call formats, an XML element, `Action:` and its input, JSON with
-a name. The first form that is found counts, with all its calls.
+a name at the end of the text. The first form that is found counts, with all its calls.
 
 Invariants: `_TEXT_CHARS` of a text, `CALLS_MAX` calls.
 """
@@ -36,7 +36,8 @@ _ACTION = re.compile(
 _TOOL_ELEMENTS = word_set("bash shell command execute tool action invoke function run python search edit")
 _NO_TOOLS = word_set("think thinking thought thoughts reasoning plan answer result final_answer")
 _DATA_TURNS = 8  # so many turns back the data of a call is looked for
-_NAMES = ("name", "tool", "tool_name", "action", "function", "command")
+_NAMES = ("name", "tool", "tool_name", "action", "function", "request", "command")
+_JSON = re.compile(r"^[^\S\n]*+[\[{]", re.MULTILINE)
 
 
 def read_text_calls(text: str) -> tuple[SeenCall, ...]:
@@ -112,8 +113,8 @@ def _read_elements(text: str) -> Iterator[SeenCall]:
 
 
 def _read_json(text: str) -> Iterator[SeenCall]:
-    stripped = text.strip()
-    known, value = parse(stripped) if stripped[:1] in "{[" and stripped else (False, None)
+    begun = _JSON.search(text)
+    known, value = parse(text[begun.start() :]) if begun else (False, None)
     for entry in value if known and isinstance(value, list) else [value]:
         if isinstance(entry, dict) and any(isinstance(entry.get(key), (str, dict)) for key in _NAMES):
             yield _read_body("call", dumps(entry))

@@ -143,3 +143,11 @@ def test_data_by_a_call_that_its_client_writes_down_as_text_is_a_loop(step: dict
     assert (Stage.BREAK in [loop and loop.stage for loop in found[0]]) is ("action" in step)
     assert loop_at([USER, *laps * 8], ask("Step", step | {"more": "b"})) is None
     assert loop_at([USER, *acted("look"), *laps * 2], ask("Step", step)) is None
+
+
+def test_a_call_in_json_behind_words_is_a_loop() -> None:
+    """A call that an agent writes as bare JSON behind its words (langroid), with the same result each time, is nudged
+    and broken, and with a result that changes it is none."""
+    laps = [said('Let me see.\n{"request": "read_file", "path": "a"}'), user("the text of a")]
+    assert stages([USER, *laps * 5]) == [None, None, Stage.WARN, Stage.WARN, Stage.BREAK]
+    assert quiet([USER, *(m for i in range(6) for m in (laps[0], user(f"page {'abcdef'[i] * 9}")))])
