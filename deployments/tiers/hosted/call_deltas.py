@@ -177,9 +177,9 @@ class CallDeltas:
         """Return whether this is a call that came before, complete, with all that it is known by."""
         if not (upstream_id and name and arguments.lstrip().startswith("{")):
             return False
-        known = (upstream_id, name, arguments)
-        same = (call for call in self._calls if call.chars == len(arguments))
-        return any((call.upstream_id, call.name, call.text) == known and not call.breaks_off for call in same)
+        known = (upstream_id, name, len(arguments))
+        same = (call for call in self._calls if (call.upstream_id, call.name, call.chars) == known)
+        return any(call.text == arguments and not call.breaks_off for call in same)
 
     def _is_rest_of_name(self, call: _Call, upstream_id: str, name: str) -> bool:
         known = bool(call.name and name) and name not in self._names and upstream_id in ("", call.upstream_id)
