@@ -139,7 +139,6 @@ class ApiError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.row.status
 
     def body(self) -> dict[str, Any]:

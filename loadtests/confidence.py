@@ -33,7 +33,7 @@ from deployments.evaluate.figures.confidence import (
     fit_calibration,
     judge_confidence,
 )
-from deployments.evaluate.pages.plots import draw_plots
+from deployments.evaluate.pages.plots import draw_confidence
 from deployments.models.calibrations import FILE as CALIBRATIONS
 from deployments.models.sources import CODER_LARGE, CODER_SMALL, DEFAULT_SOURCE
 from deployments.tiers.mlx.mlx_tier import MlxTier
@@ -360,7 +360,7 @@ def draw_plot(played: Played) -> None:
     for model, rows in played.rows.items():
         calls = [row for row in rows.values() if "signs" in row and row["category"] != TURNS]
         told[NAMES[model].rpartition("-")[2]] = {"source": str(ROWS), **played.judge(model, calls)[0]}
-    figure = draw_plots({"calls": (), "speeds": {}, "confidence": told, "cascade": {}})["confidence"]
+    figure = draw_confidence(told)
     drawn = figure[figure.index("<svg") : figure.index("</svg>")].replace("<svg", f"<svg {SVG}", 1)
     PLOT.write_text(f"{drawn}<style>{STYLE}</style></svg>\n", encoding="utf-8")
 

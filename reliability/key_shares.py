@@ -47,7 +47,6 @@ class KeyShares(Generic[N]):
         self.counts[key] = len(names)
 
     def drop(self, key: str, name: N) -> None:
-        """Drop an entry, where there is one."""
         names = self._names.get(key, {})
         self.held[key] -= names.pop(name, 0)
         self.counts[key] = len(names)

@@ -41,7 +41,6 @@ class Rolling:
         return Rolling(self.buckets[gone:], self.total - freed) if gone else self
 
     def add(self, span: Span, amount: int, now_ns: int) -> Rolling:
-        """Add `amount` at `now_ns`."""
         kept = self.drop_expired(span, now_ns)
         number = now_ns // span.bucket_ns
         if kept.buckets and kept.buckets[-1][0] >= number:

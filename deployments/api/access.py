@@ -57,7 +57,6 @@ class Access:
 
     @property
     def shared(self) -> bool:
-        """Whether there is more than one key."""
         return len(self._callers) > 1
 
     @property

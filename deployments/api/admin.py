@@ -52,10 +52,10 @@ class Insight:
             Route(f"{at}/requests/{{request_id:path}}", partial(self._show, "request")),
             Route(f"{at}/sessions/{{session:path}}/reset", self.reset, methods=["POST"]),
             Route(f"{at}/sessions/{{session:path}}", partial(self._show, "session")),
-            Route(f"{at}/requests", partial(self._list_own, RequestQuery, "id")),
-            Route(f"{at}/sessions", partial(self._list_own, SessionQuery, "used_s")),
+            Route(f"{at}/requests", partial(self._list, RequestQuery, "id")),
+            Route(f"{at}/sessions", partial(self._list, SessionQuery, "used_s")),
             Route(f"{at}/live", self.live),
-            Route(f"{at}/incidents", self.incidents),
+            Route(f"{at}/incidents", partial(self._list, Query, "id")),
             Route(f"{at}/tiers", self.tiers),
             *(
                 Route(f"{at}/tiers/{{tier}}/{kind}", partial(self._order, kind, word), methods=["POST"])
@@ -67,12 +67,6 @@ class Insight:
         """Answer with the report of one finished request, or what one session has done, spent and reserved."""
         return json_response(await self._find(request, await self._admit(request, 0), kind))
 
-    async def incidents(self, request: Request) -> Response:
-        """List the newest incidents first, filtered and in pages."""
-        self._access().identify_admin(request)
-        await self._admit(request, LIST_BYTES_MAX)
-        return await self._list(_read_query(Query, request.query_params), "id")
-
     async def tiers(self, request: Request) -> Response:
         """List each tier: its own status, and its breaker."""
         self._access().identify_admin(request)
@@ -80,7 +74,6 @@ class Insight:
         return json_response({"object": "list", "data": described})
 
     async def reset(self, request: Request) -> Response:
-        """Forget what one session has spent."""
         caller, name = self._access().identify_admin(request), request.path_params["session"]
         found = await self._find(request, caller, "session")
         await await_state(self._state.reset(found["key"], name))
@@ -107,13 +100,13 @@ class Insight:
         log_info(f"tier_{word}", tier=tier, by=caller.name or None)
         return json_response({"tier": tier, word: True})
 
-    async def _list_own(self, kind: type[_AnyQuery], by: str, request: Request) -> Response:
-        """List the newest requests, or the sessions used last, first: `next` is the `before` of the next page."""
+    async def _list(self, kind: type[_AnyQuery], by: str, request: Request) -> Response:
+        """List the newest requests or incidents, or the sessions used last, first: `next` is the `before` of the next
+        page. Incidents are an admin's."""
+        if kind is Query:
+            self._access().identify_admin(request)
         caller, params = await self._admit(request, LIST_BYTES_MAX), request.query_params
-        key = params.get("key") if caller.admin else caller.name
-        return await self._list(_read_query(kind, params, key=key), by)
-
-    async def _list(self, query: Query | RequestQuery | SessionQuery, by: str) -> Response:
+        query = _read_query(kind, params, key=params.get("key") if caller.admin else caller.name)
         found = await await_state(self._state.browse(query))
         cut = len(found) >= query.limit or len(write_json(found)) >= LIST_BYTES_MAX
         more = found[-1][by] if found and cut else None

@@ -21,7 +21,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from deployments.config.app_config import ServerConfig
-from deployments.config.config_errors import ConfigError
+from deployments.config.config_errors import ConfigError, describe_yaml_error
 from deployments.config.whole_file import read_bounded
 from deployments.config.yaml_text import load_yaml
 from deployments.running.own_folder import find_strangers
@@ -94,9 +94,7 @@ def parse_file(text: str, at: str) -> tuple[ApiKey, ...]:
     try:
         document = load_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # Its own words quote the line, which may hold a key. A ValueError is a date that doesn't exist.
-        mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{at}: is not YAML" + (f" (line {mark.line + 1})" if mark else "")) from None
+        raise ConfigError(f"{at}: is not YAML: {describe_yaml_error(error)}") from None
     if document is None or document == []:
         return ()
     if not isinstance(document, list):

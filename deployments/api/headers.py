@@ -20,7 +20,7 @@ import orjson
 
 from deployments.errors import refuse
 from deployments.listener.listening import is_request_id
-from deployments.work.json_text import write_json
+from deployments.work.json_text import load_object, write_json
 from reliability.types import SYSTEM_ROLES
 
 DEADLINE = "X-MLX-Stack-Deadline"
@@ -140,11 +140,7 @@ def _read_user(user: Any) -> Any:
     if not isinstance(user, str) or len(user) > _USER_CHARS_MAX:
         return user
     if user.startswith("{"):
-        try:
-            fields = orjson.loads(user)
-        except orjson.JSONDecodeError:
-            return user
-        return fields.get("session_id") or user if isinstance(fields, dict) else user
+        return (load_object(user) or {}).get("session_id") or user
     found = _IN_USER.search(user)
     return user if found is None else found[1]
 

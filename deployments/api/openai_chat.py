@@ -158,8 +158,7 @@ class ParseTerms(TypedDict):
 def parse_chat(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse one body. Raises ApiError, with the field in `param`: `invalid_json`, `invalid_request`, `invalid_tools`,
     `unsupported`; OutOfSteps: its schemas take more than `steps` to compile, unless those are final."""
-    notes: list[str] = []
-    fields = parse_object(raw, notes)
+    fields, notes = parse_object(raw)
     return build_call(fields, headers, body_bytes=len(raw), notes=tuple(notes), **terms)
 
 
@@ -235,9 +234,10 @@ def _read_sampling(body: ChatBody, wish: ThinkingWish) -> dict[str, Any]:
     }
 
 
-def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
-    """Parse a body that is a JSON object within the bounds. `notes` takes what was changed in it. Raises `ApiError`:
+def parse_object(raw: bytes) -> tuple[dict[str, Any], list[str]]:
+    """Parse a body that is a JSON object within the bounds; also return what was changed in it. Raises `ApiError`:
     `invalid_json`, `invalid_request`."""
+    notes: list[str] = []
     if has_more_values(raw):
         message = f"the body holds more than {VALUES_MAX} values: texts, numbers, lists, objects, each with its key"
         raise ApiError("invalid_request", message)
@@ -252,7 +252,7 @@ def parse_object(raw: bytes, notes: list[str] | None = None) -> dict[str, Any]:
     # No deeper than it has brackets: most bodies need not be searched.
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and is_too_deep(value, DEPTH_MAX):
         raise ApiError("invalid_request", f"the body is nested deeper than {DEPTH_MAX} levels")
-    return value
+    return value, notes
 
 
 def read_body(model: type[Body], fields: Mapping[str, Any]) -> Body:

@@ -71,8 +71,7 @@ class EmbeddingBody(Strict):
 
 def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of a completion. Raises `ApiError`: `invalid_json`, `invalid_request` or `unsupported`."""
-    notes: list[str] = []
-    fields = parse_object(raw, notes)
+    fields, notes = parse_object(raw)
     body = read_body(CompletionBody, fields)
     prompt = _read_prompt(body.prompt)
     if body.n not in (None, 1):
@@ -86,8 +85,7 @@ def _parse_completion(raw: bytes, headers: Mapping[str, str], **terms: Unpack[Pa
 
 def _parse_embedding(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse the body of an embedding. Raises `ApiError`: `invalid_json` or `invalid_request`."""
-    notes: list[str] = []
-    fields = parse_object(raw, notes)
+    fields, notes = parse_object(raw)
     body = read_body(EmbeddingBody, fields)
     fields.pop("stream", None)
     fields |= {"model": body.model}

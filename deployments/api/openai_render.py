@@ -54,7 +54,6 @@ class CollectedAnswer:
     tokens: list[TokenLogprob] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add a batch of events."""
         for event in events:
             match event:
                 case Text() | Refusal():

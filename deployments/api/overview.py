@@ -107,7 +107,6 @@ class Overview:
         return self._day
 
     def describe_tier(self, name: str) -> dict[str, Any]:
-        """Describe a tier: its own status, and its breaker."""
         status, health = self.watch.known.get(name), self.state.health.get(name) or _CLOSED
         return {
             "name": name,

@@ -64,7 +64,6 @@ def collect_facts(config: AppConfig, handles: Mapping[str, DeploymentHandle]) ->
 
 
 def _find_deferring(tiers: Mapping[str, TierBase]) -> frozenset[str]:
-    """Find the tiers that defer tools."""
     return frozenset(n for n, tier in tiers.items() if isinstance(tier, DeferringTier) and tier.tools == "deferred")
 
 
@@ -99,5 +98,4 @@ class LiveConfig:
         return config
 
     def state_limits(self) -> StateLimits:
-        """Return the bounds that the state actor keeps."""
         return state_limits(self.now, self._state_config, self.access.key_hours)

@@ -27,18 +27,14 @@ ASK_S = 10.0
 _START_ONE = "start it with `mlx-stack-serve serve` in another terminal, or name another one with --url"
 
 
-class _NotStarted(CommandFailed):
-    """The agent can't be started. The message is one line that says why, and what to do."""
-
-
 def launch(name: str, arguments: Sequence[str], url: str | None, config: Path | None, model: str) -> NoReturn:
-    """Become the agent, on the server that `url` or `config` names. Raises _NotStarted: no program, no server, or a
+    """Become the agent, on the server that `url` or `config` names. Raises CommandFailed: no program, no server, or a
     refused key or model; ConfigError: as `ServerClient`, or a wrong model."""
     server = _find_server(url, config, model)
     agent = AGENTS[name]
     program = shutil.which(agent.program)
     if program is None:
-        raise _NotStarted(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
+        raise CommandFailed(f"there is no program {agent.program} on PATH: install it with `{agent.install}`")
     agent = _place(agent, server.url, model, _ask_context(server, model))
     print(f"{agent.name} on {server.url}, model {model}", file=sys.stderr, flush=True)  # noqa: T201
     sys.stdout.flush()
@@ -48,7 +44,7 @@ def launch(name: str, arguments: Sequence[str], url: str | None, config: Path | 
     try:
         os.execve(program, [agent.program, *agent.flags, *arguments], built)
     except OSError as error:  # it is no program, or what its first line names isn't there
-        raise _NotStarted(f"{program} can't be run ({error.strerror}): `{agent.install}` installs it anew") from None
+        raise CommandFailed(f"{program} can't be run ({error.strerror}): `{agent.install}` installs it anew") from None
 
 
 def print_agents(names: Iterable[str], url: str | None, config: Path | None, model: str) -> None:
@@ -56,7 +52,7 @@ def print_agents(names: Iterable[str], url: str | None, config: Path | None, mod
     server, lines = _find_server(url, config, model), []
     try:
         context_tokens = _ask_context(server, model)
-    except _NotStarted as error:
+    except CommandFailed as error:
         lines, context_tokens = [f"# {error}"], None
     lines.append(f"export {KEY}={_NO_KEY}  # or your API key, where the server has keys")
     for name in names:
@@ -76,7 +72,7 @@ def _place(agent: Agent, url: str, model: str, context_tokens: int | None) -> Ag
     try:
         return place_settings(fill_in(agent, url=url, model=model, context_tokens=context_tokens), os.environ)
     except OSError as error:
-        raise _NotStarted(f"the settings for {agent.name} can't be written: {error}") from None
+        raise CommandFailed(f"the settings for {agent.name} can't be written: {error}") from None
 
 
 def _build_environment(agent: Agent, key: str, environ: Mapping[str, str], url: str) -> dict[str, str]:
@@ -102,23 +98,23 @@ def _find_context(models: Sequence[Mapping[str, Any]], chain: Sequence[str], mod
 
 
 def _ask_context(server: ServerClient, model: str) -> int | None:
-    """Ask for the context of `model`. Raises _NotStarted: the server doesn't answer, refuses, or isn't well."""
+    """Ask for the context of `model`. Raises CommandFailed: the server doesn't answer, refuses, or isn't well."""
     try:
         status, body = server.ask("/health", keyed=False)
     except NoAnswer as error:
-        raise _NotStarted(f"no server answers at {server.url} ({error}): {_START_ONE}") from None
+        raise CommandFailed(f"no server answers at {server.url} ({error}): {_START_ONE}") from None
     if status != 200 or body.get("status") != "ok":
         said = read_words(body) or f"HTTP {status} to GET /health"
-        raise _NotStarted(f"the server at {server.url} can't be used: {said}")
+        raise CommandFailed(f"the server at {server.url} can't be used: {said}")
     try:
         status, body = server.ask(f"/v1/models/{quote(model)}")
         if status != 200:
             hint = f" (the key is read from {KEY})" if status == 401 else ""
-            raise _NotStarted(f"the server at {server.url} refuses: {read_words(body) or f'HTTP {status}'}{hint}")
+            raise CommandFailed(f"the server at {server.url} refuses: {read_words(body) or f'HTTP {status}'}{hint}")
         models = server.ask("/v1/models")[1].get("data")
         chain = server.ask("/ready")[1].get("chain")
         return _find_context(models or [body], chain or [], model)
     except NoAnswer as error:
-        raise _NotStarted(f"the server at {server.url} doesn't answer ({error})") from None
+        raise CommandFailed(f"the server at {server.url} doesn't answer ({error})") from None
     except MALFORMED as error:
-        raise _NotStarted(name_foreign(server.url, error)) from None
+        raise CommandFailed(name_foreign(server.url, error)) from None

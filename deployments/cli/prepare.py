@@ -7,7 +7,6 @@ caches and the configured folders; the next fetch continues `unfinished` ones or
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -26,6 +25,7 @@ from deployments.models.catalog import ModelChoice, choose_here, weight_bytes_of
 from deployments.models.downloads import count_bytes, format_size
 from deployments.models.presence import look
 from deployments.models.sources import ModelSource, ModelUnavailable, parse_source
+from deployments.models.weights import read_object
 from deployments.running.background_fetch import is_offline
 
 _NICENESS = 10
@@ -152,7 +152,8 @@ def _list_disk_items(users: Mapping[Path, tuple[str, ...]]) -> list[_DiskItem]:
     """List everything that is on disk, the largest first. `users`: the tiers by the folder of their model."""
     cache, found = store.default_cache_dir(), []
     for path in sorted(cache.glob("models/*/")):
-        name = f"unfinished: {path.name}" if path.name.startswith(".") else _read_source(path)
+        facts = read_object(path / "artifact.json") or {}
+        name = f"unfinished: {path.name}" if path.name.startswith(".") else str(facts.get("source", path.name))
         found.append(_DiskItem(name=name, size_bytes=count_bytes(path, "*"), used_by=users.get(path, ()), path=path))
     for path in sorted(cache.glob("downloads/*")):
         name, size_bytes = f"unfinished download: {path.name}", count_bytes(path, "*")
@@ -181,13 +182,6 @@ def _find_users(models: Iterable[tuple[str, str]]) -> tuple[dict[Path, tuple[str
         else:
             users[artifact.path] = (*users.get(artifact.path, ()), role)
     return users, missing
-
-
-def _read_source(path: Path) -> str:
-    try:
-        return str(json.loads((path / "artifact.json").read_text(encoding="utf-8"))["source"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return path.name
 
 
 def _find_in_hub(users: Mapping[Path, tuple[str, ...]]) -> Iterator[_DiskItem]:

@@ -182,7 +182,6 @@ class UnavailableTier:
         yield [Failed(fault=fault, message=message, retry_after_s=_RETRY_S if coming else None)]
 
     async def status(self) -> TierStatus:
-        """Return the status."""
         return self.known
 
     async def close(self) -> None:

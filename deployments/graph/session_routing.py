@@ -59,7 +59,6 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc] # Ray has no ty
         super().update_replicas(replicas)
 
     def on_send_request(self, replica_id: Any) -> None:
-        """Count a request that Serve sends."""
         super().on_send_request(replica_id)
         with self._counting:
             self._open[replica_id] += 1

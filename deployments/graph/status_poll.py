@@ -39,12 +39,10 @@ class TierWatch:
         return max(known.values(), default=None) if known.keys() >= self._tiers.keys() else None
 
     def start(self) -> None:
-        """Begin to poll."""
         if self._task is None:
             self._task = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
-        """Stop."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

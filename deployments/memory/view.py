@@ -76,7 +76,6 @@ class MemoryView:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop polling."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -22,6 +22,7 @@ from deployments.config.whole_file import write_whole
 from deployments.models.cache_folder import Say, is_being_made
 from deployments.models.gguf import UnknownModel
 from deployments.models.sources import ModelUnavailable
+from deployments.models.weights import read_object
 
 _EVERY_S = 0.5
 _WORDS_MAX = 400
@@ -60,7 +61,8 @@ def tell(cache_dir: Path, name: str, say: Say) -> Iterator[Say]:
 
 def read_progress(cache_dir: Path, name: str) -> _FetchProgress | None:
     """Read how far the fetch of `name` is; None where there is none, and none has failed. Reads two small files."""
-    words, failed = _read(find_folder(cache_dir, name))
+    found = read_object(find_folder(cache_dir, name) / "progress") or {}
+    words, failed = str(found.get("words", "")), found.get("failed") is True
     if is_being_made(cache_dir / "models", name):
         return _FetchProgress(True, words if words and not failed else "preparing")
     if failed:
@@ -130,11 +132,3 @@ def _write(folder: Path, words: str, *, failed: bool) -> None:
     with contextlib.suppress(OSError):  # a full disk is reported by whoever writes the model
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "progress", json.dumps({"words": words[:_WORDS_MAX], "failed": failed}))
-
-
-def _read(folder: Path) -> tuple[str, bool]:
-    try:
-        found = json.loads((folder / "progress").read_text(encoding="utf-8"))
-        return str(found["words"]), found["failed"] is True
-    except (OSError, ValueError, KeyError, TypeError):
-        return "", False

@@ -56,7 +56,6 @@ class RequestMetrics:
         self._request_ms = _histogram("request_ms", "A request's whole time.", _REQUEST_MS, "outcome")
 
     def count(self, report: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
-        """Count one finished request by its report and its attempts."""
         outcome = {"outcome": report["outcome"]}
         self._requests.inc(tags=outcome | {"tier": report["tier"] or _NONE})
         if report["loop"] is not None:

@@ -170,13 +170,12 @@ def _deliver(run: Run, number: int) -> list[Event]:
         # Prose only: a broken call in the raw text is no answer.
         text = truncate("".join(event.text for event in judged.events if isinstance(event, Text)))
         return run.end_summary([Text(text)])
-    run.finish = finish
+    notes = finish.notes
     if accepted.flaw is Flaw.DOUBT:
-        note = f"{accepted.detail}, and no other tier's answer is likelier"
-        run.finish = replace(finish, notes=(*finish.notes, note))
+        notes += (f"{accepted.detail}, and no other tier's answer is likelier",)
     elif accepted.leeway is not None:
-        note = f"tier {accepted.tier}: its answer was doubted and asked for again, and no better one came"
-        run.finish = replace(finish, notes=(*finish.notes, note))
+        notes += (f"tier {accepted.tier}: its answer was doubted and asked for again, and no better one came",)
+    run.finish = replace(finish, notes=notes)
     events = run.part_thoughts(judged.events)
     others = [*run.attempts[:number], *run.attempts[number:][1:]]
     if accepted.seam is None and any(attempt.text_out and attempt.loads is None for attempt in others):

@@ -134,7 +134,6 @@ class KeptRequest:
         return self._found is not None and self._found.found in (RepeatKind.REPLAY, RepeatKind.FOLLOW)
 
     def note_sent(self) -> None:
-        """Note that all of the answer has left."""
         if self._once and not self.replays:
             dropped = KeptItem(name=self._question.name, ticket=self._question.ticket, standing=Standing.DROPPED)
             self._store.tell_kept(dropped, flush=False)

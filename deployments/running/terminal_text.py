@@ -29,14 +29,12 @@ class TerminalText:
         self._out = out
 
     def write(self, text: str) -> int:
-        """Write one text."""
         start = next((mark for mark in (LINE_START, "\r") if text.startswith(mark)), "")
         end = "\r" if text.endswith("\r") and len(text) > len(start) else ""
         self._out.write(start + clean_text(text[len(start) : len(text) - len(end)]) + end)
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
-        """Write several."""
         for line in lines:
             self.write(line)
 

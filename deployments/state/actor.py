@@ -197,7 +197,6 @@ class SessionState(Watchable):
 
     @one_at_a_time
     def report(self, key: str, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request, or None."""
         return self._journal.report(key, request_id)
 
     @one_at_a_time

@@ -192,7 +192,6 @@ class Journal:
         return (0, 0, []) if row is None else (row[0], row[1], orjson.loads(row[2]))
 
     def report(self, key: str, request_id: str) -> dict[str, Any] | None:
-        """Return the report of one request."""
         row = self._row("SELECT report FROM reports WHERE key = ? AND request_id = ?", (key, request_id))
         return None if row is None else dict(orjson.loads(row[0]))
 
@@ -202,7 +201,6 @@ class Journal:
         return {key for (key,) in self._db.execute(f"SELECT DISTINCT key FROM {table} WHERE {column} = ?", (name,))}
 
     def session(self, key: str, session: str) -> dict[str, Any] | None:
-        """Return the totals of one session."""
         row = self._row(f"{SELECT_SESSIONS} WHERE key = ? AND session = ?", (key, session))
         return None if row is None else describe_session(row)
 

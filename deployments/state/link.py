@@ -129,7 +129,6 @@ class Link:
 
     @property
     def condition(self) -> str:
-        """Describe the link in a line."""
         return "up" if self.up else "away" + (f": {self.trouble}" if self.trouble else "")
 
     @property

@@ -48,7 +48,6 @@ class ResponseShelf:
                 drop_oldest(self._db, _ROWS, held, self._bytes_max)
 
     def find(self, key: str, response_id: str) -> KeptResponse | None:
-        """Find one of this key."""
         row = self._db.execute(
             f"SELECT {_COLUMNS} FROM responses WHERE key = ? AND id = ?", (key, response_id)
         ).fetchone()
@@ -69,7 +68,6 @@ class ResponseShelf:
         return found
 
     def delete(self, key: str, response_id: str) -> bool:
-        """Delete one; False where there is none."""
         with self._count_bytes() as held:
             return self._delete(held, key, response_id)
 
@@ -80,7 +78,6 @@ class ResponseShelf:
         return row is not None
 
     def trim(self, now_s: float) -> None:
-        """Delete what is too old."""
         self._held = None
         self._db.execute("DELETE FROM responses WHERE at_s < ?", (now_s - self._ttl_s,))
 

@@ -58,7 +58,6 @@ class Transaction:
             self.note(IncidentKind.JOURNAL, None, reason="unreadable", evidence={"put_aside": aside})
 
     def apply_items(self, items: Sequence[Item]) -> None:
-        """Apply what has happened."""
         for item in items:
             match item:
                 case SettlementItem():

@@ -50,7 +50,6 @@ class StopCut:
         self.found: str | None = None
 
     def feed(self, text: str) -> str:
-        """Return the text that may leave now."""
         if self.found is not None:
             return ""
         text = self._held + text
@@ -95,7 +94,6 @@ class CallSplit:
         return self._scan.loop is not None
 
     def feed(self, text: str) -> list[Event]:
-        """Return the text and the calls that may leave now."""
         if self._form is None:
             return [Text(text)] if text else []
         self._held += text
@@ -212,7 +210,6 @@ class AnswerReader:
         return self.stop_cut.found is not None or self.call_split.full
 
     def feed(self, text: str) -> list[Event]:
-        """Return the events of one more piece of text."""
         return self._split_calls(self.thoughts.feed(text))
 
     def finish(self, *, truncated: bool) -> list[Event]:

@@ -16,6 +16,7 @@ from deployments.tiers.history_words import ARGUMENTS, NAME
 from deployments.tiers.prompt import tidy_messages
 from deployments.tiers.stream_matchers import CallFormat, CallSplit
 from deployments.tiers.template_form import AS_WRITTEN, TemplateForm
+from deployments.work.json_text import load_object
 from reliability.tools import ToolBox, build_toolbox, extract_calls
 from reliability.tools.formats import OPENER, START_MARKER
 from reliability.types import CallDelta
@@ -98,14 +99,8 @@ def _is_split(answer: str, form: CallFormat | None) -> bool:
 
 
 def _are_right(calls: Sequence[Any]) -> bool:
-    return [(call.name, _parse(call.arguments)) for call in calls] == [(NAME, ARGUMENTS)]
-
-
-def _parse(arguments: Any) -> Any:
-    try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return arguments
+    given = [load_object(call.arguments) if isinstance(call.arguments, str) else call.arguments for call in calls]
+    return [call.name for call in calls] == [NAME] and given == [ARGUMENTS]
 
 
 def _shorten(words: object) -> str:

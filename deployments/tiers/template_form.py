@@ -41,7 +41,6 @@ class TemplateForm:
     lost: tuple[str, ...] = ()
 
     def apply(self, messages: Sequence[Mapping[str, Any]]) -> Messages:
-        """Return the conversation as the template takes it."""
         return mend(messages, self.mends, self.written)
 
     def list_softer(self) -> Iterator[TemplateForm]:

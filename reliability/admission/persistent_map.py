@@ -47,7 +47,6 @@ class Shards(Generic[V]):
         return reduce(Shards[V].drop, keys, self)
 
     def items(self) -> Iterator[tuple[str, V]]:
-        """Yield all pairs, in the order of the shards."""
         for shard in self.shards:
             yield from shard.items()
 

@@ -27,7 +27,7 @@ _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _WHITE = re.compile(rf"\s{{{WHITE_CHARS}}}")
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """Where in the JSON the arguments are. `white` counts the white space that they end in, between two values."""
 
     quoted: bool = False
@@ -43,7 +43,7 @@ class _OpenCall(NamedTuple):
     read: str = ""
     fill: str = ""
     tail: LongTail = LongTail()
-    shape: _Shape = _Shape()
+    shape: Shape = Shape()
     doubt: Doubt = Doubt()
 
     @property
@@ -54,7 +54,7 @@ class _OpenCall(NamedTuple):
     @property
     def complete(self) -> bool:
         """Whether its arguments are there and all that they open is closed."""
-        shape, _ = _read_shape(self.shape, self.fill)
+        shape, _ = read_shape(self.shape, self.fill)
         return bool(self.read or self.fill) and not shape.quoted and shape.depth == 0
 
 
@@ -114,13 +114,13 @@ def _read_on(call: _OpenCall, name: str, arguments: str) -> tuple[_OpenCall, Loo
     while len(text) - at >= STRIDE and not doubt.over:
         chunk, at = text[at : at + STRIDE], at + STRIDE
         read, tail = digest(read, chunk), extend(tail, chunk, TAIL_CHARS)
-        shape, white = _read_shape(shape, chunk)
+        shape, white = read_shape(shape, chunk)
         loop = _find_runaway(tail, shape, white, named)
         doubt = doubt if loop is None else doubt.add(loop, tail.length, chunk)
     return _OpenCall(named, read, text[at:], tail, shape, doubt), doubt.loop if at and doubt.over else None
 
 
-def _find_runaway(tail: LongTail, shape: _Shape, white: bool, tool: str) -> Loop | None:
+def _find_runaway(tail: LongTail, shape: Shape, white: bool, tool: str) -> Loop | None:
     if white:
         return build_answer_loop(Kind.WHITESPACE, max(shape.white, WHITE_CHARS), 1, "", tool=tool)
     if is_runaway_argument(tail):
@@ -130,8 +130,8 @@ def _find_runaway(tail: LongTail, shape: _Shape, white: bool, tool: str) -> Loop
     return None
 
 
-def _read_shape(shape: _Shape, chunk: str) -> tuple[_Shape, bool]:
-    """Read on in the JSON; also return whether white space between its values has run for too long."""
+def read_shape(shape: Shape, chunk: str) -> tuple[Shape, bool]:
+    """Read on in some JSON; also return whether white space between its values has run for too long."""
     text = "\\" + chunk if shape.escaped else chunk
     plain = _ESCAPE.sub("", text)
     escaped = plain.endswith("\\")
@@ -146,4 +146,4 @@ def _read_shape(shape: _Shape, chunk: str) -> tuple[_Shape, bool]:
         blank = white if at == 0 else 0
         ran = ran or _WHITE.search(" " * blank + piece) is not None
         white = blank + len(piece) if not piece.strip() else len(piece) - len(piece.rstrip())
-    return _Shape(shape.quoted ^ bool(len(pieces) % 2 == 0), escaped, depth, min(white, WHITE_CHARS)), ran
+    return Shape(shape.quoted ^ bool(len(pieces) % 2 == 0), escaped, depth, min(white, WHITE_CHARS)), ran

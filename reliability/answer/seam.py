@@ -121,7 +121,6 @@ class Seam:
         self.torn = not trusted and not self._anchor
 
     def feed(self, text: str) -> str:
-        """Return what of the text may leave."""
         if self.torn or (self._called and text.strip()):
             return self._tear()
         if self.joined:

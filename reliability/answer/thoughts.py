@@ -82,11 +82,9 @@ class Thoughts:
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is reasoning."""
         return self._row is not None
 
     def passes(self, event: Event) -> bool:
-        """Return whether an event goes on to the gate as it is."""
         return self.speaking or not (self._held or isinstance(event, Text))
 
     def split(self, event: Event) -> Sequence[Event]:

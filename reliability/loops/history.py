@@ -46,7 +46,7 @@ from reliability.loops.comparison.ordered_items import ITEMS_MAX, count_items
 from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.repeatable_calls import is_generic_tool, list_shell_commands
 from reliability.loops.revisits import find_last_deed, find_revisits, may_change, repeats, shows
-from reliability.loops.text_calls import read_text_calls
+from reliability.loops.text_calls import read_as_written
 from reliability.loops.thresholds import LoopConfig, LoopLimits
 from reliability.loops.transcript import is_folded
 from reliability.loops.turn_sequence import Pairwise, TurnSequence
@@ -91,13 +91,10 @@ def find_repetition(turns: Sequence[Turn], config: LoopConfig, candidate: Turn) 
 
 
 def _read_candidate(turns: Sequence[Turn], candidate: Turn | None) -> Turn | None:
-    """Read the calls in the candidate's text, where the agent writes them; of calls that are a turn each, the first."""
+    """Read the candidate as the agent writes its answers down; of calls that are a turn each, the first."""
     if candidate is not None and is_folded(candidate):
         return replace(candidate, calls=candidate.calls[:1], results=candidate.results[:1])
-    if candidate is None or candidate.calls or not any(turn.written for turn in turns):
-        return candidate
-    calls = read_text_calls(candidate.text)
-    return replace(candidate, calls=calls, results=(None,) * len(calls), written=bool(calls))
+    return candidate and read_as_written(candidate, turns)
 
 
 def _select_acting(turns: Sequence[Turn], candidate: Turn | None) -> list[Turn]:

@@ -70,7 +70,6 @@ class Doubt(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether it has gone on for too long."""
         return self.loop is not None and self.spent >= self.most
 
     def add(self, loop: Loop, at: int, newest: str, *, varied: bool = False) -> Doubt:

@@ -2,7 +2,7 @@
 
 For a history it is enough to tell equal calls from others, so they are read by their shape: fences and `<code>`, a
 framework's list of calls, an envelope of the table of call formats, an XML element, `Action:` and its input, JSON with
-a name. The first form that is found counts, with all its calls.
+a name at the end of the text. The first form that is found counts, with all its calls.
 
 Invariants: `_TEXT_CHARS` of a text, `CALLS_MAX` calls.
 """
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from reliability.loops.comparison.findings import SeenCall, dumps, parse
+from reliability.loops.comparison.findings import SeenCall, Turn, dumps, parse
 from reliability.loops.comparison.volatile_fields import word_set
 from reliability.loops.written import find_bodies
 
@@ -34,7 +35,9 @@ _ACTION = re.compile(
 )
 _TOOL_ELEMENTS = word_set("bash shell command execute tool action invoke function run python search edit")
 _NO_TOOLS = word_set("think thinking thought thoughts reasoning plan answer result final_answer")
-_NAMES = ("name", "tool", "tool_name", "action", "function", "command")
+_DATA_TURNS = 8  # so many turns back the data of a call is looked for
+_NAMES = ("name", "tool", "tool_name", "action", "function", "request", "command")
+_JSON = re.compile(r"^[^\S\n]*+[\[{]", re.MULTILINE)
 
 
 def read_text_calls(text: str) -> tuple[SeenCall, ...]:
@@ -44,6 +47,20 @@ def read_text_calls(text: str) -> tuple[SeenCall, ...]:
         return ()
     found = (tuple(islice(calls, CALLS_MAX)) for calls in _list_forms(text))
     return next(filter(None, found), ())
+
+
+def read_as_written(answer: Turn, turns: Sequence[Turn]) -> Turn:
+    """Read the calls in the answer's text, where the agent writes them. An answer whose only call has the data that an
+    earlier text is made of is that text: a client that wants data by a call (instructor) writes the data down."""
+    found = parse(answer.calls[0].arguments) if len(answer.calls) == 1 else (False, None)
+    for turn in turns[-_DATA_TURNS:] if found[0] else ():
+        if turn.text.startswith("{") and (turn.written or not turn.calls) and parse(turn.text) == found:
+            answer = replace(answer, calls=(), results=(), text=turn.text)
+            break
+    if answer.calls or not any(turn.written for turn in turns):
+        return answer
+    calls = read_text_calls(answer.text)
+    return replace(answer, calls=calls, results=(None,) * len(calls), written=bool(calls))
 
 
 def _list_forms(text: str) -> Iterator[Iterator[SeenCall]]:
@@ -96,8 +113,8 @@ def _read_elements(text: str) -> Iterator[SeenCall]:
 
 
 def _read_json(text: str) -> Iterator[SeenCall]:
-    stripped = text.strip()
-    known, value = parse(stripped) if stripped[:1] in "{[" and stripped else (False, None)
+    begun = _JSON.search(text)
+    known, value = parse(text[begun.start() :]) if begun else (False, None)
     for entry in value if known and isinstance(value, list) else [value]:
         if isinstance(entry, dict) and any(isinstance(entry.get(key), (str, dict)) for key in _NAMES):
             yield _read_body("call", dumps(entry))

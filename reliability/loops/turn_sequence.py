@@ -109,7 +109,6 @@ class TurnSequence:
         return self.size > 0 and not pages and self.starts_again(1)
 
     def asks_again(self, index: int) -> bool:
-        """Return whether the candidate asks what the turn asked."""
         asked = self.candidate.calls if self.candidate is not None else ()
         return asked == self.turns[index].calls or self._keys_of(asked)[0] == self._keys(index)[0]
 
@@ -198,7 +197,6 @@ class TurnSequence:
 
     @once
     def fails_at(self, index: int) -> bool:
-        """Return whether a call of the turn has failed."""
         return any(map(has_failed, self.turns[index].results))
 
     def makes_new(self, period: int) -> bool:

@@ -179,7 +179,6 @@ def _asks_alike(words: str, known: str) -> bool:
 
 
 def _list_looked(rounds: Iterable[_Round]) -> tuple[Looked, ...]:
-    """List the rounds that were looked up."""
     found = ((one.words, one.find_look()) for one in rounds if one.calls and one.places)
     return tuple(dict.fromkeys(Looked(words, tool) for words, tool in found if words is not None and tool))
 

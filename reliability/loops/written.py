@@ -64,7 +64,6 @@ _HEAD_CHARS = max(map(len, _HEADS))
 
 
 def _find_opener(text: str, at: int) -> re.Match[str] | None:
-    """Find the first opener from `at` on."""
     signed = _find_at_sign(text, at)
     worded = _find_at_word(text, at, len(text) if signed is None else signed.start())
     found = [match for match in (signed, worded) if match is not None]

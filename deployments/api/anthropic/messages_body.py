@@ -126,8 +126,7 @@ NAMES = (
 
 def parse_messages(raw: bytes, headers: Mapping[str, str], **terms: Unpack[ParseTerms]) -> ChatCall:
     """Parse one body; raises what `deployments.api.openai_chat.parse_chat` does."""
-    changed: list[str] = []
-    fields = parse_object(raw, changed)
+    fields, changed = parse_object(raw)
     body = read_body(MessagesBody, fields)
     for name, why in REFUSED.items():
         if getattr(body, name):

@@ -176,8 +176,7 @@ def parse_response(
 ) -> ChatCall:
     """Parse one body. It takes and raises what `parse_chat` does; `recalled`: what it refers to; `compacts`: it asks
     for a summary. Raises `NeedsRecall`: it refers to stored responses, and `recalled` is None."""
-    changed: list[str] = []
-    fields = parse_object(raw, changed)
+    fields, changed = parse_object(raw)
     body = _validate(fields)
     notes = [*changed, *_list_notes(body, fields)]
     recalled = check_recalled(body.previous_response_id, body.input, recalled)

@@ -300,13 +300,11 @@ class StoredRoutes:
         ]
 
     async def retrieve(self, request: Request) -> Response:
-        """Answer with one response."""
         if request.query_params.get("stream", "").lower() == "true":
             raise refuse("stream", "a stored response isn't streamed again", "unsupported")
         return json_response((await self._open(request))["response"])
 
     async def delete(self, request: Request) -> Response:
-        """Forget one response."""
         caller, response_id = self._identify(request), request.path_params["response_id"]
         if not await self._stored.forget(caller.name, response_id):
             raise _deny(response_id)

@@ -64,7 +64,6 @@ class Operation:
         return self.errors | _ANYWHERE | (_NONE if self.access == "anybody" else KEYED)
 
     def find_status(self, code: str) -> int:
-        """Find the status of an error of this operation."""
         return self.statuses.get(code, TABLE[code].status)
 
 

@@ -120,7 +120,6 @@ class ChatClient:
         self._http.close()
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Get a JSON object; None where there is none."""
         status, body, _ = self._get(path)
         return body if status in (200, 503) else None
 

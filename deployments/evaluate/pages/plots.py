@@ -29,7 +29,7 @@ def draw_plots(report: Mapping[str, Any]) -> dict[str, str]:
         "layers": _draw_layers(report),
         "lengths": _draw_lengths(report),
         "together": _draw_together(report),
-        "confidence": _draw_confidence(report["confidence"]),
+        "confidence": draw_confidence(report["confidence"]),
         "cascade": _draw_cascade(report["cascade"]),
     }
 
@@ -62,7 +62,7 @@ def _draw_together(report: Mapping[str, Any]) -> str:
     return _draw_chart("Tokens a second of all requests together", series, across="requests at once", up="tokens/s")
 
 
-def _draw_confidence(confidence: Mapping[str, Any]) -> str:
+def draw_confidence(confidence: Mapping[str, Any]) -> str:
     """Draw how often calls were right by how likely they were thought to be: good estimates are on the diagonal."""
     series = {"as told": [(0.0, 0.0), (100.0, 100.0)]}
     for name, one in confidence.items():

@@ -6,13 +6,12 @@ else is server-sent events. Invariant: what the frames of one read were cut into
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from deployments.tiers.hosted.sse_reader import Frame, SseReader, UnreadableStream
-from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_complaint, translate_complaint
+from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, read_error_body, translate_complaint
 from deployments.tiers.stream_matchers import merge_events
 from reliability.types import ENDS, Counted, Event, Failed, Fault, Usage
 
@@ -129,7 +128,7 @@ class BodyReader(ABC):
             if data == "[DONE]":
                 self._end_frames(events, done=True)
             elif frame.event == "error":
-                self._refuse(_parse_error(data), events)
+                self._refuse(read_error_body(data.encode()), events)
             elif data:
                 self._read_data(data, events)
             if has_end(events):
@@ -167,10 +166,3 @@ class BodyReader(ABC):
 def has_end(events: Sequence[Event]) -> bool:
     """Tell whether the attempt is over with these events."""
     return bool(events) and isinstance(events[-1], ENDS)
-
-
-def _parse_error(data: str) -> UpstreamComplaint:
-    try:
-        return read_complaint(json.loads(data))
-    except (ValueError, RecursionError):
-        return UpstreamComplaint(message=data)

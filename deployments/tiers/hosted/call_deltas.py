@@ -29,6 +29,7 @@ from itertools import islice
 from typing import Any
 
 from deployments.tiers.hosted.sse_reader import UnreadableStream
+from reliability.answer.call_scan import Shape, read_shape
 from reliability.surrogates import Halves, join_surrogates
 from reliability.types import CallDelta
 
@@ -37,7 +38,6 @@ _INDEX_DIGITS_MAX = 9
 _ID_CHARS_MAX = 256  # a longer one is taken for none, and one is made up
 _SCALAR_CHARS_MAX = 4_300  # of arguments that are no object: a longer number is none
 _OBJECT = re.compile(r'\s*\{\s*["}]')
-_SIGN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ class _Call:
     retells: bool = False  # each piece brings what came before
     begun: bool = False  # they hold more than white space
     seen: int = 0  # so many of them were looked at
-    open: tuple[str, bool, int] = "", False, 0  # what those leave open: a backslash, a text, brackets
+    shape: Shape = field(default_factory=Shape)  # what those leave open
     whole: bool | None = None  # whether what has ended is JSON
 
     @property
@@ -71,17 +71,12 @@ class _Call:
     @property
     def breaks_off(self) -> bool:
         """Whether its arguments have begun and aren't complete. Parts are read once, all where nothing is open."""
-        odd, inside, depth = self.open
-        new, self.seen = odd + "".join(self.parts[self.seen :]), len(self.parts)
+        new, self.seen = "".join(self.parts[self.seen :]), len(self.parts)
         if self.whole is not None:
             self.whole = self.whole and not new.strip()
             return not self.whole
-        signs = _SIGN.findall(new)
-        for sign in signs:
-            inside ^= sign == '"'
-            depth += 0 if inside else (sign in "{[") - (sign in "}]")
-        self.open = "\\" * (signs[-1:] == ["\\"]), inside, depth
-        if inside or depth or not self.begun:
+        self.shape, _ = read_shape(self.shape, new)
+        if self.shape.quoted or self.shape.depth or not self.begun:
             return self.begun
         text, whole = self.text.strip(), False
         with suppress(ValueError, RecursionError):
@@ -107,7 +102,6 @@ class CallDeltas:
         self._by_index: dict[int, _Call] = {}
 
     def read(self, pieces: Any) -> list[CallDelta]:
-        """Return the deltas of one `tool_calls` list."""
         touched: set[_Call] = set()
         out: list[CallDelta | None] = []
         for piece in pieces if isinstance(pieces, list) else []:
@@ -133,7 +127,6 @@ class CallDeltas:
 
     @property
     def count(self) -> int:
-        """How many calls have begun."""
         return len(self._calls)
 
     @property

@@ -139,7 +139,6 @@ class ChunkReader:
 
     @property
     def has_call(self) -> bool:
-        """Whether a call has begun."""
         return self._calls.count > 0
 
     def end(self) -> list[Event]:

@@ -58,11 +58,9 @@ class Endpoint:
         return ""
 
     def find_route(self, route: str) -> URL:
-        """Return the URL of a route of the API."""
         return self.url.with_path(self.url.raw_path.removesuffix(CHAT) + route, encoded=True, keep_query=True)
 
     def build_headers(self, key: str) -> dict[str, str]:
-        """Build the headers of a request."""
         sent = {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "identity",  # a compressor would hold tokens back

@@ -68,13 +68,16 @@ _ALWAYS_THINKS = re.compile(
     r"\bmandatory\b|\brequired\b|disabl|\bonly works in\b|\b(turn|switch)(ed)? off\b", re.IGNORECASE
 )
 _OFF = re.compile(r"\bfalse\b|\"none\"|\"disabled\"|^0$|\": 0\b")
-_CALL = re.compile(r"tool_?choice", re.IGNORECASE)
-_THOUGHT = re.compile(r"\b(think|reason)", re.IGNORECASE)
-_WITH_TOOLS = re.compile(
-    r"(?i)\btools?\b[^.,:]{0,20}\bwith\W{1,3}reasoning_effort"
-    r"|\breasoning_effort\b[^.,:]{0,40}\b(with|when|if)\b[^.,:]{0,20}\btools?\b"
+# What is refused where all of these stand in the words: that a model which thinks must call a tool, an effort next to
+# tools, and the field `strict` of a tool.
+CALL_IN_THOUGHT = re.compile(r"tool_?choice", re.IGNORECASE), re.compile(r"\b(think|reason)", re.IGNORECASE)
+EFFORT_WITH_TOOLS = (
+    re.compile(
+        r"(?i)\btools?\b[^.,:]{0,20}\bwith\W{1,3}reasoning_effort"
+        r"|\breasoning_effort\b[^.,:]{0,40}\b(with|when|if)\b[^.,:]{0,20}\btools?\b"
+    ),
 )
-_STRICT = re.compile(r"(?<!schema)[\"'`.]strict\b(?!\W{1,2}mode)")
+STRICT = (re.compile(r"(?<!schema)[\"'`.]strict\b(?!\W{1,2}mode)"),)
 _VALUE_CHARS_MAX = 64  # of one that words name
 
 
@@ -98,20 +101,9 @@ def find_refused(
     return fields, values
 
 
-def refuses_call_in_thought(complaint: UpstreamComplaint) -> bool:
-    """Return whether a model that thinks can't be made to call a tool."""
-    named = _CALL.search(complaint.said) and _THOUGHT.search(complaint.said)
-    return bool(named and _REFUSES.search(complaint.message))
-
-
-def refuses_effort_with_tools(complaint: UpstreamComplaint) -> bool:
-    """Return whether an effort is refused next to tools."""
-    return bool(_WITH_TOOLS.search(complaint.message) and _REFUSES.search(complaint.message))
-
-
-def refuses_strict(complaint: UpstreamComplaint) -> bool:
-    """Return whether the field `strict` of a tool is refused."""
-    return bool(_STRICT.search(complaint.said) and _REFUSES.search(complaint.message))
+def refuses(complaint: UpstreamComplaint, words: Collection[re.Pattern[str]]) -> bool:
+    """Return whether what these words name is refused."""
+    return bool(_REFUSES.search(complaint.message)) and all(word.search(complaint.said) for word in words)
 
 
 def find_off_switches(sent: Mapping[str, Any]) -> dict[str, Any]:

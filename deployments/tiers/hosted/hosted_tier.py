@@ -89,7 +89,6 @@ class HostedTier:
         return self._active.total()
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer by one request to the upstream."""
         key = self._endpoint.read_key()
         if reason := self._find_problem(key):
             yield [self._build_failed(Fault.UNAVAILABLE, f"is unavailable: {reason}")]

@@ -121,7 +121,6 @@ class ThoughtBound:
 
     @property
     def text(self) -> str:
-        """The text so far."""
         return "".join(self._text)
 
     @property

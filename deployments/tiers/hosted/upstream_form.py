@@ -24,11 +24,12 @@ from deployments.tiers.history_repair import HistoryForm
 from deployments.tiers.hosted.answer_limits import asks_for_fewer, find_cap
 from deployments.tiers.hosted.continuing import ask_without_thought
 from deployments.tiers.hosted.field_refusals import (
+    CALL_IN_THOUGHT,
+    EFFORT_WITH_TOOLS,
+    STRICT,
     find_off_switches,
     find_refused,
-    refuses_call_in_thought,
-    refuses_effort_with_tools,
-    refuses_strict,
+    refuses,
 )
 from deployments.tiers.hosted.upstream_errors import UpstreamComplaint, wants_softer
 from reliability.types import ChatRequest
@@ -117,11 +118,11 @@ class UpstreamForm:
         limit = self.find_limit(request)
         if lowers and limit is not None and (cap := find_cap(complaint.said, limit)) is not None:
             return replace(self, tokens_max=cap)
-        if _wants_call(request) and refuses_call_in_thought(complaint):
+        if _wants_call(request) and refuses(complaint, CALL_IN_THOUGHT):
             return replace(self, calls_in_thought=False)
-        if request.tools and refuses_effort_with_tools(complaint):  # a model that has one by itself is asked for none
+        if request.tools and refuses(complaint, EFFORT_WITH_TOOLS):  # a model that has one by itself is asked for none
             return replace(self, effort_with_tools="" if _EFFORT in request.extra else "none")
-        if _names_strict(request) and refuses_strict(complaint):
+        if _names_strict(request) and refuses(complaint, STRICT):
             return replace(self, strict=False)
         if (fit := self._refuse(complaint, request)) != self:
             return fit

@@ -38,7 +38,6 @@ class Layout:
         return all(layer.window_tokens is None and not layer.fixed_bytes for layer in self.layers)
 
     def sequence_bytes(self, tokens: int) -> int:
-        """Return the bytes of one sequence of so many tokens."""
         grown = -(-tokens // _GROWTH_TOKENS) * _GROWTH_TOKENS
         return sum(
             layer.fixed_bytes + layer.token_bytes * min(grown, layer.window_tokens or grown) for layer in self.layers

@@ -134,7 +134,6 @@ class MlxTier:
             self._open -= 1
 
     async def status(self) -> TierStatus:
-        """Return what this tier is and whether it can answer."""
         phase = self._engine.phase
         loaded = phase.loaded
         reason = f"{phase.reason}: {phase.detail}" if phase.detail else phase.reason

@@ -126,7 +126,6 @@ class Scheduler:
                 job.sink([Prefilled(tokens=0, of_tokens=len(job.prompt), left_s=left_s, waits_behind=ahead)])
 
     def find_overdue(self, now_s: float) -> list[int]:
-        """Find the tickets whose deadline has passed."""
         return [ticket for ticket, sequence in self._sequences.items() if now_s >= sequence.job.deadline_s]
 
     def step(self) -> int:
@@ -165,7 +164,6 @@ class Scheduler:
             self._sequences.pop(ticket).fail(failed)
 
     def fail_all(self, failed: Failed) -> None:
-        """End every sequence."""
         sequences, self._sequences, self._by_uid = list(self._sequences.values()), {}, {}
         self._queue.clear()
         self._preempted.clear()

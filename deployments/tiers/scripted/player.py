@@ -60,18 +60,15 @@ class Facts:
 
     @cached_property
     def last_user(self) -> str:
-        """The text of the last user message."""
         return next((_read_text(m) for m in reversed(self.request.messages) if m.get("role") == "user"), "")
 
     @cached_property
     def tool_result(self) -> str | None:
-        """The last message, if it is a tool's result."""
         last = self.request.messages[-1] if self.request.messages else {}
         return _read_text(last) if last.get("role") in ("tool", "function") else None
 
     @cached_property
     def transcript(self) -> str:
-        """All texts."""
         return "\n".join(_read_text(message) for message in self.request.messages)
 
     @cached_property
@@ -94,7 +91,6 @@ class Facts:
         return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
     def variable(self, name: str) -> str:
-        """Return the text that stands for `{{name}}`."""
         known = {"last_user": self.last_user, "tool_result": self.tool_result or "", "tier": self.tier}
         return known.get(name, str(self.turn))
 
@@ -126,7 +122,6 @@ class Player:
         self._stop: str | None = None  # the stop sequence that has cut it
 
     def play(self) -> Iterator[_ScriptEvent]:
-        """Give the events, one after the other."""
         steps = self._rule.answer
         if not (steps and steps[0].breaks):
             self._started = True

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from deployments.config.config_errors import find_allowed_keys
+from deployments.config.config_errors import describe_yaml_error, find_allowed_keys
 from deployments.config.whole_file import read_bounded
 from deployments.config.yaml_text import load_yaml
 from deployments.tiers.hosted.upstream_errors import RETRY_AFTER_S_MAX
@@ -216,9 +216,7 @@ def _parse_yaml(text: str, name: str) -> Any:
     try:
         return load_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        raise ScriptError(f"script {name} is not YAML{where}: {getattr(error, 'problem', None) or error}") from None
+        raise ScriptError(f"script {name} is not YAML: {describe_yaml_error(error)}") from None
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

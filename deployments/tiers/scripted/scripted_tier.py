@@ -48,7 +48,6 @@ class ScriptedTier:
         self._closed = False
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[list[Event], None]:
-        """Answer as the script says."""
         facts, size = Facts(request, self._name), request.body_bytes
         refusal = await large(size, self._find_refusal, facts)
         if refusal is not None:
@@ -68,7 +67,6 @@ class ScriptedTier:
             self.active -= 1
 
     async def status(self) -> TierStatus:
-        """Return what the script says of the tier."""
         state, reason = self._find_state()
         return TierStatus(
             name=self._name,

@@ -134,7 +134,6 @@ class _Comparison:
         self.values_left = _VALUES_MAX
 
     def compare_values(self, a: Any, b: Any, key: str, depth: int) -> int | None:
-        """Compare two JSON values of the field `key`."""
         self.values_left -= 1
         if not depth or self.values_left < 0:
             return None

@@ -140,7 +140,6 @@ def _read_deed(line: str) -> Deed:
 
 
 def _split_line(line: str) -> Iterator[_Command]:
-    """Split a line into its commands."""
     words: list[str] = []
     files: list[tuple[str, str]] = []
     for token in _TOKEN.finditer(line):
@@ -155,7 +154,6 @@ def _split_line(line: str) -> Iterator[_Command]:
 
 
 def _unquote(word: str) -> str:
-    """Return a word without its quotes."""
     return _QUOTES.sub(lambda quoted: quoted[1] or quoted[2] or quoted[3] or "", word)
 
 

@@ -252,12 +252,13 @@ def is_volatile(key: str, a: Any, b: Any) -> bool:
         return all(isinstance(value, (int, str)) and not isinstance(value, bool) for value in (a, b))
     if words[-1] in _ID_WORDS:
         return all(isinstance(value, str) and _RANDOM_TEXT.fullmatch(value) for value in (a, b))
-    if _is_duration(words, named) and _looks_like_duration(a) and _looks_like_duration(b):
+    if _is_duration(words, named) and all(_tells_time(one, _DURATION_TEXT, since_epoch=False) for one in (a, b)):
         # A bare `time` says too little to be a duration, unless both are fractions or name their unit; whole seconds
         # that have grown are the age of something in the world.
         measured = words != ("time",) or (type(a) is type(b) and isinstance(a, (float, str)))
         return measured and not (whole and words[-1] in _WHOLE_UNITS and b > a)
-    return bool(words[-1] in _MOMENT_WORDS or named & _STAMPS) and _looks_like_moment(a) and _looks_like_moment(b)
+    stamped = words[-1] in _MOMENT_WORDS or not named.isdisjoint(_STAMPS)
+    return stamped and all(_tells_time(one, _MOMENT_TEXT, since_epoch=True) for one in (a, b))
 
 
 def _is_duration(words: tuple[str, ...], named: set[str]) -> bool:
@@ -266,13 +267,7 @@ def _is_duration(words: tuple[str, ...], named: set[str]) -> bool:
     return timed or alone or words[-1] in _FINE_UNITS or bool(named & _DURATION_WORDS)
 
 
-def _looks_like_duration(value: Any) -> bool:
+def _tells_time(value: Any, form: re.Pattern[str], *, since_epoch: bool) -> bool:
     if isinstance(value, str):
-        return _DURATION_TEXT.fullmatch(value[:40]) is not None
-    return is_number(value) and value < _EPOCH_FROM
-
-
-def _looks_like_moment(value: Any) -> bool:
-    if isinstance(value, str):
-        return _MOMENT_TEXT.fullmatch(value[:80]) is not None
-    return is_number(value) and value >= _EPOCH_FROM
+        return form.fullmatch(value[:80]) is not None
+    return is_number(value) and (value >= _EPOCH_FROM) is since_epoch

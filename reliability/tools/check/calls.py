@@ -143,7 +143,6 @@ def _judge(
 
 
 def _has_escaped_key(value: Mapping[str, Any], tool: Tool) -> bool:
-    """Return whether the underscores of a declared key are escaped."""
     declared = tool.parameters.get("properties") or {}
     return any(key not in declared and key.replace("\\_", "_") in declared for key in value)
 

@@ -38,7 +38,6 @@ class PromptLookup:
             self._last[gram] = place
 
     def append(self, token: int) -> None:
-        """Take the next token of the answer."""
         text = self._text
         text.append(token)
         place = len(text) - 1

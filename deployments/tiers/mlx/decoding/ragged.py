@@ -27,7 +27,6 @@ class Lengths:
 
     @property
     def longest(self) -> int:
-        """The longest row's length."""
         return max(self.values, default=0)
 
     @property
@@ -47,7 +46,6 @@ class Lengths:
         self.values, self._offset = list(values), None
 
     def make_mask(self, count: int, *, window: int | None, as_array: bool) -> Any:
-        """Make the mask for `count` new tokens in each row."""
         if self.even and not as_array and not (window and self.longest + count > window):
             return None if count == 1 else "causal"
         columns = mx.arange(self.longest + count)

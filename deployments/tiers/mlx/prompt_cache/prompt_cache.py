@@ -54,7 +54,6 @@ class PromptKey(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Its number of tokens."""
         return len(self.tokens) // WIDTH
 
     def begins(self, other: PromptKey) -> bool:
@@ -74,7 +73,6 @@ class MlxCaches:
     batch's arrays alive until `detach` computes it."""
 
     def nbytes(self, cache: Any) -> int:
-        """Return the memory of all layers."""
         return sum(int(layer.nbytes) for layer in cache)
 
     def is_trimmable(self, cache: Any) -> bool:

@@ -107,7 +107,7 @@ GOOD = digest(AGENT).hex()
     [
         ("name: x", "keys: a list of entries is needed"),
         ("- x", "keys: entry 1: a mapping with name and sha256 is needed"),
-        (f"- [secret: {AGENT}", "keys: is not YAML (line 1)"),
+        (f"- [secret: {AGENT}", "keys: is not YAML: line 1, column "),
         ("- 2026-13-45", "keys: is not YAML"),
         (f"- {{name: a}}\n- {{sha256: {GOOD}}}", "keys: entry 1: sha256: Field required"),
         (f"- {{sha256: '{GOOD}'}}", "keys: entry 1: name: Field required"),

@@ -70,7 +70,8 @@ def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
 def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
     """Law: the server is told where no settings file, the repository's among them, goes over it. Each of these sent the
     conversation and the key to another address: variables of `.claude/settings.json`, in `opencode.json` a model of an
-    agent's own or a `default_agent` with another provider, `modelProviders` in `.qwen/settings.json`. Also where the
+    agent's own or a `default_agent` with another provider, `modelProviders` in `.qwen/settings.json`. Its `telemetry`
+    took the conversation along, and `share` with an `enterprise` address of `opencode.json` asked to. Also where the
     context isn't known."""
     told = {n: fill_in(AGENTS[n], url=URL, model="fast", context_tokens=context_tokens) for n in AGENTS}
     config = json.loads(told["opencode"].environment["OPENCODE_CONFIG_CONTENT"])
@@ -79,8 +80,10 @@ def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
     assert told["claude"].environment["CLAUDE_CODE_PROVIDER_MANAGED_BY_HOST"] == "1"
     assert config["agent"].keys() >= {"build", "plan", "general", "explore", "title", "summary", "compaction"}
     assert {agent["model"] for agent in config["agent"].values()} == {config["model"]} == {"mlx-stack/fast"}
+    assert config["share"] == "manual"
     assert config["enabled_providers"] == list(config["provider"]) == ["mlx-stack"]
     assert providers == {"modelProviders": {"openai": []}}
+    assert told["qwen"].environment["QWEN_TELEMETRY_ENABLED"] == "false"
 
 
 @pytest.mark.parametrize(("url", "proxies"), [(URL, 2), ("https://models.example", 0)])

@@ -1,5 +1,7 @@
 """What must be called a loop, and where: the counterpart of `test_judge_no_loops`."""
 
+import json
+
 import pytest
 
 from reliability.loops import Stage, find_loop, nudge, read_turns
@@ -125,3 +127,27 @@ def test_34_arguments_that_cannot_be_parsed_compare_as_text() -> None:
     history = [USER, *acted("read", '{"p": 1', "bad"), *acted("read", ' {"p": 1\n', "bad")]
     assert loop_at(history, ask("read", '{"p": 1')) is not None
     assert loop_at(history, ask("read", '{"p": 2')) is None
+
+
+@pytest.mark.parametrize("step", [
+    {"action": "shell", "argument": "grep -c red a.txt"}, {"next": "look", "why": "it is asked"}, {"action": "look"},
+])  # fmt: skip
+@pytest.mark.parametrize("indent", [None, 2])
+def test_data_by_a_call_that_its_client_writes_down_as_text_is_a_loop(step: dict[str, str], indent: int | None) -> None:
+    """A client that wants data by a tool's call (instructor) keeps the data as text: the next call with the same data
+    is one more lap, just as the same text is. With other data, or in a history with calls, it is none."""
+    text, result = json.dumps(step, indent=indent), user('{"chat_message":"Result: 0"}')
+    laps = [said(text), result]
+    found = [[loop_at([USER, *laps * n], answer) for n in range(9)] for answer in (ask("Step", step), said(text))]
+    assert found[0] == found[1]
+    assert (Stage.BREAK in [loop and loop.stage for loop in found[0]]) is ("action" in step)
+    assert loop_at([USER, *laps * 8], ask("Step", step | {"more": "b"})) is None
+    assert loop_at([USER, *acted("look"), *laps * 2], ask("Step", step)) is None
+
+
+def test_a_call_in_json_behind_words_is_a_loop() -> None:
+    """A call that an agent writes as bare JSON behind its words (langroid), with the same result each time, is nudged
+    and broken, and with a result that changes it is none."""
+    laps = [said('Let me see.\n{"request": "read_file", "path": "a"}'), user("the text of a")]
+    assert stages([USER, *laps * 5]) == [None, None, Stage.WARN, Stage.WARN, Stage.BREAK]
+    assert quiet([USER, *(m for i in range(6) for m in (laps[0], user(f"page {'abcdef'[i] * 9}")))])

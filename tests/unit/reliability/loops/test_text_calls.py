@@ -23,9 +23,11 @@ LISTED = f"Calling tools:\n{[{'id': 'call_7', 'type': 'function', 'function': FU
     ("<read_file>\n<path>a.py</path>\n</read_file>", [("read_file", "<path>a.py</path>")]),
     ("<execute_bash>ls</execute_bash>", [("execute_bash", "ls")]),
     ('{"tool": "f", "args": {"a": 1}}', [("f", '{"a":1}')]),
+    ('Let me see.\n {"request": "f", "command": "ls"}\n', [("f", '{"command":"ls"}')]),
+    ('I do it.\n{\n "request": "f",\n "path": "a"\n}', [("f", '{"path":"a"}')]),
     ('```json\n{"action": "f", "action_input": "x"}\n```', [("f", "x")]),
     *((talk, []) for talk in ("", "I look at it now.", "a < b and b > c", "<think>I could call f</think>")),
-    *((data, []) for data in ("[1, 2]", '{"a": 1}', "Actions.")),
+    *((data, []) for data in ("[1, 2]", '{"a": 1}', "Actions.", 'See:\n[1] {"name": "f"}', 'It is {"name": "f"}')),
 ])  # fmt: skip
 def test_each_form_is_read(text: str, calls: list[tuple[str, str]]) -> None:
     """What a harness would run is a call, with its name and what it is asked; prose, thoughts and plain data are

@@ -102,8 +102,12 @@ def test_a_day_may_be_waited() -> None:
 def test_a_script_file_that_is_none_says_why(tmp_path: Path) -> None:
     """Law: a file that is missing, can't be read or holds a key twice is a reason with its name, without its folder."""
     for name, data, words in (
-        ("bad.yaml", b"a: [", "bad.yaml is not YAML at line 1"),
-        ("twice.yaml", b"rules: []\ndraw_by: order\ndraw_by: content", "twice.yaml is not YAML at line 3: this key"),
+        ("bad.yaml", b"a: [", "bad.yaml is not YAML: line 1, column 5: "),
+        (
+            "twice.yaml",
+            b"rules: []\ndraw_by: order\ndraw_by: content",
+            "twice.yaml is not YAML: line 3, column 1: this key",
+        ),
         ("date.yaml", b"rules: [{answer: 2026-02-30}]", "date.yaml is not YAML: day is out of range"),
         ("deep.yaml", b"[" * 4_000, "deep.yaml is not YAML"),
         ("deep.jsonl", b"[" * 100_000, "rule 1: not JSON"),
