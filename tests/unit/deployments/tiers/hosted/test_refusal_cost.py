@@ -78,9 +78,12 @@ def test_every_pattern_is_linear(name: str, pattern: re.Pattern[str]) -> None:
 
 
 def measure(pattern: re.Pattern[str], text: str) -> float:
-    started = time.thread_time()
-    list(pattern.finditer(text))
-    return time.thread_time() - started
+    times = []
+    for _ in range(2):  # the shorter one: on a busy machine either may be held up
+        started = time.thread_time()
+        list(pattern.finditer(text))
+        times.append(time.thread_time() - started)
+    return min(times)
 
 
 def test_all_patterns_are_pumped() -> None:
