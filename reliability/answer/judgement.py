@@ -194,7 +194,8 @@ def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
 def _may_begin(box: ToolBox, text: str, at: int) -> bool:
     """Return whether a call in any notation may begin at this place of a text that isn't complete."""
     place = Place.ANYWHERE if text[text.rfind("\n", 0, at) + 1 : at].strip() else Place.LINE
-    found_at, _, found = find_call_start(prepare_names(box.names), text, at, place, text[:at][-DELIMITER_MAX:])
+    before = text[max(0, at - DELIMITER_MAX) : at]
+    found_at, _, found = find_call_start(prepare_names(box.names), text, at, place, before)
     if found_at != at or not isinstance(found, CallStart):
         return found_at == at and found == PARTIAL
     return may_open(text[at:]) or not (is_prose(text, box, at) and is_prose(text + _PROSE_BEHIND, box, at))
