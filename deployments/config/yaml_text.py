@@ -19,6 +19,12 @@ class _UniqueKeys(yaml.SafeLoader):
                 keys.add(key.value)
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (AttributeError, KeyError):  # of `!!timestamp soon`, and of `!!bool soon`, which quotes it
+            raise yaml.constructor.ConstructorError(None, None, "not what its tag says", node.start_mark) from None
+
 
 def load_yaml(text: str) -> Any:
     """Load the one document of a text. Raises yaml.YAMLError; ValueError: a date that doesn't exist; RecursionError."""

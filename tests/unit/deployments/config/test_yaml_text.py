@@ -36,6 +36,14 @@ def test_a_key_that_stands_twice_is_named_by_its_place(text: str, line: int, col
     assert describe_yaml_error(error.value) == f"line {line}, column {column}: this key stands here twice"
 
 
+@pytest.mark.parametrize("tag", ["bool", "timestamp"])
+def test_a_value_that_is_not_what_its_tag_says_is_named_by_its_place(tag: str) -> None:
+    """Law: it is an error of YAML that says where, and nothing of the value, which may be a key."""
+    with pytest.raises(yaml.YAMLError) as error:
+        load_yaml(f"- secret: !!{tag} value-of-a-key\n")
+    assert describe_yaml_error(error.value) == "line 1, column 11: not what its tag says"
+
+
 def test_a_mapping_may_be_merged_and_changed() -> None:
     """Law: `<<` takes in other mappings, also several, and a key beside it goes before theirs."""
     text = "a: &a {x: 1, y: 2}\nb: &b {z: 3}\nc: {<<: *a, x: 4}\nd: {<<: [*a, *b], y: 5}\n"
