@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import httpx
 from forge.clients.openai_compat import OpenAICompatClient
 from forge.context.strategies import TieredCompact
 from kept_rows import REQUEST_S, Asked, Given, Row, run_cases
@@ -31,7 +32,11 @@ class SeededClient(OpenAICompatClient):
 
 
 async def run_one(asked: Asked, _: Any, case: tuple[Any, str]) -> Row:
-    """Run a scenario once."""
+    """Run a scenario once.
+
+    Raises:
+        httpx.TransportError: the server doesn't answer: forge notes that as the scenario's result.
+    """
     scenario, ablation = case
     client = SeededClient(
         asked.seed, model=asked.given.model, base_url=asked.given.url, temperature=TEMPERATURE, timeout=REQUEST_S
@@ -42,6 +47,9 @@ async def run_one(asked: Asked, _: Any, case: tuple[Any, str]) -> Row:
     began_s = time.monotonic()
     result = await run_scenario(client, scenario, config, ablation=ABLATION_PRESETS[ablation])
     await client.aclose()
+    error = getattr(httpx, result.error_type or "", None)
+    if isinstance(error, type) and issubclass(error, httpx.TransportError):
+        raise error(result.error_message)
     asked.tokens_in, asked.tokens_out = result.input_tokens, result.output_tokens
     asked.answers += [str(message.content)[:4000] for message in result.messages or ()]
     ideal = scenario.ideal_iterations or len(scenario.workflow.required_steps) + 1
