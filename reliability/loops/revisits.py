@@ -3,7 +3,8 @@
     read a   read b   read c   read b   read a   -> read c: the third look in a row that brings nothing
 
 The same file with other bounds (`offset`, `limit`) is nothing new if each of its lines was seen, whatever its number
-and what the reader says of the bounds. Nor is a file that a reader says is unchanged, and doesn't show.
+and what the reader says of the bounds. Nor is a file that a reader says is unchanged, and doesn't show. Nor is what is
+told of things that nobody has named, a guess each, where the same was told of something else.
 
 An edit that fails changes nothing, and what was done before with the same result changes nothing either: neither makes
 what was seen news, and neither counts.
@@ -18,8 +19,9 @@ import re
 from itertools import takewhile
 
 from reliability.loops.comparison import findings
-from reliability.loops.comparison.call_normalization import spell_aim
+from reliability.loops.comparison.call_normalization import says_enough, spell_aim
 from reliability.loops.comparison.findings import Kind, Loop, SeenCall, Stage, Turn
+from reliability.loops.comparison.ordered_items import count_items
 from reliability.loops.comparison.shell_commands import Deed, read_deed
 from reliability.loops.comparison.tool_verbs import LEADS, names_look
 from reliability.loops.comparison.volatile_fields import word_set, words_of
@@ -49,7 +51,8 @@ _UNCHANGED = re.compile(r"\W*(?:the )?file\b[^\n]{0,300}?(?:\bunchanged|(?:n't|\
 
 def find_revisits(row: TurnSequence) -> Loop | None:
     """Find the streak of revisits at the tail that the candidate goes on with; None where a person orders repetition.
-    Each `duplicate_threshold`-th is nudged. It breaks where one look comes for the `break_threshold`-th time."""
+    Each `duplicate_threshold`-th is nudged. It breaks where one look comes for the `break_threshold`-th time, and at
+    the `poller_break_threshold`-th guess."""
     newest = row.turns[-1] if row.candidate is None and row.turns else row.candidate
     if newest is None or not newest.calls or row.is_ordered(1) or row.order.again:
         return None
@@ -66,12 +69,33 @@ def find_revisits(row: TurnSequence) -> Loop | None:
         count += visits > 1
     warn, limit = row.config.duplicate_threshold, row.config.break_threshold
     breaks = 0 < limit <= visits and count >= 2 * limit
-    if visits == 1 or not (breaks or (warn > 0 and count >= warn and count % warn == 0)):
+    if visits < 2 and (guesses := _count_guesses(row, looked)) > 1:
+        count, visits, breaks = guesses, guesses, 0 < row.config.poll_limits.end <= guesses
+    if visits < 2 or not (breaks or (warn > 0 and count >= warn and count % warn == 0)):
         return None
     stage, tool = Stage.BREAK if breaks else Stage.WARN, newest.calls[0].name
     key = findings.digest(Kind.REVISITS, *sorted({call.name for call in newest.calls}))
     evidence = findings.show_last(row.turns[-1:])
     return Loop(kind=Kind.REVISITS, stage=stage, repetitions=count, tool=tool, evidence=evidence, key=key)
+
+
+def _count_guesses(row: TurnSequence, looked: list[int]) -> int:
+    """Count the things that nobody has named, and for which one tool was asked in the looks at the tail and is asked by
+    the candidate, with one result."""
+    newest = row.turns[looked[-1]] if looked else Turn()
+    told = (newest.results, _name_tools(newest))
+    alike = [at for at in looked if (row.turns[at].results, _name_tools(row.turns[at])) == told]
+    if row.candidate is None or _name_tools(row.candidate) != told[1] or row.order.each:
+        return 0
+    if any(map(is_generic_tool, newest.calls)) or not all(says_enough(result or "") for result in newest.results):
+        return 0
+    asked = [*(row.turns[at] for at in alike), row.candidate]
+    named, new = count_items(asked, row.order_text, row.turns[: alike[0]])
+    return new - max(0, named - 1)
+
+
+def _name_tools(turn: Turn) -> list[str]:
+    return [call.name for call in turn.calls]
 
 
 def looks(call: SeenCall) -> bool:

@@ -259,6 +259,36 @@ def test_looks_that_a_person_orders_are_no_loop(order):
     assert quiet([user(order), *SEEN, *AGAIN])
 
 
+TOLD = "User: Alice, Role: Engineer, Team: Platform, ID: U-1001"
+NAMES = [
+    f"{first}{last}" for first in ("Bo", "Cara", "Dina", "Emi") for last in ("", "lyn", "beth", "mar", "nor", "tess")
+]
+
+
+@pytest.mark.parametrize(("tool", "key"), [("lookup_user", "name"), ("search_docs", "query"), ("get_page", "url")])
+def test_guesses_that_are_told_the_same_are_nudged_and_then_broken(tool, key):
+    """Law: who asks for one thing after another that nobody has named, and is told the same of each, is nudged at each
+    third, and broken at the end of a poll's patience."""
+    asked = ["Alice", *NAMES]
+    found = stages([user("What may Alice do?"), *(m for name in asked for m in acted(tool, {key: name}, TOLD))])
+    assert found[:21] == [Stage.WARN if n % 3 == 0 else None for n in range(1, 20)] + [Stage.BREAK] * 2
+
+
+@pytest.mark.parametrize(("request_text", "before", "results"), [
+    (f"Look up {', '.join(NAMES)}.", [], [TOLD]),  # named by the user
+    ("Look up the team.", acted("list_team", {}, "\n".join(NAMES)), [TOLD]),  # named by a result
+    ("Look up each of the twenty-five kings.", [], [TOLD]),
+    ("Find a free name.", [], ["free"]),  # says too little to be the same
+    ("Find a free name.", [], ["No such user was found in any of the directories."]),
+    ("Who is there?", [], [TOLD.replace("Alice", name) for name in NAMES]),
+])  # fmt: skip
+def test_looks_at_one_thing_after_another_are_no_guesses(request_text, before, results):
+    """Law: what was named is asked for once each, and what says little, or nothing was found, may come again."""
+    asked = [acted("lookup_user", {"name": name}, results[n % len(results)]) for n, name in enumerate(NAMES)]
+    assert Stage.BREAK not in stages([user(request_text), *before, *(m for two in asked for m in two)])
+    assert quiet([user(request_text), *before, *(m for two in asked[:9] for m in two)])
+
+
 def test_what_is_polled_is_no_revisit():
     """Law: a look at something that still goes on is a poll, whatever stands between."""
     jobs = [message for n in (1, 2, 3, 2, 1, 3, 2) for message in acted("get_job", {"id": n}, '{"status": "running"}')]
