@@ -2,15 +2,13 @@
 
 By its signs: small numbers that cost next to nothing. Of the model: how unsure it was of the tokens of its calls. Of
 the calls: what of their values stands nowhere in the conversation, and what of the request stands in none of them.
-Words are compared by their beginnings, so that `orders` and `ordering` are one; numbers by value, so that `1,000`,
-`thousand` and `10%` (as 0.1) are found. How much each sign counts is a model's own: logistic models, fitted on cases
-with known answers (`Calibration`).
+How much each sign counts is a model's own: logistic models, fitted on cases with known answers (`Calibration`).
 """
 
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,118 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from reliability.answer.judgement import Judged
 from reliability.attempt import UNMEASURED, Confidence
+from reliability.said import Said, find_field, list_leaves, split_words
 from reliability.tools import ToolBox
 from reliability.types import Flaw, ToolCall
-
-_WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_NO_LETTER = re.compile(r"[\W_]+")
-_STEM_CHARS = 5
-LEAVES_MAX, _VALUE_CHARS_MAX = 20, 2_000
-_UNITS = "zero one two three four five six seven eight nine ten eleven twelve"
-_NUMBER_WORDS = {word: float(number) for number, word in enumerate(_UNITS.split())} | {
-    "twenty": 20.0,
-    "thirty": 30.0,
-    "forty": 40.0,
-    "fifty": 50.0,
-    "hundred": 100.0,
-    "thousand": 1_000.0,
-    "million": 1_000_000.0,
-    "half": 0.5,
-    "quarter": 0.25,
-    "dozen": 12.0,
-    "first": 1.0,
-    "second": 2.0,
-    "third": 3.0,
-}
-# English words that say nothing of the matter. In other languages all words count.
-_SAY_NOTHING = (
-    "a an the of to in on at for and or is are was were be by with from as it its this that what which who how do "
-    "does did can could would will you your me my i we our us please if not no any all some get find give tell "
-    "show want need have has about into than then there their them they he she his her up out so just also like"
-)
-_FILLERS = frozenset(_SAY_NOTHING.split())
-
-
-class _Said:
-    """What one text says."""
-
-    def __init__(self, text: str) -> None:
-        words = _split_words(text)
-        self._stems = {_cut_stem(word) for word in words}
-        self._letters = _NO_LETTER.sub("", text.lower())
-        self.numbers = {number for number in map(_read_number, words) if number is not None}
-        self._sizes = {_round(number) for number in self.numbers}
-
-    def find_missing(self, value: Any) -> float:
-        """Return which share of a plain value's words and numbers the text doesn't have, 0 to 1. Truth values and null
-        say nothing that could be missing."""
-        if value is None or isinstance(value, bool):
-            return 0.0
-        if isinstance(value, int | float):
-            return 0.0 if self.has_number(value) else 1.0
-        text = str(value)[:_VALUE_CHARS_MAX]
-        letters = _NO_LETTER.sub("", text.lower())
-        if letters in self._letters:
-            return 0.0
-        words = _split_words(text)
-        return sum(not self._has_word(word) for word in words) / len(words) if words else 0.0
-
-    def has_number(self, number: float) -> bool:
-        """Return whether the number stands in the text, as itself, in percent or in thousands."""
-        size = min(abs(number), 1e300)  # JSON's integers may be greater than any float, and so may these in percent
-        return any(_round(written) in self._sizes for written in (size, size * 100, size / 1_000))
-
-    def _has_word(self, word: str) -> bool:
-        number = _read_number(word)
-        return _cut_stem(word) in self._stems or word in _FILLERS or (number is not None and self.has_number(number))
-
-
-def _split_words(text: str) -> list[str]:
-    """Return the words of a text and its numbers, in small letters; `getUser_id` has three."""
-    return [word.lower() for word in _WORD.findall(_HUMP.sub(" ", text))]
-
-
-def _read_number(word: str) -> float | None:
-    """Return the number that a word of `_split_words` is; None where it is none."""
-    if word[0].isdigit():
-        try:
-            return float(word.replace(",", ""))
-        except ValueError:  # 1.2.3
-            return None
-    return _NUMBER_WORDS.get(word)
-
-
-def _list_leaves(value: Any, schema: Any) -> Iterator[Any]:
-    """Yield the plain values within a JSON value, in no order, but for their schema's defaults; of `LEAVES_MAX` at
-    most."""
-    open_values, left = [(value, schema)], LEAVES_MAX
-    while open_values and left:
-        one, known = open_values.pop()
-        if _find(known, "default") == one:
-            left -= 1
-        elif isinstance(one, dict):
-            properties = _find(known, "properties")
-            open_values += [(each, _find(properties, key)) for key, each in one.items()]
-        elif isinstance(one, list):
-            open_values += [(each, _find(known, "items")) for each in one]
-        else:
-            left -= 1
-            yield one
-
-
-def _find(schema: Any, key: str) -> Any:
-    return schema.get(key) if isinstance(schema, Mapping) else None
-
-
-def _round(number: float) -> float:
-    """Round to nine digits, so that 0.1 * 100 is 10."""
-    return float(f"{number:.9g}")
-
-
-def _cut_stem(word: str) -> str:
-    return word[:_STEM_CHARS] if len(word) > _STEM_CHARS else word.rstrip("s")
-
 
 # The tokens that the model was unsure of: the text of each, and -ln of its probability against the next likeliest.
 _Unsure = Sequence[tuple[str, float]]
@@ -159,7 +48,7 @@ def read_signs(
     return {
         "most_unsure": min(5.0, max(telling)),
         "unsure": min(15.0, sum(telling)),
-        **_read_values(calls, arguments, toolbox, _Said("\n".join(texts)[:TEXT_CHARS_MAX])),
+        **_read_values(calls, arguments, toolbox, Said("\n".join(texts)[:TEXT_CHARS_MAX])),
         **_read_request(calls, toolbox, request[-_REQUEST_CHARS_MAX:]),
     }
 
@@ -173,21 +62,21 @@ def _read_arguments(calls: Sequence[ToolCall]) -> list[dict[str, Any]] | None:
 
 
 def _read_values(
-    calls: Sequence[ToolCall], arguments: Sequence[Mapping[str, Any]], toolbox: ToolBox, said: _Said
+    calls: Sequence[ToolCall], arguments: Sequence[Mapping[str, Any]], toolbox: ToolBox, said: Said
 ) -> dict[str, float]:
     made_up = {True: 0.0, False: 0.0}
     for call, given in list(zip(calls, arguments, strict=True))[:_CALLS_MAX]:
         tool = toolbox.find(call.name)
         schema = tool.parameters if tool is not None else {}
         for key, value in list(given.items())[:_KEYS_MAX]:
-            missing = sum(map(said.find_missing, _list_leaves(value, _find(_find(schema, "properties"), key))))
+            missing = sum(map(said.find_missing, list_leaves(value, find_field(find_field(schema, "properties"), key))))
             made_up[key in schema.get("required", ())] += missing
     return {"made_up": min(4.0, made_up[True]), "made_up_optional": min(4.0, made_up[False])}
 
 
 def _read_request(calls: Sequence[ToolCall], toolbox: ToolBox, request: str) -> dict[str, float]:
-    used = _Said(_join(calls))
-    asked = _Said(request)
+    used = Said(_join(calls))
+    asked = Said(request)
     numbers = sum(not used.has_number(number) for number in asked.numbers)
     names = sum(used.find_missing(name) > 0.5 for name in _NAME.findall(request))
     return {
@@ -195,7 +84,7 @@ def _read_request(calls: Sequence[ToolCall], toolbox: ToolBox, request: str) -> 
         "unused_numbers": min(4.0, float(numbers)),
         "unused_names": min(4.0, float(names)),
         "ands_a_call": min(4.0, len(_AND.findall(request)) / len(calls)),
-        "length": math.log(1 + len(_split_words(request))),
+        "length": math.log(1 + len(split_words(request))),
         "tools": math.log(max(1, len(toolbox.tools))),
     }
 

@@ -4,6 +4,9 @@ An upstream that takes calls out of the text may leave their tags or all of it t
 another call there is quoted, and stays prose. Calls are equal when they mean the same tool and arguments; the first
 stands for all. Calls that are meant stay: as many as the user orders ("Press Tab 3 times"), and a pair of native ones,
 since a tool that draws or counts is called twice on purpose.
+
+A weak model writes a workflow down in one answer: it looks something up, and reports what it found, which is made up.
+From the first call on that does something with a text that nobody has said, behind a look, they are dropped.
 """
 
 from __future__ import annotations
@@ -15,9 +18,13 @@ from dataclasses import replace
 from functools import partial
 
 from reliability.loops import Kind, Loop
+from reliability.loops.comparison.findings import SeenCall
+from reliability.loops.comparison.tool_verbs import takes_notes
 from reliability.loops.content import NO_ORDER, PersonsOrder
-from reliability.loops.repeatable_calls import count_ordered
+from reliability.loops.repeatable_calls import count_ordered, is_generic_tool
+from reliability.loops.revisits import looks
 from reliability.loops.written import cut_before_repeats
+from reliability.said import Said, find_field, list_leaves
 from reliability.surrogates import join_surrogates
 from reliability.tool_calls import Uncertainty
 from reliability.tools import Checked, Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
@@ -137,6 +144,40 @@ def drop_equal(
         return tuple(calls)
     plain = [_identify_call(RawCall(name=one.name, arguments=one.arguments)) for one in delivered]
     return _keep_first(list(zip(plain, calls, strict=True)), order)
+
+
+def drop_untold(
+    calls: Sequence[RawCall], delivered: Sequence[ToolCall], words: Sequence[str], box: ToolBox
+) -> tuple[RawCall, ...]:
+    """Drop the calls from the first one on that tells what a look before it has yet to find. `delivered`: what becomes
+    of the calls; `words`: the texts of the conversation. Native calls are the upstream's own."""
+    looking, said = False, None
+    if len(delivered) == len(calls) > 1 and words:
+        for at, (raw, call) in enumerate(zip(calls, delivered, strict=True)):
+            if raw.format == "native":
+                break
+            made = SeenCall(call.name, call.arguments)
+            if looks(made):
+                looking = True
+            elif looking and not takes_notes(call.name) and not is_generic_tool(made):
+                said = said or Said("\n".join(words))
+                if _tells_unsaid(call, box, said):
+                    return tuple(calls[:at])
+    return tuple(calls)
+
+
+def _tells_unsaid(call: ToolCall, box: ToolBox, said: Said) -> bool:
+    """Return whether a text that the call must have says what stands nowhere."""
+    tool = box.find(call.name)
+    given = json.loads(call.arguments)
+    if tool is None or not isinstance(given, dict):
+        return False
+    for key in filter(given.__contains__, tool.required):
+        schema = find_field(tool.parameters.get("properties"), key)
+        texts = [one for one in list_leaves(given[key], schema) if isinstance(one, str)]
+        if find_field(schema, "enum") is None and any(map(said.find_missing, texts)):
+            return True
+    return False
 
 
 def read_stopped(

@@ -45,7 +45,7 @@ from reliability.types import CallDelta, Event, Finish, FinishReason, Flaw, Reas
 WORDS_CHARS_MAX = 200_000
 _LOOPS = {Stage.WARN: Flaw.LOOP, Stage.BREAK: Flaw.CIRCUIT_BREAK}
 _PROSE_BEHIND = "\n\nAnd so on."
-BEHIND = "the model went on behind its turn: {} tool call(s) that rest on made-up messages were dropped"
+BEHIND = "{} tool call(s) that rest on made-up results were dropped"
 _LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
 # The first fence of its line, with a tag, which opens; a longer one than the closing one holds it as its text.
 _EMPTY_BLOCK = re.compile(
@@ -227,17 +227,17 @@ def judge(
     if loads is not None:
         said = _build_deliverable(Checked(), held, found, text_committed=text_committed)
         return Judged(events=tuple(said), finish=finish, loads=loads, raw_text=told + sent + found.text)
-    copies, checked, flaw, detail, turn, loop = 0, Checked(), None, "", None, None
+    copies, untold, checked, flaw, detail, turn, loop = 0, 0, Checked(), None, "", None, None
     found = read_forced_call(expected.forced, found, "" if told + sent or native else text, finish)
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
-        raw, copies, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
+        raw, copies, untold, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
         flaw, detail = (flaw, detail) if loop is None else (_LOOPS[loop.stage], describe_loop(loop))
     judged = Judged(
         events=tuple(_build_deliverable(checked, held, found, text_committed=text_committed)),
-        finish=_correct_finish(finish, checked, found.behind, copies + dropped + counted),
+        finish=_correct_finish(finish, checked, found.behind + untold, copies + dropped + counted),
         flaw=flaw,
         detail=detail,
         calls=checked.calls,
@@ -272,9 +272,9 @@ def _give_leeway(judged: Judged, found: Extraction, box: ToolBox, text: str, sen
 
 def _check_distinct(
     expected: Expected, calls: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None
-) -> tuple[Sequence[RawCall], int, Checked]:
-    """Check the calls, of equal ones the first, and the first alone where the client takes one at a time. Return those,
-    how many others there were, and the findings."""
+) -> tuple[Sequence[RawCall], int, int, Checked]:
+    """Check the calls, of equal ones the first, the first alone where the client takes one at a time, and none that
+    tells what one before it has yet to find. Return those, how many there were of either kind, and the findings."""
     raw, copies = answer_calls.collapse_calls(calls, expected.toolbox, expected.order)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
@@ -283,7 +283,14 @@ def _check_distinct(
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
-    return raw, copies, replace(checked, calls=checked.calls or checked.doubted)
+    told = (
+        raw
+        if expected.checks is None
+        else answer_calls.drop_untold(raw, checked.calls, expected.words, expected.toolbox)
+    )
+    if len(told) < len(raw):
+        checked = _check(expected, told, found, attempt, steps)
+    return told, copies, len(raw) - len(told), replace(checked, calls=checked.calls or checked.doubted)
 
 
 def _check(expected: Expected, raw: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None) -> Checked:

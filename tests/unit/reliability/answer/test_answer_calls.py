@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.answer.answer_calls import collapse_calls, drop_equal, read_stopped
-from reliability.loops import Kind, Loop, Scan, finish, step
-from reliability.tools import RawCall, RepairKind
+from reliability.answer.judgement import BEHIND, expect, judge
+from reliability.loops import Kind, Loop, LoopConfig, Scan, finish, step
+from reliability.tools import CheckConfig, RawCall, RepairKind, build_toolbox
 from reliability.types import Finish, FinishReason, Flaw, Text, ToolCall
 from tests.support.judgements import BOX, GOOD, native, ruled
+from tests.support.renderings import schema_of, tool
 
 CALLED = Finish(reason=FinishReason.TOOL_CALLS)
 MARKS = ["<tool_call>", "</tool_call>", "<|tool_call|>", "[TOOL_REQUEST]", "[END_TOOL_REQUEST]", "<function_calls>"]
@@ -201,3 +203,43 @@ def test_calls_that_say_different_things_are_all_made_though_cut_off():
     """Law: figures are what counts on; other words are other calls."""
     text = "".join(write_line(f"{name}s") for name in ("cat", "dog", "cow", "hen", "pig", "bee", "ant", "owl", "fox"))
     assert len(ruled([Text(text)], Finish(reason=FinishReason.LENGTH)).calls) == 9
+
+
+FLOW = build_toolbox(
+    [
+        *(tool(name, schema_of({"name": "x"})) for name in ("get_user", "find_orders", "report", "TodoWrite")),
+        tool("set_level", {"properties": {"level": {"enum": ["low", "high"]}}, "required": ["level"]}),
+        tool("bash", schema_of({"command": "ls"})),
+        tool("close", {"properties": {"note": {"type": "string"}}}),
+    ]
+)
+ASKED = [{"role": "user", "content": "Get the user Alice and report to Bob."}]
+
+
+@pytest.mark.parametrize(("calls", "left"), [
+    ([("get_user", "Alice"), ("report", "Alice is an admin.")], 1),
+    ([("get_user", "Alice"), ("find_orders", "O-17"), ("report", "Three orders.")], 2),
+    ([("get_user", "Alice"), ("report", "Three orders."), ("get_user", "Bob")], 1),
+    ([("get_user", "Alice"), ("report", "Bob")], 2),  # the user has said it
+    ([("get_user", "Alice"), ("find_orders", "O-17")], 2),  # a look does no harm
+    ([("report", "All is well."), ("get_user", "Alice")], 2),  # nothing is to be found yet
+    ([("report", "All is well."), ("report", "All is bad.")], 2),
+    ([("get_user", "Alice"), ("TodoWrite", "Tell the team.")], 2),
+    ([("get_user", "Alice"), ("set_level", "high")], 2),
+    ([("get_user", "Alice"), ("close", "Three orders.")], 2),  # it need not be told
+    ([("get_user", "Alice"), ("bash", "make test")], 2),
+])  # fmt: skip
+@pytest.mark.parametrize("as_text", [True, False])
+def test_what_a_look_has_yet_to_find_is_not_told(calls, left, as_text):
+    """Law: behind a look, a text that nobody has said and that a call must have was made up: from there on the calls
+    are dropped, which is noted. What came as calls is the upstream's."""
+    keys = {"set_level": "level", "bash": "command", "close": "note"}
+    written = [(name, json.dumps({keys.get(name, "name"): value})) for name, value in calls]
+    text = "\n".join(f'<tool_call>\n{{"name": "{n}", "arguments": {a}}}\n</tool_call>' for n, a in written)
+    held = [Text(text)] if as_text else [native(a, n, i) for i, (n, a) in enumerate(written)]
+    expected = expect(ASKED, FLOW, id_seed="r", checks=CheckConfig(), loops=LoopConfig())
+    judged = judge(expected, held, CALLED, sent="", text_committed=False, attempt=0)
+    kept = left if as_text else len(calls)
+    assert [(call.name, call.arguments) for call in judged.calls] == written[:kept]
+    assert (judged.flaw, judged.dropped_calls) == (None, 0)
+    assert judged.finish.notes == ((BEHIND.format(len(calls) - kept),) if kept < len(calls) else ())
