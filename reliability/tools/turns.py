@@ -118,7 +118,11 @@ TURNS: tuple[_Turns, ...] = (
     _Turns("Apertus", _pipes("assistant_end"), _pipes("user_start", "assistant_start"), own=_pipes("assistant_start")),
     _Turns("functionary v3", own=(">>>all\n",)),
     _Turns("Phi", roles=_pipes("tool")),
-    _Turns("results as tags", results=tuple(f"<{name}s?>" for name in _RESULT_NAMES)),
+    _Turns(
+        "results as tags",
+        results=tuple(f"<{name}s?>" for name in _RESULT_NAMES),
+        own=tuple(f"</{name}s?>" for name in _RESULT_NAMES),  # an answer that ends the result before it
+    ),
     _Turns("results as tokens", results=_pipes(*(f"{name}s?" for name in _RESULT_NAMES[1:]), "tool_response_start")),
     _Turns("results in brackets", results=(r"\[TOOL_RESULT\]",)),
     _Turns("what agents add to the user's turn", results=tuple(f"<{tag}>" for tag in HARNESS_TAGS)),

@@ -262,6 +262,14 @@ def test_a_word_of_harmony_alone_is_text(text):
     assert {(apart.text, apart.reasoning) for apart in reads(f"<|im_start|>assistant\n{text}")} == {(text, "")}
 
 
+@pytest.mark.parametrize("mark", ["</tool_response>", "</tool_results>", "\n</function_output>", "</observation>"])
+def test_an_answer_that_ends_the_result_before_it_begins_behind_that(mark):
+    """Law: the closing tag of the newest result is none of the answer, unless a sentence begins with it."""
+    assert {(apart.text, apart.reasoning) for apart in reads(f"{mark}\nIt is 4.")} == {("It is 4.", "")}
+    spoken = f"{mark.strip()} ends a result."
+    assert {(apart.text, apart.reasoning) for apart in reads(spoken)} == {(spoken, "")}
+
+
 def test_rows_do_not_open_each_other():
     """Law: no opener is the beginning of another one, so that a complete one is settled."""
     openers = sorted(opener for row in (*REASONING, *MESSAGES) for opener in row.opens)
