@@ -150,12 +150,10 @@ def drop_untold(
     calls: Sequence[RawCall], delivered: Sequence[ToolCall], words: Sequence[str], box: ToolBox
 ) -> tuple[RawCall, ...]:
     """Drop the calls from the first one on that tells what a look before it has yet to find. `delivered`: what becomes
-    of the calls; `words`: the texts of the conversation. Native calls are the upstream's own."""
+    of the calls; `words`: the texts of the conversation."""
     looking, said = False, None
     if len(delivered) == len(calls) > 1 and words:
-        for at, (raw, call) in enumerate(zip(calls, delivered, strict=True)):
-            if raw.format == "native":
-                break
+        for at, call in enumerate(delivered):
             made = SeenCall(call.name, call.arguments)
             if looks(made):
                 looking = True

@@ -230,7 +230,7 @@ def judge(
     copies, untold, checked, flaw, detail, turn, loop = 0, 0, Checked(), None, "", None, None
     found = read_forced_call(expected.forced, found, "" if told + sent or native else text, finish)
     if found.calls or native or not any(isinstance(event, Refusal) for event in held):
-        raw, copies, untold, checked = _check_distinct(expected, (*found.calls, *native), found, attempt, steps)
+        raw, copies, untold, checked = _check_distinct(expected, (*found.calls, *native), found, finish, attempt, steps)
         found, checked = judge_form(expected.form, checked, found, "" if told + sent else text, finish, steps)
         flaw, detail = _find_flaw(checked, finish, raw, found, told + sent + found.text, text_committed=text_committed)
         turn, loop = _check_loops(expected, checked, told + sent + found.text, reasoned or found.reasoning, flaw)
@@ -271,10 +271,11 @@ def _give_leeway(judged: Judged, found: Extraction, box: ToolBox, text: str, sen
 
 
 def _check_distinct(
-    expected: Expected, calls: Sequence[RawCall], found: Extraction, attempt: int, steps: Steps | None
+    expected: Expected, calls: Sequence[RawCall], found: Extraction, finish: Finish, attempt: int, steps: Steps | None
 ) -> tuple[Sequence[RawCall], int, int, Checked]:
-    """Check the calls, of equal ones the first, the first alone where the client takes one at a time, and none that
-    tells what one before it has yet to find. Return those, how many there were of either kind, and the findings."""
+    """Check the calls, of equal ones the first, the first alone where the client takes one at a time, and of a local
+    model's none that tells what one before it has yet to find. Return those, how many there were of either kind, and
+    the findings."""
     raw, copies = answer_calls.collapse_calls(calls, expected.toolbox, expected.order)
     if expected.parallel_tool_calls is False and expected.checks is not None and not found.malformed:
         raw, copies = raw[:1], copies + len(raw[1:])
@@ -283,11 +284,9 @@ def _check_distinct(
     if len(distinct) < len(raw):  # a repair has made them equal
         raw, copies = distinct, copies + len(raw) - len(distinct)
         checked = _check(expected, raw, found, attempt, steps)
-    told = (
-        raw
-        if expected.checks is None
-        else answer_calls.drop_untold(raw, checked.calls, expected.words, expected.toolbox)
-    )
+    told = raw
+    if expected.checks is not None and (finish.unsure is not None or all(one.format != "native" for one in raw)):
+        told = answer_calls.drop_untold(raw, checked.calls, expected.words, expected.toolbox)
     if len(told) < len(raw):
         checked = _check(expected, told, found, attempt, steps)
     return told, copies, len(raw) - len(told), replace(checked, calls=checked.calls or checked.doubted)

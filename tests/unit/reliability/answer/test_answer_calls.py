@@ -1,6 +1,7 @@
 """Equal calls collapse into the first of them; what a stop breaks off spoils none. See test_attempt_equal_calls.py."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -229,17 +230,18 @@ ASKED = [{"role": "user", "content": "Get the user Alice and report to Bob."}]
     ([("get_user", "Alice"), ("close", "Three orders.")], 2),  # it need not be told
     ([("get_user", "Alice"), ("bash", "make test")], 2),
 ])  # fmt: skip
-@pytest.mark.parametrize("as_text", [True, False])
-def test_what_a_look_has_yet_to_find_is_not_told(calls, left, as_text):
+@pytest.mark.parametrize("came", ["as text", "from the engine", "from an upstream"])
+def test_what_a_look_has_yet_to_find_is_not_told(calls, left, came):
     """Law: behind a look, a text that nobody has said and that a call must have was made up: from there on the calls
-    are dropped, which is noted. What came as calls is the upstream's."""
+    are dropped, which is noted. The calls of a hosted model that came as calls are its own."""
     keys = {"set_level": "level", "bash": "command", "close": "note"}
     written = [(name, json.dumps({keys.get(name, "name"): value})) for name, value in calls]
     text = "\n".join(f'<tool_call>\n{{"name": "{n}", "arguments": {a}}}\n</tool_call>' for n, a in written)
-    held = [Text(text)] if as_text else [native(a, n, i) for i, (n, a) in enumerate(written)]
+    held = [Text(text)] if came == "as text" else [native(a, n, i) for i, (n, a) in enumerate(written)]
     expected = expect(ASKED, FLOW, id_seed="r", checks=CheckConfig(), loops=LoopConfig())
-    judged = judge(expected, held, CALLED, sent="", text_committed=False, attempt=0)
-    kept = left if as_text else len(calls)
+    end = replace(CALLED, unsure=()) if came == "from the engine" else CALLED
+    judged = judge(expected, held, end, sent="", text_committed=False, attempt=0)
+    kept = len(calls) if came == "from an upstream" else left
     assert [(call.name, call.arguments) for call in judged.calls] == written[:kept]
     assert (judged.flaw, judged.dropped_calls) == (None, 0)
     assert judged.finish.notes == ((BEHIND.format(len(calls) - kept),) if kept < len(calls) else ())
