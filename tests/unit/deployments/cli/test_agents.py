@@ -70,9 +70,10 @@ def test_qwen_reads_the_context_from_a_file(tmp_path, monkeypatch):
 def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
     """Law: the server is told where no settings file, the repository's among them, goes over it. Each of these sent the
     conversation and the key to another address: variables of `.claude/settings.json`, in `opencode.json` a model of an
-    agent's own or a `default_agent` with another provider, `modelProviders` in `.qwen/settings.json`. Its `telemetry`
-    took the conversation along, and `share` with an `enterprise` address of `opencode.json` asked to. Also where the
-    context isn't known."""
+    agent's own or a `default_agent` with another provider, `modelProviders` in `.qwen/settings.json` (Qwen Code merges
+    mappings, so that one for `openai` alone left `anthropic` and the repository's own names). Its `telemetry` took the
+    conversation along, and `share` with an `enterprise` address of `opencode.json` asked to. Also where the context
+    isn't known."""
     told = {n: fill_in(AGENTS[n], url=URL, model="fast", context_tokens=context_tokens) for n in AGENTS}
     config = json.loads(told["opencode"].environment["OPENCODE_CONFIG_CONTENT"])
     providers = json.loads(told["qwen"].settings["QWEN_CODE_SYSTEM_SETTINGS_PATH"])
@@ -82,7 +83,7 @@ def test_no_settings_file_leads_an_agent_elsewhere(context_tokens):
     assert {agent["model"] for agent in config["agent"].values()} == {config["model"]} == {"mlx-stack/fast"}
     assert config["share"] == "manual"
     assert config["enabled_providers"] == list(config["provider"]) == ["mlx-stack"]
-    assert providers == {"modelProviders": {"openai": []}}
+    assert providers == {"modelProviders": []}
     assert told["qwen"].environment["QWEN_TELEMETRY_ENABLED"] == "false"
 
 
@@ -124,11 +125,13 @@ def test_hermes_reads_the_server_from_a_folder(tmp_path, monkeypatch):
 
 
 def test_each_agent_is_told_in_its_own_form():
-    """Claude Code adds `/v1` itself, and its attribution, which ruins prompt caches, is off; Codex reads its flags as
-    TOML; opencode reads JSON, and the key by its variable."""
+    """Claude Code adds `/v1` itself, its attribution, which ruins prompt caches, is off, and no sub-agent's file
+    chooses another model; Codex reads its flags as TOML; opencode reads JSON, and the key by its variable."""
     told = fill_in(AGENTS["claude"], url=URL, model="fast", context_tokens=None).environment
     assert (told["ANTHROPIC_BASE_URL"], told["CLAUDE_CODE_ATTRIBUTION_HEADER"]) == (URL, "0")
     assert {told[name] for name in told if name.endswith("_MODEL")} == {"fast"}
+    assert {"ANTHROPIC_DEFAULT_FABLE_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL"} <= told.keys()
+    assert told["CLAUDE_CODE_SUBAGENT_MODEL_FORCE"] == "1"
 
     flags = fill_in(AGENTS["codex"], url=URL, model="auto", context_tokens=5).flags
     values = dict(text.split("=", 1) for text in flags if text != "-c")
