@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from reliability.loops import Kind, Loop
 from reliability.loops.content import NO_ORDER, PersonsOrder
@@ -60,9 +61,9 @@ def drop_empty_blocks(held: Sequence[Event], text: str) -> str:
     first = next((at for at, event in enumerate(held) if isinstance(event, CallDelta)), len(held))
     before = "".join(event.text for event in held[:first] if isinstance(event, Text))
     opened = _OPENED_LAST.search(before)
-    before = before[: opened.start()] if opened else before
-    at = len(before) if text.startswith(before) else 0
-    return text[:at] + _EMPTY_BLOCK.sub(r"\1", text[at:]) if first < len(held) else text
+    told = len(_EMPTY_BLOCK.findall(before[: opened.start()] if opened else before))
+    blocks = count()
+    return _EMPTY_BLOCK.sub(lambda block: block[next(blocks) >= told], text) if first < len(held) else text
 
 
 def drop_told(
