@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from reliability.loops import Kind, Loop
 from reliability.loops.comparison.findings import SeenCall
@@ -30,13 +31,19 @@ from reliability.tool_calls import Uncertainty
 from reliability.tools import Checked, Extraction, RawCall, Repair, RepairKind, ToolBox, extract_calls
 from reliability.tools.check.calls import assign
 from reliability.tools.format_envelopes import HERMES
-from reliability.tools.formats import has_only_delimiters
-from reliability.types import CallDelta, Event, ToolCall
+from reliability.tools.formats import FRAME_FENCE, has_only_delimiters
+from reliability.types import CallDelta, Event, Text, ToolCall
 
 _PAIR = 2
 COUNTED_MAX = 8
 _CUTS_MAX = 24  # places of one unit of a cycle that are tried
 _FIGURES = re.compile(r"\d+")
+# The first fence of its line, with a tag, which opens; a longer one than the closing one holds it as its text.
+_EMPTY_BLOCK = re.compile(
+    r"^((?:[^`\n]|`[^`\n]+`)*+)(?P<fence>`{3,8})\w[\w+.#-]{0,31}(?:\s{0,64}\n\s{0,64}(?P=fence)(?![\w`])|\s{0,64}\Z)",
+    re.M,
+)
+_OPENED_LAST = re.compile(rf"{FRAME_FENCE}\s*\Z")
 _BOUNDARY = re.compile(r"\n|(?<=[>\])}])|(?=[<\[{])")
 
 
@@ -54,6 +61,16 @@ def read_native_calls(held: Sequence[Event]) -> list[RawCall]:
         )
         for _, deltas in sorted(pieces.items())
     ]
+
+
+def drop_empty_blocks(held: Sequence[Event], text: str) -> str:
+    """Leave out the blocks of code in which native calls stood; one that ends before the first call is its words."""
+    first = next((at for at, event in enumerate(held) if isinstance(event, CallDelta)), len(held))
+    before = "".join(event.text for event in held[:first] if isinstance(event, Text))
+    opened = _OPENED_LAST.search(before)
+    told = len(_EMPTY_BLOCK.findall(before[: opened.start()] if opened else before))
+    blocks = count()
+    return _EMPTY_BLOCK.sub(lambda block: block[next(blocks) >= told], text) if first < len(held) else text
 
 
 def drop_told(

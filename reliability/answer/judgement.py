@@ -6,7 +6,6 @@ second tier repeats is delivered, marked. All calls are delivered or none. A ref
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,7 +35,7 @@ from reliability.tool_calls import Uncertainty
 from reliability.tools import CheckConfig, Checked, Extraction, Flaws, RawCall, Repair, ToolBox, Violation
 from reliability.tools.check.calls import check_calls, id_source, ids_in
 from reliability.tools.extract.envelope import may_open
-from reliability.tools.extract.harmony import is_harmony
+from reliability.tools.extract.harmony import may_be_harmony
 from reliability.tools.extract.scanner import extract_calls, is_prose, may_be_told
 from reliability.tools.format_row import Place
 from reliability.tools.schema.toolbox import Tool
@@ -47,11 +46,6 @@ _LOOPS = {Stage.WARN: Flaw.LOOP, Stage.BREAK: Flaw.CIRCUIT_BREAK}
 _PROSE_BEHIND = "\n\nAnd so on."
 BEHIND = "{} tool call(s) that rest on made-up results were dropped"
 _LEFT_OUT = "{} tool call(s) of the answer were left out: they repeat others, or the client takes one at a time"
-# The first fence of its line, with a tag, which opens; a longer one than the closing one holds it as its text.
-_EMPTY_BLOCK = re.compile(
-    r"^((?:[^`\n]|`[^`\n]+`)*+)(?P<fence>`{3,8})\w[\w+.#-]{0,31}(?:\s{0,64}\n\s{0,64}(?P=fence)(?![\w`])|\s{0,64}\Z)",
-    re.M,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +180,9 @@ def settle_text(text: str, before: str, toolbox: ToolBox) -> TextKind:
     if not is_prose(context + _PROSE_BEHIND, toolbox, begin):
         return TextKind.OPEN if may_be_told(context, toolbox, begin) else TextKind.CALL
     may_begin = partial(_may_begin, toolbox)
-    if not is_prose(context, toolbox, begin, may_begin=may_begin) or is_harmony(context):  # it depends on what follows
-        return TextKind.OPEN
-    return TextKind.OPEN if may_open(text) else TextKind.PROSE
+    if not is_prose(context, toolbox, begin, may_begin=may_begin) or may_be_harmony(context) or may_open(text):
+        return TextKind.OPEN  # it depends on what follows
+    return TextKind.PROSE
 
 
 def _may_begin(box: ToolBox, text: str, at: int) -> bool:
@@ -359,7 +353,7 @@ def _build_deliverable(
     """Build what would be delivered: reasoning, the text that is left, a refusal, complete calls."""
     events: list[Event] = [event for event in held if isinstance(event, Reasoning)]
     events += [Reasoning(found.reasoning)] if found.reasoning else []
-    text = _EMPTY_BLOCK.sub(r"\1", found.text) if checked.calls else found.text
+    text = answer_calls.drop_empty_blocks(held, found.text) if checked.calls else found.text
     if text and not text_committed and not (checked.calls and text.isspace()):
         events.append(Text(text))
     refusal = "".join(event.text for event in held if isinstance(event, Refusal))

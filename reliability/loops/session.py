@@ -28,6 +28,7 @@ from reliability.loops.unseen_answers import Looked
 from reliability.types import SYSTEM_ROLES
 
 _TEXT_CHARS = 1_000
+_QUOTED_CHARS = 32
 _FIGURES = re.compile(r"\d+")
 _PERIOD_MAX = 4
 
@@ -82,17 +83,30 @@ def name_asked(messages: Sequence[Mapping[str, Any]], name: str, shared: bool = 
 
 def keep_continued(window: Window, messages: Sequence[Mapping[str, Any]], *, tools: bool = False) -> Window:
     """Keep the answers to requests that this one, without a history either, goes on with: it begins with their whole
-    text, or differs from it in figures alone (see `name_asked`). `tools`: it declares some. With a system prompt and
+    text, or is it but for a part before its last paragraph that quotes the answer, or differs from it in figures alone
+    (see `name_asked`). `tools`: it declares some. With a system prompt and
     without tools, in a session that has them, it is an agent's side request: its figures count, too."""
     text = _join_texts(messages)
     aside = window.tools and not tools and any(message.get("role") in SYSTEM_ROLES for message in messages)
     words = None if aside else _digest_words(text)
-    return replace(window, answers=tuple(one for one in window.answers if _goes_on(text, words, one.request)))
+    return replace(window, answers=tuple(one for one in window.answers if _goes_on(text, words, one)))
 
 
-def _goes_on(text: str, words: str | None, request: str) -> bool:
-    parts = request.rsplit(":", 3)
-    return len(parts) < 4 or parts[3] == words or findings.digest(text[: int(parts[1])]) == parts[2]
+def _goes_on(text: str, words: str | None, answer: Fingerprint) -> bool:
+    parts = answer.request.rsplit(":", 3)
+    if len(parts) < 4 or parts[3] == words or findings.digest(text[: int(parts[1])]) == parts[2]:
+        return True
+    last = max(0, text.rfind("\n\n"))
+    at = int(parts[1]) - len(text) + last  # where the rest was written in, if it stands before the last paragraph
+    return (
+        0 < at < last and findings.digest(text[:at] + text[last:]) == parts[2] and _quotes(text[at:last], answer.text)
+    )
+
+
+def _quotes(text: str, said: str) -> bool:
+    """Return whether a text quotes a part of what was said."""
+    text = " ".join(text.split())
+    return any(said[at : at + _QUOTED_CHARS] in text for at in range(0, len(said) - _QUOTED_CHARS, _QUOTED_CHARS // 2))
 
 
 def _digest_words(text: str) -> str:

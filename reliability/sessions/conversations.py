@@ -22,6 +22,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import chain
 
 from reliability.key_shares import KeyShares
 from reliability.sessions.trail import Answered, Before, Trail, digest_parts
@@ -152,6 +153,7 @@ class Conversations:
             return found
         begun = (digest_parts(scope, b"whole", name) for name in reversed(trail.grown))
         grown = next(filter(None, (self._collect_waiting(digest, trail) for digest in begun)), None)
+        grown = grown or self._collect_filled(scope, trail)
         return grown[-1] if grown else self._search_lost(scope, trail, now_ns)
 
     def _search_waiting(self, scope: bytes, trail: Trail, place: Before, answer: Answered) -> _Found | None:
@@ -197,6 +199,14 @@ class Conversations:
     def _collect_waiting(self, digest: bytes, trail: Trail) -> list[_Found]:
         waiting = (c for c in self._list_holders(digest) if c.nodes)
         return [(c, c.newest) for c in waiting if _way_on(c, c.newest, trail) is not _Way.FORK]
+
+    def _collect_filled(self, scope: bytes, trail: Trail) -> list[_Found]:
+        """Collect who began with this prompt but for what was written into it, and is quoted there."""
+        quotes = {digest_parts(scope, b"quote", line) for line in trail.quotes}
+        ways = chain.from_iterable(
+            self._collect_waiting(digest_parts(scope, b"whole", name), trail) for name in trail.filled
+        )
+        return [way for way in ways if not quotes.isdisjoint(way[1].digests)]
 
     def _search_lost(self, scope: bytes, trail: Trail, now_ns: int) -> _Found | None:
         lost = [

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, NamedTuple
 
 from reliability.loops.answer_history import is_summary
@@ -42,6 +43,7 @@ _WORDS_CHARS_MIN = 24
 _LEAD_CHARS = 24
 _FRONT_CHARS = 512
 _DIGEST_BYTES = 12
+_HEADING = re.compile(rf"^[#*=<\[][^\n]{{0,{_LEAD_CHARS}}}\n", re.MULTILINE)
 _PLAIN = frozenset({"role", "content"})
 
 
@@ -89,6 +91,7 @@ class Trail:
     folded: bool = False
     quotes: tuple[bytes, ...] = ()
     grown: tuple[bytes, ...] = ()
+    filled: tuple[bytes, ...] = ()
 
 
 def digest_parts(*parts: bytes) -> bytes:
@@ -134,6 +137,7 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
     answers = [index for index in range(len(said) - 1, -1, -1) if said[index].get("role") == "assistant"]
     summary = _find_summary(said)
     opened = len(said) if summary is None else summary
+    filled = () if answers else _name_filled(messages)
     return Trail(
         whole=name_request(messages),
         start=digests.digest_at(0) if said else b"",
@@ -145,23 +149,42 @@ def read_trail(messages: Sequence[Message], owner: str = "") -> Trail:
         seen=tuple((digests.place_at(index), digests.read_at(index)) for index in answers[:_ANSWERS_MAX]),
         opening=digest_parts(*map(digests.digest_at, range(opened))) if 0 < opened <= _OPENING_MAX else b"",
         folded=summary is not None,
-        quotes=() if summary is None else _digest_quotes(said[summary:]),
+        quotes=_digest_quotes(said[summary or 0 :]) if filled or summary is not None else (),
         grown=() if answers else _name_grown(messages),
+        filled=filled,
     )
 
 
 def _name_grown(messages: Sequence[Message]) -> tuple[bytes, ...]:
     """Name the first requests of which this one may be a later turn, where its client writes all turns into one prompt:
     each is the prompt up to a place where its last line stands ("Thought:")."""
-    *before, last = messages or [{}]
-    written = text_of(last.get("content")).rstrip() if last.get("role") == "user" and len(before) < _ENDS else ""
+    written = _read_prompt(messages)
     tail = "\n" + written.rpartition("\n")[2]
-    if len(written) > _QUOTED_CHARS_MAX or not 1 < len(tail) <= _LEAD_CHARS:
+    if not 1 < len(tail) <= _LEAD_CHARS:
         return ()
-    named = [str(len(messages)).encode(), *(part for message in before for part in _name_message(message))]
     ends = [match.end() for match in re.finditer(re.escape(tail), written[:-1])][:_ENDS]
-    begun = ({**last, "content": written[:end] + blank} for end in ends for blank in ("", " "))
-    return tuple(digest_parts(*named, *_name_message(prompt)) for prompt in begun)
+    return _name_begun(messages, [written[:end] + blank for end in ends for blank in ("", " ")])
+
+
+def _name_filled(messages: Sequence[Message]) -> tuple[bytes, ...]:
+    """Name the same where all turns are written into the middle of a prompt (DSPy), before its last paragraph: each is
+    the prompt without what stands from a short line's end, a heading, to there."""
+    written = _read_prompt(messages)
+    last = max(0, written.rfind("\n\n"))
+    headings = islice(_HEADING.finditer(written, 0, last), _ENDS)
+    return _name_begun(messages, [written[: heading.end()] + written[last:] for heading in headings])
+
+
+def _read_prompt(messages: Sequence[Message]) -> str:
+    """Return the text of a request that is one prompt, behind a few other messages; empty where it is none."""
+    last = messages[-1] if 0 < len(messages) <= _ENDS else {}
+    written = text_of(last.get("content")).rstrip() if last.get("role") == "user" else ""
+    return written if len(written) <= _QUOTED_CHARS_MAX else ""
+
+
+def _name_begun(messages: Sequence[Message], prompts: Sequence[str]) -> tuple[bytes, ...]:
+    """Name the request with each of these in place of its last message's text."""
+    return tuple(name_request([*messages[:-1], {**messages[-1], "content": prompt}]) for prompt in prompts)
 
 
 def name_request(messages: Sequence[Message]) -> bytes:

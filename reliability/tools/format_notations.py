@@ -293,7 +293,7 @@ NOTATIONS: tuple[Format, ...] = (
         f" to=search<|message|>{_ATEM_CALL}<|eom|>",
         f"<|start|>assistant to=search<|message|>{_ATEM_CALL}",
         opens=_HARMONY[:1],
-        holds=(Start("to=", r"\s{0,8}<\|", place=Place.SENTENCE),),
+        holds=tuple(Start(head, r"\s{0,8}<\|", place=Place.SENTENCE) for head in ("to=", r"to=functions\.")),
         closes=(r"<\|eom\|>", r"<\|eot\|>"),
         explicit=True,
         compared=(r"<\|start\|>assistant to=[\w.:-]{1,48}<\|message\|>", r"to=[\w.:-]{1,48}<\|message\|>"),

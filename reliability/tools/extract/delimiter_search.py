@@ -64,6 +64,7 @@ SPOT = re.compile(r"[<\[{\n=:.✿◁]|>(?=>>)|\](?=<\]minimax|~)|(?<=-> tool)/|&
 _DELIMITER = re.compile("|".join([*_REASONING, f"(?P<close>{CLOSER.pattern})", *_ENVELOPES, *_OTHERS]), re.I)
 _LINE = re.compile("|".join(_build_groups([row for row in _READ if row.place is Place.LINE])))
 _BRACKET = re.compile(r"[<\[{]")
+_NO_ARGUMENTS = re.compile(r"\{\s{0,64}\}")
 _NAME_BEFORE = re.compile(rf"{_WHOLE_WORD}{NAME}\s{{0,8}}\Z")
 
 
@@ -84,6 +85,8 @@ def find_delimiter_at(text: str, at: int, kept: int) -> Delimiter | None:
     if start in (at, kept) or begins_sentence(text, start):
         return replace(delimiter, start=start, held=start)
     sign = _BRACKET.search(text, at, at + _HEAD_CHARS)
+    if sign and ("\n" in text[at : sign.start()] or _NO_ARGUMENTS.match(text, sign.start())):
+        return None  # in a stream nothing of it is held
     return replace(delimiter, start=start, held=sign.start() if sign else at)
 
 

@@ -30,6 +30,9 @@ _HEADER = re.compile(
 _HEADER_WITH_BODY = re.compile(
     r"<\|(?:start|channel)\|>[^<]{0,200}(?:<\|(?:channel|constrain)\|>[^<]{0,200}){0,3}<\|message\|>"
 )
+_OPEN_HEADER = re.compile(
+    r"<\|(?:start|channel)\|>[^<]{0,200}(?:<\|(?:channel|constrain)\|>[^<]{0,200}){0,3}(?:<[|a-z]{0,12})?\Z"
+)
 _OWN_HEADER = re.compile(rf"(?=<\|channel\|>|<\|start\|>assistant\b)(?:{_HEADER_WITH_BODY.pattern})")
 _LOST_MARK = re.compile(
     rf"(?:<\|start\|>assistant[ \t]*)?{HEADER_MARKS}(?:(?:analysis|commentary|final)[ \t]*(?=\n|\Z))?"
@@ -80,6 +83,11 @@ def is_harmony(text: str, fences: list[int] | None = None) -> bool:
         return False
     inside = text.count("{", 0, delimiter.start()) > text.count("}", 0, delimiter.start())
     return not inside and OPENER.search(text, 0, delimiter.start()) is None
+
+
+def may_be_harmony(text: str) -> bool:
+    """Return whether a text has messages of this format, or ends in the header of one that isn't complete."""
+    return _OPEN_HEADER.search(text, max(0, len(text) - HEADER_CHARS)) is not None or is_harmony(text)
 
 
 def has_header(text: str) -> bool:

@@ -22,7 +22,7 @@ from reliability.tools.extract.literal import Unreadable
 from reliability.tools.format_row import NAME
 from reliability.tools.formats import OPENER
 from reliability.tools.schema.references import Places
-from reliability.tools.schema.tool_names import fold
+from reliability.tools.schema.tool_names import fold, prepare_tool_names
 from reliability.tools.schema.toolbox import Tool, ToolBox
 from reliability.tools.turns import may_give_result
 
@@ -379,7 +379,7 @@ def goes_on(text: str, at: int, box: ToolBox, may_begin: Begins = lambda *_: Fal
         start = head.end() if head else called.end() if called else shown.end() if shown else at
         if text[start : start + 1] not in ("{", "[", "("):
             cut = _CUT_NAME.match(text, start)
-            named = cut is not None and any(name.startswith(cut[0]) for name in ("print", *box.names))
+            named = cut is not None and ("print".startswith(cut[0]) or prepare_tool_names(box.names).may_become(cut[0]))
             return named or may_begin(text, at)
         end = find_end(text, at + len("print") if shown else start)
         if end is None:

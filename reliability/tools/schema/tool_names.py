@@ -126,7 +126,7 @@ class ToolNames:
         silent = _SAYS_NOTHING.match(text)
         rest = text[silent.end() :] if silent else text
         # Where a word of capitals ends is known one letter later: `HTTPG` may become `HTTPGet`.
-        keys = {fold(text), _spell(rest), _spell(rest[:-1]), _spell(rest.rstrip("_.:/-"))}
+        keys = {fold(text), _spell(rest), _spell(rest[:-1] or rest), _spell(rest.rstrip("_.:/-"))}
         return any(map(self._begins, keys))
 
     def _begins(self, beginning: str) -> bool:

@@ -257,3 +257,13 @@ def test_calls_in_blocks_read_the_same_in_any_pieces(parts):
     """Law: text and calls around the fences of code blocks don't depend on how they were cut."""
     (text, judged), (other, again) = read_parts(parts, list), read_parts(parts, lambda part: [part])
     assert (text, judged.calls, judged.flaw) == (other, again.calls, again.flaw)
+
+
+@pytest.mark.parametrize(
+    "call", [native(GOOD), Text(f'<tool_call>{{"name": "search", "arguments": {GOOD}}}</tool_call>')]
+)
+def test_an_empty_block_before_the_call_is_the_answers(call):
+    """Law: a block that has ended before the first call held no call: whole and streamed it stays as it stands."""
+    events = ruled([Text("Ok.\n```json\n```\n"), call]).events
+
+    assert "".join(event.text for event in events if isinstance(event, Text)) == "Ok.\n```json\n```\n"

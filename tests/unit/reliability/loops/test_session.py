@@ -218,3 +218,17 @@ def test_equal_answers_to_other_tasks_are_no_loop():
     for name in ("text", "steps"):
         found = [loop and loop.stage for loop in stages[name]]
         assert found == [None, None, *[Stage.WARN] * 2, *[Stage.BREAK] * 4]
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+def test_a_prompt_filled_in_its_middle_goes_on_where_it_quotes_the_answer(quoted: bool) -> None:
+    """Law: steps written before the last paragraph of a prompt (DSPy) are one conversation where they quote the
+    answers; a prompt that is filled with more and more of another text is none."""
+    said, window, found = "I look for the thing that the question was about, in the index.", Window(), []
+    for n in range(6):
+        steps = f"[[ thought ]]\n{said if quoted else 'One more mail of somebody that says hello to you.'}\n\n" * n
+        asked = user(f"[[ question ]]\nWhat?\n\n[[ trajectory ]]\n{steps}\n\nRespond with the fields.")
+        window = loops.keep_continued(window, asked)
+        window, loop = observe(window, Turn(text=f"[[ next ]]\n{said}"), LoopConfig(), name_asked(asked, str(n)))
+        found.append(loop and loop.stage)
+    assert found == ([None, None, Stage.WARN, Stage.WARN, Stage.BREAK, Stage.BREAK] if quoted else [None] * 6)

@@ -58,6 +58,33 @@ def test_who_writes_all_turns_into_one_prompt_is_followed(world, end):
     assert len({run[0] for run in runs}) == len(runs)
 
 
+def write_trajectory(question: str, thoughts: list[str]) -> str:
+    """A prompt of DSPy's ReAct: each step stands between its heading and its last paragraph."""
+    steps = [
+        f"[[ ## thought_{n} ## ]]\n{thought}\n\n[[ ## tool_name_{n} ## ]]\nlook\n\n[[ ## observation_{n} ## ]]\nnothing"
+        for n, thought in enumerate(thoughts)
+    ]
+    lead = f"[[ ## question ## ]]\n{question}\n\n[[ ## trajectory ## ]]\n"
+    return "\n\n".join([lead + "\n\n".join(steps), "Respond with the fields."])
+
+
+def test_who_writes_all_turns_into_the_middle_of_a_prompt_is_followed(world):
+    """Law: so it is where they stand before the prompt's last paragraph, if they quote what we answered; a prompt that
+    is filled with other words is another conversation."""
+    thoughts = [f"I look at the place number {n} of all that there are." for n in range(4)]
+
+    def ask(question: str, done: int, words: str = "") -> str:
+        prompt = write_trajectory(question, [words or thought for thought in thoughts[:done]])
+        answer = f"[[ ## next_thought ## ]]\n{thoughts[done]}\n\n[[ ## next_tool_name ## ]]\nlook"
+        return world.ask([BEGIN[0], user(prompt)], answer)
+
+    runs = [[ask(question, done) for done in range(4)] for question in ("Rain?", "Snow?", "Rain?")]
+    assert [len(set(run)) for run in runs] == [1, 1, 1]
+    assert len({run[0] for run in runs}) == len(runs)
+    first = ask("Hail?", 0)
+    assert ask("Hail?", 1, "These are words of another one, and no answer.") != first
+
+
 FILES = [user("These are the files: a.py"), said("Ok, any changes I propose will be to those files.")]
 RULES = "\n\n# Every edit must be written like this."
 

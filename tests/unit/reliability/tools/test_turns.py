@@ -250,3 +250,17 @@ def test_the_marks_of_hyperclova_and_openchat(mark):
     """Law: each ends the answer, alone or with the next role behind it."""
     for behind in ("", "\n<|im_start|>user\nThanks."):
         assert settled(f"It is clear.{mark}{behind}", BOX).text == "Itisclear."
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        "\n<SPECIAL_12>\n<SPECIAL_11>User\nAnd?\n<SPECIAL_11>Assistant\nYes.",
+        "<SPECIAL_11>User\nAnd?",
+        "<|eom|><|bom|><|user|> And?<|eom|><|bom|><|assistant|> Yes.",
+        "<|end|><|begin|>user<|content|>And?<|end|><|begin|>assistant<|content|>Yes.",
+    ],
+)
+def test_the_turns_of_nemotron_jamba_and_solar(on):
+    """Law: an answer that goes on with the user's turn in the marks of these families ends before it."""
+    assert settled(f"{ANSWER}{on}", BOX).text == inked(ANSWER)

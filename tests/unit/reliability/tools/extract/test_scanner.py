@@ -7,11 +7,12 @@ import pytest
 
 from reliability.tool_calls import Uncertainty
 from reliability.tools import Extraction, RepairKind, build_toolbox, extract_calls
+from reliability.tools.extract import scanner
 from reliability.tools.extract.delimiter_search import SPOT, find_delimiter_at
 from reliability.tools.format_row import Reader
 from tests.support.call_values import made
 from tests.support.extracting import BOX, CALL, calls, kinds
-from tests.support.streaming import cut_at, play, whole
+from tests.support.streaming import cut_at, play, settled, whole
 
 
 @pytest.mark.parametrize("text", [
@@ -290,3 +291,27 @@ def test_a_mark_in_a_value_of_python_is_a_part_of_it(mark, end):
     assert whole(written + end, BOX).calls == [("search", {"query": mark})]
     assert play(cut_at(written + end, [3]), BOX).calls == [("search", {"query": mark})]
     assert extract_calls(f"{written}\nThat is all.", BOX).text == f"{written}\nThat is all."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "See functions.get_time {} there.",
+        'I set x=functions.search\n{"query": "x"}.',
+        "So assistantcommentary to=functions.get_time json{} is written.",
+        'to=functions.search<|message|><atem:function_calls>\n<atem:invoke name="search">\n'
+        '<atem:parameter name="query">x</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>',
+        'get_time() functions.search(query="x")',
+        '{"name":"get_time"}<|start|>assistant to=functions.search<|channel|>commentary json<|message|>{"query":"x"}',
+    ],
+)
+def test_what_is_a_call_is_no_text_as_well(text):
+    """Law: what a whole answer takes for a call leaves no stream as text, whatever namespace its name has."""
+    settled(text, BOX, (1, 7, 1000))
+
+
+def test_marks_are_looked_for_by_their_signs():
+    """Law: a mark with a word before its sign is found by the sign: words are not tried at each letter of an answer."""
+    found = scanner._MARKED.search("all <|content|>")
+    assert found is not None
+    assert found.start() == len("all ")
