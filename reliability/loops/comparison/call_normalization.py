@@ -124,7 +124,7 @@ _BY_WORDS = (
     (
         _About.PLACE,
         "offset start begin end stop skip page pages cursor line lines position range limit first last view count size "
-        "min max lower upper minimum maximum since until after before from to least most depth top days hours context",
+        "min max lower upper minimum maximum since until after before from to least most top days hours context",
     ),
     (_About.ENTITY, "number no"),
     (_About.PATH, "path file filename filepath directory dir folder"),
