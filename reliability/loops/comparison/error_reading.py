@@ -60,9 +60,8 @@ def read_failure(turn: Turn) -> Failure | None:
     if len(text) < _ERROR_CHARS_MIN:
         return None
     masked = mask_echoes(call, text)[:_ERROR_CHARS]
-    return Failure(
-        names.pop(), text[:_ERROR_CHARS], " ".join(mask_figures(masked).replace(ECHO, "0").split()) if edits else masked
-    )
+    masked = " ".join(masked.split()) if edits else masked
+    return Failure(names.pop(), text[:_ERROR_CHARS], mask_figures(masked).replace(ECHO, "0") if edits else masked)
 
 
 def is_edit(call: SeenCall) -> bool:
