@@ -16,6 +16,26 @@ REPEATED = (
     r"|runs|iterations|rounds|repetitions|reps|clicks|presses|taps|loops|cycles|laps"
     r"|measurements|readings|screenshots|photos)\b"
 )
+#: In further languages: verbs of doing whose number follows, and words before a number that says for whom or when. In
+#: others: a number with its counter, and words which only tell that there are so many.
+DOES_ELSEWHERE = (
+    "da(?:mmi|cci|tele)|dai|lancia|compra|crea|invia|apri|premi|metti|prendi|fammi|genera|voglio|vorrei|quero"
+    "|gostaria de|dê-me|me dê|envie|abra|aperte|jogue|lance|faça|gere|pegue|preciso de|geef|koop|maak|stuur|druk|gooi"
+    "|bestel|voeg|ik wil"
+    "|ge|köp|skapa|skicka|öppna|tryck|kasta|beställ|ta|giv|gi|køb|kjøp|lav|åbn|tryk|kast|bestil|daj|kup|zrób|wyślij|otwórz"
+    "|naciśnij|rzuć|zamów|dodaj|utwórz|chcę|poproszę|(?:дай|купи|сделай|отправь|открой|нажми|брось|закажи|добавь|создай"
+    "|зроби|надішли|відкрий|натисни|кинь|замов|додай|створи)(?:те)?|хочу|dej|udělej|pošli|otevři|stiskni|hoď|objednej"
+    "|přidej|vytvoř|chci|adj|vegyél|küldj|nyiss|anna|osta|lähetä|avaa|paina|heitä|tilaa|lisää|luo|dă-mi|cumpără|trimite"
+    "|adaugă|creează|δώσε|αγόρασε|στείλε|άνοιξε|πάτησε|πρόσθεσε|cho tôi|mua|tạo|gửi|beri|beli|buat|kirim|tambahkan"
+    "|أعطني|اشتر|أضف|أرسل|اضغط|תן|קנה|הוסף|שלח|לחץ"
+)
+SAYS_WHERE = "per|voor|op|på|för|til|till|dla|na|poniżej|для|на|в|о|ниже|pro|pod|untuk|pentru|για|kun|για|لـ"
+COUNTED = re.compile(
+    r"(?<![第\d.:])(\d{1,3}|[一二三四五六七八九十]{1,3}) ?(?:[個个](?![人月小])"
+    r"|[枚本杯匹台冊皿罐瓶只隻条條件张張颗顆支把份盒包首]"
+    r"|つ(?!の)|개(?!월)|캔|병|번|장|잔|권|마리|กระป๋อง|ใบ|ขวด)"
+)
+TELLS_OF = re.compile("[有?？]|あり|ある|いま[すし]|いる|있|มี")
 #: A number of things that are to be made, where they are repetitions.
 MADE_AGAIN = re.compile(
     rf"(?:\w+ \S+ (?:[\w-]{{1,20}} ){{0,2}}?{REPEATED}"

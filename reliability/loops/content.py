@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from reliability.loops.built_things import LEADS, MADE_AGAIN, REPEATED, is_of_built_thing
+from reliability.loops import built_things
+from reliability.loops.built_things import DOES_ELSEWHERE, LEADS, MADE_AGAIN, REPEATED, SAYS_WHERE, is_of_built_thing
 from reliability.loops.comparison.findings import digest, dumps
 from reliability.loops.comparison.volatile_fields import phrase_set
 from reliability.loops.endless_orders import orders_repetition
@@ -99,11 +100,13 @@ _DOES = re.compile(
     r"|kauf|klick|leg|mach|nehm|öffn|pflanz|reservier|samm?l|schick|schreib|send|start|würfl|zieh)(?:e|en)?|gib|nimm|wirf"
     r"|(?:achet|achèt|ajout|appui|cliqu|command|cré|donn|envoi|génèr|insèr|lanc|ouvr|réserv)(?:e[sz]?|er)|fais|mets"
     r"|prends|abre|agrega|añade|compra|crea|dame|envía|genera|haz|inserta|manda|pide|pon|pulsa|reserva|tira|toma|aggiungi"
-    r"|ordina|adicione|compre|crie|envie)|\b(?:needs?|wants?|(?:'d|would|'ll|will) (?:like|have|take)|möchten?|brauche"
+    rf"|ordina|adicione|compre|crie|envie|ponme|show|tell|{DOES_ELSEWHERE})"
+    r"|\b(?:needs?|wants?|(?:'d|would|'ll|will) (?:like|have|take)|möchten?|brauche"
     r"|quiero|necesito|je veux|voudrais))\b"
     r"(?:(?!\b(?:for|to|at|in|on|of|about|under|over|above|below|than|from|within|per|if|when|because|while|whose|that"
     r"|which|who|is|are|was|were|has|have|with|number|priority|für|um|auf|unter|über|aus|wenn|weil|dass|sobald|pour|sous"
-    r"|quand|si|para|cuando|que)\b)[^,]){0,60}(?:,(?:[^,]{0,40},)* (?:[^,]{0,40}\b(?:and|und|et|y) )?)?$"
+    rf"|quand|si|para|cuando|que|{SAYS_WHERE})\b)[^,])"
+    r"{0,60}(?:,(?:[^,]{0,40},)* (?:[^,]{0,40}\b(?:and|und|et|y) )?)?$"
 )
 #: Words that order one thing after another, and what is checked, before the number of such things.
 _EACH = re.compile(
@@ -167,7 +170,7 @@ _TIMES = re.compile(
     r"(?:samples|trials|tries|data points|trial runs|flips|rolls|spins|tosses)\b"
     rf"|(?:draw|roll|flip|toss|generate|create|add|insert|make|do|perform|execute|send) "
     rf"(?P<made>{_COUNT_FORM}) (?!{_UNIT})(?={_PLURAL}))"
-    r"|(?<![\d.])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
+    r"|(?<![\d.第])(\d{1,3}) ?[次遍回번]|([一二三四五六七八九十]{1,3}) ?[次遍回]"
 )
 #: Between two of them, where the one comes to the other; behind it, a comparison or a rate.
 _JOINED = re.compile(r"\b(?:runs|rounds|trials|samples|times) (?:and|plus) (?:then )?$")
@@ -341,7 +344,9 @@ def _read_number(lower: str) -> int:
         number = _to_number(match[0])
         if most < number <= NUMBER_MAX and _counts(text, match):
             most = number
-    return most
+    short = len(text) <= _SHORT_CHARS and not built_things.TELLS_OF.search(text)
+    counted = [_read_count(found[1]) for found in built_things.COUNTED.finditer(text)] if short else []
+    return max(most, *[number for number in counted if number <= NUMBER_MAX], 0)
 
 
 def _write_figures(ten: re.Match[str]) -> str:
@@ -356,7 +361,7 @@ def _counts(text: str, number: re.Match[str]) -> bool:
     line = _LINE.split(before)[-1]
     if _REPORTS_TIMES.search(_SENTENCE.split(line)[-1]):
         return False
-    if not _DOES.search(line) and (len(text) > _SHORT_CHARS or line not in ("", "a ")):
+    if not _DOES.search(line) and (len(text) > _SHORT_CHARS or line not in ("", "a ", "bitte ")):
         return False
     return _NAMED_BY.search(before) is None or _MANY.match(text, number.end()) is not None
 

@@ -6,6 +6,7 @@ with the same results. The answer about to leave (`candidate`) counts as the new
     rule    repeats                                       warns at              breaks at
     CALLS   same calls, same results, period 1..max       duplicate_threshold   break_threshold
             (polls, also laps that wait and look; steps)  poller_duplicate_...  poller_break_...
+            (other things, named by figures, and no failure)  later by their number, at most 3 times these
             (thoughts alone, which lead to nothing)       poller_duplicate_...  poller_break_...
     NEAR    same calls, results nearly the same           break_threshold - 1   break_threshold
             (drifting figures, see `near`; steps)         poller_duplicate_...  poller_break_...
@@ -142,16 +143,20 @@ def _find_acting_loops(row: TurnSequence) -> list[Loop | None]:
 def _find_same_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]:
     config, newest = row.config, range(row.size - period, row.size)
     limits = config.limits
-    count = row.count_repetitions(period, row.has_same_results, max(limits))
+    counts = any(row.counts_on(index - period, index) for index in newest if index >= period)
+    same, most = (row.has_same_results, config.poll_limits.times(_WAITED)) if counts else (row.has_repeated, limits)
+    count = row.count_repetitions(period, same, max(*limits, *most))
     if limits.stage(count) is None:
         return None, False
     patient = all(map(row.is_patient_at, newest)) or row.waits_in(period) or row.makes_new(period)
-    if patient:
+    if counts:
+        limits = limits.behind(row.count_things(period, count), most)
+    elif patient:
         limits = config.poll_limits
     elif row.is_beyond(period):
         limits = LoopLimits(config.near_limits.warn, config.poll_limits.end)
-    stage, count, nudged = _judge_laps(row, period, row.has_same_results, limits, patient)
-    again = nudged and stage is Stage.WARN and not patient
+    stage, count, nudged = _judge_laps(row, period, same, limits, patient or counts)
+    again = nudged and stage is Stage.WARN and not (patient or counts)
     seen = again and all(shows(turn) for turn in row.turns[row.size - period :])
     return _build_calls_loop(row, period, count, stage, Kind.REVISITS if seen else Kind.CALLS), True
 
@@ -192,9 +197,7 @@ def _find_near_calls(row: TurnSequence, period: int) -> tuple[Loop | None, bool]
     if movement is Movement.PROGRESS:
         return None, True
     if movement is Movement.DRIFT or row.is_ordered(period):
-        limits = row.config.poll_limits
-        if row.polls_in(period):
-            limits = LoopLimits(_WAITED * limits.warn, _WAITED * limits.end)
+        limits = row.config.poll_limits.times(_WAITED if row.polls_in(period) else 1)
     stage, count, _ = _judge_laps(row, period, row.has_near_results, limits, movement is Movement.DRIFT)
     before = TurnSequence(row.turns[: row.size - period], row.config, None, row.memo)
     if stage is Stage.BREAK and _judge_streak(before, period, count - 1) is not movement:

@@ -37,6 +37,15 @@ class LoopLimits(NamedTuple):
         warn = max(self.warn, number + 1) if self.warn > 0 else self.warn
         return LoopLimits(warn, max(self.end, number + 2) if self.end > 0 else self.end)
 
+    def times(self, number: int) -> LoopLimits:
+        """Return limits that are so many times as late."""
+        return LoopLimits(number * self.warn, number * self.end)
+
+    def behind(self, things: int, most: LoopLimits) -> LoopLimits:
+        """Return the limits of repetitions that are about so many things: each counts once more, up to `most`."""
+        pairs = zip(self, most, strict=True)
+        return LoopLimits(*(min(limit + things - 1, last) if min(limit, last) > 0 else limit for limit, last in pairs))
+
 
 class LoopConfig(BaseModel):
     """Repetition of an agent: the same calls with the same results, or the same text, since the user last spoke."""

@@ -56,6 +56,10 @@ _COUNTDOWN = re.compile(
 )
 
 
+#: A result as text agents write it down: what is in the element is the result.
+_WRAPPED = re.compile(r"\s*<(tool_response|tool_result|function_results?|observation|output)>(.*)</\1>\s*", re.DOTALL)
+
+
 class _ConversationTail:
     """The end of a conversation, within the bounds, and what is asked of it more than once."""
 
@@ -213,7 +217,8 @@ class _ConversationTail:
         others = (self._words_at(near) for near in self._find_same_words(index))
         shorter = next((other for other in others if len(other) < len(self._words_at(index))), None)
         shown = "\n".join(lines if shorter is None else lines[: shorter.count("\n") + 1])
-        return "\n".join(filter(None, [shown, self._parts_at(index)]))
+        wrapped = _WRAPPED.fullmatch(shown)
+        return "\n".join(filter(None, [wrapped[2].strip() if wrapped else shown, self._parts_at(index)]))
 
 
 TURNS_MAX = 256

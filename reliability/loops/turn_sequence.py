@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from reliability.loops import repeatable_calls as repeatable
 from reliability.loops.comparison import call_normalization as normalization
-from reliability.loops.comparison.call_normalization import HOLE, PLACE, REFERENCE, mask_echoes
+from reliability.loops.comparison.call_normalization import HOLE, PLACE, REFERENCE, mask_echoes, spell_aim
 from reliability.loops.comparison.findings import Memo, SeenCall, Turn, has_failed, read_fields
 from reliability.loops.comparison.near import is_near_result, mask_times
 from reliability.loops.comparison.same_result import is_same_result
@@ -175,6 +175,32 @@ class TurnSequence:
         return any(self._finds_nothing(index) and not self._say_enough(index) for index in others)
 
     @once
+    def counts_on(self, older: int, newer: int) -> bool:
+        """Return whether the newer turn does to others, which its figures name, what the older one did, and works."""
+        if self.asks_the_same(older, newer) or self.fails_at(newer) or self.key(older) != self.key(newer):
+            return False
+        pairs, others = self._pairs(newer), self._pairs(older)
+        return any(
+            _names_thing(key) and spell_aim(call) != spell_aim(others[key][0]) for key, (call, _) in pairs.items()
+        )
+
+    @once
+    def has_repeated(self, older: int, newer: int) -> bool:
+        """Return whether the newer turn does the same to the same as the older one, with the same results."""
+        return self.has_same_results(older, newer) and not self.counts_on(older, newer)
+
+    def count_things(self, period: int, laps: int) -> int:
+        """Count the different things that so many repetitions at the tail are about, the candidate's among them."""
+        asked = self.candidate.calls if self.candidate is not None else ()
+        known, first = laps - bool(asked), self.size - period
+        most = 1
+        for place in range(first, self.size):
+            called = [self.turns[at].calls for at in range(place, -1, -period)[:known]]
+            called += [asked] * (bool(asked) and place == first)
+            most = max(most, laps - len(called) + len({tuple(map(spell_aim, calls)) for calls in called}))
+        return most
+
+    @once
     def steps_in(self, index: int) -> frozenset[str]:
         """Name the calls of the turn that lead on, as `results` names them."""
         pairs = self._pairs(index).items()
@@ -310,6 +336,11 @@ def _rests_long(call: SeenCall) -> bool:
 
 def _has_holes(key: _Key) -> bool:
     return any(HOLE in call for call in key)
+
+
+def _names_thing(call: str) -> bool:
+    """Return whether a call's key holds figures that are neither places nor references."""
+    return call.count(HOLE) > call.count(PLACE) + call.count(REFERENCE)
 
 
 def _holds_places_only(call: str) -> bool:

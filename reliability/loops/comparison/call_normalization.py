@@ -37,10 +37,18 @@ _ADDRESS = re.compile(r"[a-z]{2,8}://[^\s<>]{1,2000}")
 _SHELL_WORDS = 3  # bash -lc COMMAND
 #: Commands that show some lines of a file.
 _SHOWS_LINES = re.compile(r"\s*(?:cat \S+ \| )?(?:sed -n|awk '?\"?NR|head|tail)\b")
-_CHANGING = re.compile(
+#: Options of a command that say how much it shows.
+_SHOWN = re.compile(
+    r"(?<!\S)(?:-[a-zA-Z]{0,3}[ABCLmn]|-maxdepth"
+    r"|--(?:tail|lines|max-?depth|max-count|context|depth|limit|level|last))[ =]\Z"
+)
+_RANDOM = re.compile(
     rf"{UUID}|20\d\d-[01]\d-[0-3]\d[T _]\d\d[:-]\d\d(?:[:-]\d\d)?(?:\.\d+)?Z?"
-    r"|\b20\d{6}[T_-]\d{4,6}\b|\b1[789]\d{8}(?:\d{3})?\b"
-    r"|(?:(?<=\s)-|(?<=[\s=(,:'\"\[]))\d+(?:[,.:-]\d+)*[a-z%]?(?=[\s),;:'\"\]|]|$)",
+    r"|\b20\d{6}[T_-]\d{4,6}\b|\b1[789]\d{8}(?:\d{3})?\b",
+    re.IGNORECASE,
+)
+_CHANGING = re.compile(
+    rf"{_RANDOM.pattern}|(?:(?<=\s)-|(?<=[\s=(,:'\"\[]))\d+(?:[,.:-]\d+)*[a-z%]?(?=[\s),;:'\"\]|]|$)",
     re.IGNORECASE,
 )
 _FINDS_NOTHING = re.compile(
@@ -116,7 +124,7 @@ _BY_WORDS = (
     (
         _About.PLACE,
         "offset start begin end stop skip page pages cursor line lines position range limit first last view count size "
-        "min max lower upper minimum maximum since until after before from to least most",
+        "min max lower upper minimum maximum since until after before from to least most top days hours context",
     ),
     (_About.ENTITY, "number no"),
     (_About.PATH, "path file filename filepath directory dir folder"),
@@ -143,15 +151,17 @@ def names_item(key: str) -> bool:
 
 
 def spell_aim(call: SeenCall) -> str:
-    """Spell what a call looks at: the call without the figures that say how much of it; empty where nothing is left."""
+    """Spell what a call is about: the call without what tells of the run, what is said of it, and the figures that say
+    how much of it; empty where nothing is left."""
     known, fields = parse(call.arguments)
     if not known or not isinstance(fields, dict):
         return ""
     spelled = {}
     for key, value in fields.items():
         about = _classify_argument(key)
-        if about is not _About.PLACE or not isinstance(value, int | None):
-            spelled[key] = _spell_value(about, value)
+        if names_item(key) and (about is not _About.PLACE or not isinstance(value, int | None)):
+            item = _spell_value(about, value)
+            spelled[key] = _RANDOM.sub("", item) if about is _About.CODE and isinstance(item, str) else item
     return f"{call.name} {spell(spelled)}" if spelled else ""
 
 
@@ -195,7 +205,8 @@ def _spell_code(text: str) -> str:
 def _mask_figures(code: str) -> str:
     if len(code) > _FIGURES_CHARS:
         return code
-    return _CHANGING.sub(PLACE if _SHOWS_LINES.match(code) else HOLE, code)
+    shows = _SHOWS_LINES.match(code) is not None
+    return _CHANGING.sub(lambda found: PLACE if shows or _SHOWN.search(code[: found.start()][-24:]) else HOLE, code)
 
 
 def says_enough(result: str) -> bool:

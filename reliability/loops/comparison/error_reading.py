@@ -60,6 +60,7 @@ def read_failure(turn: Turn) -> Failure | None:
     if len(text) < _ERROR_CHARS_MIN:
         return None
     masked = mask_echoes(call, text)[:_ERROR_CHARS]
+    masked = " ".join(masked.split()) if edits else masked
     return Failure(names.pop(), text[:_ERROR_CHARS], mask_figures(masked).replace(ECHO, "0") if edits else masked)
 
 

@@ -31,6 +31,8 @@ PART = re.compile("<part [0-9a-f]{12}>")
 _EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
 _FLAGS = ("is_error", "isError")
 _DENIALS = ("success", "ok")
+#: Where a failure is told in words, beside `error`; `content` is MCP's.
+_TOLD = ("stderr", "message", "msg", "detail", "details", "reason", "description", "errors", "content")
 _ERROR = r"(?:[\w.]{0,60}(?:error|exception)|fatal|panic|failed|failure|traceback \(most recent call last\))"
 #: How agents answer an edit that found no place, and a call that a person or a rule has refused.
 _REFUSED = (
@@ -357,7 +359,7 @@ def error_text(result: str) -> str:
     error = value.get("error")
     if isinstance(error, Mapping):
         error = error.get("message") or error
-    for text in (error, value.get("stderr"), value.get("message")):
+    for text in (error, *map(value.get, _TOLD)):
         if text and text is not True:
             return text.strip() if isinstance(text, str) else dumps(text)
     return ""

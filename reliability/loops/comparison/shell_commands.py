@@ -226,7 +226,7 @@ _RUN_CHARS = 16  # a longer text is no waiting time
 _STAMPS = word_set("timestamp ts epoch now nonce")
 _TRACED, _HANDLES = word_set("request req trace span correlation idempotency"), word_set("id uuid guid key")
 #: Names of what a client adds to a request against caches and for traces; some only where the value is a moment.
-_SENT = word_set("_ cb cachebuster nocache rand random bust traceparent tracestate")
+_SENT = word_set("_ cb cachebust cachebuster nocache rand random rnd bust traceparent tracestate")
 _SENT_MOMENTS = word_set("t v r time date")
 
 _LOG = "log"
@@ -240,6 +240,8 @@ _LEFT_OUT = word_set("-- --no-pager . ./")
 _NAME = re.compile(r"-{0,2}[a-zA-Z_][\w-]*")
 _NUMBER = re.compile(r"-*[a-z]?\d+(?:\.\d+)?[a-z]?")
 _HERE = re.compile(r"(?<![\w./])(?:(?:\.|\$PWD|\$\{PWD\})/)+(?=[\w.])")
+_STEPS = re.compile(r"(?<=/)(?:\.?/)+|(?:(?<=/)|^)(?!\.\.?/)[^/\s]+/\.\./")
+_ANCHOR = re.compile(r"/?(?:#[\w-]{0,80})?$")
 _BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/(?=\w)")
 _LOG_NAME = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|\$TMPDIR)/.+|.+\.(?:log|out|err)")
 _FIELD = re.compile(r"(?<=[?&])([\w.-]+)=([^&\s#'\"]*)&?")
@@ -256,13 +258,14 @@ def tells_run(name: str, value: Any) -> bool:
 
 def tells_request(name: str, value: Any) -> bool:
     """Return whether a header or a field of a query tells of the run, or only makes the request unlike others."""
-    plain = name.lower().replace("-", "").removeprefix("x").replace("_", "") or "_"
+    plain = name.lower().removeprefix("x-").replace("-", "").replace("_", "") or "_"
     moment = plain in _SENT_MOMENTS and MOMENT.fullmatch(str(value)[:80]) is not None
     return plain in _SENT or moment or tells_run(name, value)
 
 
 def spell_query(text: str) -> str:
-    """Leave out of an address what its query says of the run."""
+    """Leave out of an address what its query says of the run, a slash at its end, and the place on the page."""
+    text = _ANCHOR.sub("", text, count=1)
     if "?" not in text:
         return text
     return _FIELD.sub(lambda field: "" if tells_request(field[1], field[2]) else field[0], text).rstrip("?&")
@@ -270,7 +273,7 @@ def spell_query(text: str) -> str:
 
 def spell_path(path: str) -> str:
     """Leave out of a path what says that it is in this folder, or that it is one."""
-    return _HERE.sub("", path).rstrip("/") or path
+    return _STEPS.sub("", _HERE.sub("", path)).rstrip("/") or path
 
 
 def is_run_header(text: Any) -> bool:

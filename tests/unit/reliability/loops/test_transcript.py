@@ -158,3 +158,13 @@ def test_who_sends_a_history_is_known() -> None:
     assert carries_history([USER, {"role": "assistant", "content": ""}])
     assert not carries_history([{"role": "system", "content": "x"}, USER])
     assert not carries_history("text")
+
+
+@pytest.mark.parametrize("tag", ["tool_response", "tool_result", "function_result", "observation", "output"])
+def test_what_a_text_agent_wraps_is_the_result(tag: str) -> None:
+    """Law: a result in an element of a text agent is read as the same result of a native call is."""
+    call = '<tool_call>{"name": "get_job", "arguments": {"id": 3}}</tool_call>'
+    for result in ('{"status": "running"}', "[]", "1000 out.csv", f"</{tag}>", ""):
+        report = {"role": "user", "content": f"<{tag}>\n{result}\n</{tag}>"}
+        turns = read_turns([{"role": "user", "content": "Go."}, {"role": "assistant", "content": call}, report])
+        assert turns[0].results == (result,)

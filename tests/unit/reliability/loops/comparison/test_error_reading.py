@@ -156,3 +156,11 @@ def test_a_figure_of_failures_is_no_failure(word: str) -> None:
     assert has_failed("KeyError: 0")
     assert has_failed("Error rate limit exceeded: 429")
     assert has_failed("Error number 13: permission denied")
+
+
+def test_spaces_in_what_is_looked_for_make_no_other_failure():
+    """Law: an edit that fails again with other white space in its text has failed in the same way."""
+    texts = [f"total = 4{' ' * n}" for n in range(12)]
+    told = "No replacement was performed, old_str `{}` did not appear verbatim in a.py."
+    laps = [acted("str_replace", {"path": "a.py", "old_str": text}, told.format(text)) for text in texts]
+    assert judge_laps([USER], laps, 5, 12) == [Stage.WARN, Stage.BREAK]

@@ -107,3 +107,11 @@ def test_failures(text: str | None, failed: bool) -> None:
 def test_what_a_failure_said(text: str, expected: str) -> None:
     """The words of a failure, and nothing where there is only a code."""
     assert error_text(text) == expected
+
+
+@pytest.mark.parametrize("key", ["content", "detail", "details", "reason", "description", "msg", "errors"])
+def test_a_failure_is_told_under_many_names(key: str) -> None:
+    """Law: the words of a failure are read where MCP servers and web frameworks write them, also as a list of parts."""
+    words = "Invalid arguments: the quantity is required"
+    for told in (words, [{"type": "text", "text": words}]):
+        assert words in error_text(dumps({"isError": True, key: told}))

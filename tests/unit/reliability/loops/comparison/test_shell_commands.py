@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliability.loops.comparison import shell_commands
-from reliability.loops.comparison.shell_commands import Deed, read_deed, spell_command, spell_query, tells_run
+from reliability.loops.comparison.shell_commands import (
+    Deed,
+    read_deed,
+    spell_command,
+    spell_path,
+    spell_query,
+    tells_run,
+)
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -69,3 +76,25 @@ def test_a_command_that_writes_a_file_does_not_only_look(around: str) -> None:
 def test_what_another_system_was_asked_may_be_kept(line: str) -> None:
     """Law: a line that asks how another system stands asks, though it keeps the answer in a file."""
     assert read_deed(line) is Deed.ASKS
+
+
+@pytest.mark.parametrize("name", ["x", "y", "xt", "x_t", "id", "page", "zoom"])
+def test_a_field_that_says_what_is_asked_stays(name):
+    """Law: a coordinate is no cache-buster: two tiles of a map are two."""
+    assert spell_query(f"http://a/tile?{name}=1&k=2") != spell_query(f"http://a/tile?{name}=3&k=2")
+
+
+@pytest.mark.parametrize("one", ["http://a/b", "http://a/b?c=1"])
+def test_a_place_on_a_page_is_that_page(one):
+    """Law: an anchor and a slash at the end name no other page; the route of an application does."""
+    assert {spell_query(one + end) for end in ("", "/", "#", "#top", "#part-2", "/#top")} == {one}
+    assert spell_query(f"{one}#/cart") != spell_query(f"{one}#/login")
+
+
+@pytest.mark.parametrize("path", ["a.py", "/r/a.py", "../a.py", "../../a.py", "r/s/a.py"])
+def test_a_path_has_one_spelling(path):
+    """Law: a folder that is entered and left again, this folder, and a second slash are no part of a path."""
+    head, _, name = path.rpartition("/")
+    folder = f"{head}/" if head else ""
+    assert {spell_path(f"{folder}{way}{name}") for way in ("", "x/../", "x/.././", "./")} == {path}
+    assert spell_path(path.replace("/", "//")) == path
