@@ -85,6 +85,7 @@ def _count_guesses(row: TurnSequence, looked: list[int]) -> int:
     newest = row.turns[looked[-1]] if looked else Turn()
     told = (newest.results, _name_tools(newest))
     alike = [at for at in looked if (row.turns[at].results, _name_tools(row.turns[at])) == told]
+    alike = [at for at in alike if not row.counts_on(at, looked[-1])]  # by figures: that is work
     if row.candidate is None or _name_tools(row.candidate) != told[1] or row.order.each:
         return 0
     if any(map(is_generic_tool, newest.calls)) or not all(says_enough(result or "") for result in newest.results):
