@@ -12,6 +12,7 @@ _WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NO_LETTER = re.compile(r"[\W_]+")
 _STEM_CHARS = 5
+_JOINS = "\u0590"  # from Hebrew on scripts write words without spaces, or join small ones to them
 LEAVES_MAX, _VALUE_CHARS_MAX = 20, 2_000
 _UNITS = "zero one two three four five six seven eight nine ten eleven twelve"
 _NUMBER_WORDS = {word: float(number) for number, word in enumerate(_UNITS.split())} | {
@@ -56,11 +57,9 @@ class Said:
         if isinstance(value, int | float):
             return 0.0 if self.has_number(value) else 1.0
         text = str(value)[:_VALUE_CHARS_MAX]
-        letters = _NO_LETTER.sub("", text.lower())
-        if letters in self._letters:
-            return 0.0
         words = split_words(text)
-        return sum(not self._has_word(word) for word in words) / len(words) if words else 0.0
+        missing = sum(not self._has_word(word) for word in words)
+        return missing / len(words) if missing and _NO_LETTER.sub("", text.lower()) not in self._letters else 0.0
 
     def has_number(self, number: float) -> bool:
         """Return whether the number stands in the text, as itself, in percent or in thousands."""
@@ -68,8 +67,10 @@ class Said:
         return any(_round(written) in self._sizes for written in (size, size * 100, size / 1_000))
 
     def _has_word(self, word: str) -> bool:
+        if _cut_stem(word) in self._stems or word in _FILLERS or (word >= _JOINS and word in self._letters):
+            return True
         number = _read_number(word)
-        return _cut_stem(word) in self._stems or word in _FILLERS or (number is not None and self.has_number(number))
+        return number is not None and self.has_number(number)
 
 
 def split_words(text: str) -> list[str]:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 
 from reliability.loops import Kind, Loop
 from reliability.loops.comparison.findings import SeenCall
@@ -164,35 +164,40 @@ def drop_equal(
 
 
 def drop_untold(
-    calls: Sequence[RawCall], delivered: Sequence[ToolCall], words: Sequence[str], box: ToolBox
+    calls: Sequence[RawCall],
+    delivered: Sequence[ToolCall],
+    words: Sequence[str],
+    made: Sequence[SeenCall],
+    box: ToolBox,
 ) -> tuple[RawCall, ...]:
     """Drop the calls from the first one on that tells what a look before it has yet to find. `delivered`: what becomes
-    of the calls; `words`: the texts of the conversation."""
+    of the calls; `words`: the texts of the conversation; `made`: its calls, whose looks have found what they do."""
     looking, said = False, None
     if len(delivered) == len(calls) > 1 and words:
+        found = {_identify_call(RawCall(name=one.name, arguments=one.arguments)) for one in made}
         for at, call in enumerate(delivered):
-            made = SeenCall(call.name, call.arguments)
-            if looks(made):
-                looking = True
-            elif looking and not takes_notes(call.name) and not is_generic_tool(made):
-                said = said or Said("\n".join(words))
+            asked = SeenCall(call.name, call.arguments)
+            if looks(asked):
+                looking = looking or _identify_call(RawCall(name=call.name, arguments=call.arguments)) not in found
+            elif looking and not takes_notes(call.name) and not is_generic_tool(asked):
+                said = said or Said("\n".join([*words, *(one.arguments for one in made)]))
                 if _tells_unsaid(call, box, said):
                     return tuple(calls[:at])
     return tuple(calls)
 
 
 def _tells_unsaid(call: ToolCall, box: ToolBox, said: Said) -> bool:
-    """Return whether a text that the call must have says what stands nowhere."""
+    """Return whether a text that the call must have says what stands nowhere, its tool's definition included."""
     tool = box.find(call.name)
     given = json.loads(call.arguments)
     if tool is None or not isinstance(given, dict):
         return False
-    for key in filter(given.__contains__, tool.required):
-        schema = find_field(tool.parameters.get("properties"), key)
-        texts = [one for one in list_leaves(given[key], schema) if isinstance(one, str)]
-        if find_field(schema, "enum") is None and any(map(said.find_missing, texts)):
-            return True
-    return False
+    properties = tool.parameters.get("properties")
+    leaves = (list_leaves(given[key], find_field(properties, key)) for key in tool.required if key in given)
+    texts = [one for one in chain.from_iterable(leaves) if isinstance(one, str) and said.find_missing(one)]
+    return bool(texts) and any(
+        map(Said(f"{tool.description}\n{json.dumps(tool.parameters, ensure_ascii=False)}").find_missing, texts)
+    )
 
 
 def read_stopped(

@@ -280,7 +280,9 @@ def _check_distinct(
         checked = _check(expected, raw, found, attempt, steps)
     told = raw
     if expected.checks is not None and (finish.unsure is not None or all(one.format != "native" for one in raw)):
-        told = answer_calls.drop_untold(raw, checked.calls, expected.words, expected.toolbox)
+        made = [call for turn in expected.turns for call in turn.calls]
+        calls = checked.calls or checked.doubted
+        told = answer_calls.drop_untold(raw, calls, expected.words, made, expected.toolbox)
     if len(told) < len(raw):
         checked = _check(expected, told, found, attempt, steps)
     return told, copies, len(raw) - len(told), replace(checked, calls=checked.calls or checked.doubted)

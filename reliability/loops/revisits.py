@@ -108,8 +108,7 @@ def looks(call: SeenCall) -> bool:
     action = next((texts[key] for key in _ACTIONS if key in texts), "")
     told = action.isidentifier() and names_look(action)
     named = told or (names_look(call.name) and LEADS.isdisjoint(words_of(action)))
-    sends = texts.get("method", "").upper() in _METHODS or any(map(_WRITES.search, texts.values()))
-    return named and not sends
+    return named and texts.get("method", "").upper() not in _METHODS and not any(map(_WRITES.search, texts.values()))
 
 
 def shows(turn: Turn) -> bool:

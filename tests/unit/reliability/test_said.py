@@ -15,6 +15,8 @@ from tests.support.call_values import integers
     ("all orders of today", "order", 0.0), ("raise it by ten percent", 10, 0.0), ("raise it by 10%", 0.1, 0.0),
     ("about 5,000 people", 5000, 0.0), ("5 thousand people", 5, 0.0), ("4 kilometers", 4000, 0.0),
     ("minus 3 degrees", -3, 0.0), ("the function getUserId", "user id", 0.0), ("plant 一つ", "一つ", 0.0),
+    ("然后给小王发消息说我晚点到", "小王,我晚点到", 0.0), ("민수에게 늦는다고 전해줘", "민수, 늦는다고", 0.0),
+    ("บอกสมชายว่าผมจะมาสาย", "สมชาย ผมจะมาสาย", 0.0), ("北京", "上海", 1.0),
     *(("anything", value, 0.0) for value in (True, None, "", "?!")),
     ("flights to Oslo", "Paris", 1.0), ("flights to New York", "New Orleans", 0.5), ("five people", 6, 1.0),
     ("version 1.2.3", "1.2.4", 1.0), ("", "Paris", 1.0),

@@ -245,3 +245,56 @@ def test_what_a_look_has_yet_to_find_is_not_told(calls, left, came):
     assert [(call.name, call.arguments) for call in judged.calls] == written[:kept]
     assert (judged.flaw, judged.dropped_calls) == (None, 0)
     assert judged.finish.notes == ((BEHIND.format(len(calls) - kept),) if kept < len(calls) else ())
+
+
+def write_flow(*calls: tuple[str, dict[str, object]]) -> str:
+    written = [json.dumps({"name": name, "arguments": given}, ensure_ascii=False) for name, given in calls]
+    return "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in written)
+
+
+def judged_flow(tools, text, messages=ASKED):
+    box = build_toolbox([tool("get_user", schema_of({"name": "x"})), *tools])
+    expected = expect(messages, box, id_seed="r", checks=CheckConfig(), loops=LoopConfig())
+    return judge(expected, [Text(text)], replace(CALLED, unsure=()), sent="", text_committed=False, attempt=0)
+
+
+@pytest.mark.parametrize("field", [
+    {"anyOf": [{"enum": ["loud", "silent"]}, {"type": "null"}]},
+    {"$ref": "#/$defs/level"},
+    {"oneOf": [{"const": "loud"}, {"const": "silent"}]},
+    {"type": "string", "pattern": "^(loud|silent)$"},
+    {"type": "string", "description": "Either loud or silent."},
+])  # fmt: skip
+@pytest.mark.parametrize("wrap", [lambda field: field, lambda field: {"type": "array", "items": field}])
+def test_what_the_definition_of_a_tool_names_is_told(field, wrap):
+    """Law: the client has said what stands in the definition of the called tool, wherever it stands there."""
+    schema = {"properties": {"level": wrap(field)}, "required": ["level"], "$defs": {"level": {"enum": ["loud"]}}}
+    level = ["loud"] if wrap(field) != field else "loud"
+    text = write_flow(("get_user", {"name": "Alice"}), ("set_level", {"level": level}))
+    assert len(judged_flow([tool("set_level", schema)], text).calls) == 2
+
+
+@pytest.mark.parametrize(("looked", "left"), [("Alice", 2), ("Bob", 1)])
+def test_what_a_look_has_found_already_may_be_told_behind_it(looked, left):
+    """Law: a model that looks again before each deed does the deed: what it would find stands in the conversation."""
+    call = {"name": "get_user", "arguments": json.dumps({"name": looked})}
+    made = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": call}]}
+    messages = [*ASKED, made, {"role": "tool", "tool_call_id": "a", "content": "admin since 2019"}]
+    text = write_flow(("get_user", {"name": "Alice"}), ("report", {"name": "An old hand."}))
+    assert len(judged_flow([tool("report", schema_of({"name": "x"}))], text, messages).calls) == left
+
+
+def test_what_the_model_called_by_a_name_is_told():
+    """Law: what stands in the arguments of a call that was made was said."""
+    call = {"name": "report", "arguments": json.dumps({"name": "standup"})}
+    made = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": call}]}
+    messages = [*ASKED, made, {"role": "tool", "tool_call_id": "a", "content": "done"}]
+    text = write_flow(("get_user", {"name": "Alice"}), ("invite", {"name": "Standup"}))
+    assert len(judged_flow([tool("invite", schema_of({"name": "x"}))], text, messages).calls) == 2
+
+
+def test_a_call_with_what_only_stands_in_for_a_result_is_dropped_behind_its_look():
+    """Law: a placeholder for what a look has yet to find refuses no answer whose first calls are right."""
+    text = write_flow(("get_user", {"name": "Alice"}), ("report", {"name": "<result of get_user>"}))
+    judged = judged_flow([tool("report", schema_of({"name": "x"}))], text)
+    assert (judged.flaw, [call.name for call in judged.calls]) == (None, ["get_user"])
