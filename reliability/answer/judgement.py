@@ -281,8 +281,8 @@ def _check_distinct(
     told = raw
     if expected.checks is not None and (finish.unsure is not None or all(one.format != "native" for one in raw)):
         made = [call for turn in expected.turns for call in turn.calls]
-        calls = checked.calls or checked.doubted
-        told = answer_calls.drop_untold(raw, calls, expected.words, made, expected.toolbox)
+        delivered = checked.calls or checked.doubted
+        told = answer_calls.drop_untold(raw, delivered, expected.words, made, expected.toolbox)
     if len(told) < len(raw):
         checked = _check(expected, told, found, attempt, steps)
     return told, copies, len(raw) - len(told), replace(checked, calls=checked.calls or checked.doubted)
