@@ -94,7 +94,8 @@ class Recorder:
             return
         name = self._name(report.nodeid)
         why = str(report.longrepr).strip().splitlines()[-1] if report.failed else getattr(report, "wasxfail", "")
-        row = {"case": name, "seed": self.seed, "kind": name.partition(".")[0], "right": report.passed, "wrong": why}
+        row = {"case": name, "seed": self.seed, "kind": name.partition(".")[0], "right": report.passed}
+        row |= {"wrong": why.rpartition("/site-packages/")[2]}
         tail = [str(report.longrepr)[-4000:]] if report.failed else []
         add_row(self.given.rows, row | {"in": 0, "out": 0, "seconds": report.duration, "answers": tail})
 
