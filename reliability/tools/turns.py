@@ -130,7 +130,7 @@ TURNS: tuple[_Turns, ...] = (
     _Turns(
         "results as tags",
         results=tuple(f"<{name}s?>" for name in _RESULT_NAMES),
-        own=tuple(f"</{name}s?>" for name in _RESULT_NAMES),  # an answer that ends the result before it
+        own=tuple(f"</{name}{end}>" for name in _RESULT_NAMES for end in ("", "s")),  # an answer that ends the result before it
     ),
     _Turns("results as tokens", results=_pipes(*(f"{name}s?" for name in _RESULT_NAMES[1:]), "tool_response_start")),
     _Turns("results in brackets", results=(r"\[TOOL_RESULT\]",)),
