@@ -130,7 +130,8 @@ TURNS: tuple[_Turns, ...] = (
     _Turns(
         "results as tags",
         results=tuple(f"<{name}s?>" for name in _RESULT_NAMES),
-        own=tuple(f"</{name}{end}>" for name in _RESULT_NAMES for end in ("", "s")),  # an answer that ends the result before it
+        # An answer may begin with the end of the result before it.
+        own=tuple(f"</{name}{end}>" for name in _RESULT_NAMES for end in ("", "s")),
     ),
     _Turns("results as tokens", results=_pipes(*(f"{name}s?" for name in _RESULT_NAMES[1:]), "tool_response_start")),
     _Turns("results in brackets", results=(r"\[TOOL_RESULT\]",)),
