@@ -16,7 +16,7 @@ import resource
 import socket
 import struct
 import sys
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httptools
 import orjson
@@ -74,6 +74,7 @@ class ListenerProtocol(HttpToolsProtocol):
         self._open_bytes = 0  # of a header, a chunk's size or a trailer that has no end yet
         self._in_head = True
         self._refused: ApiError | None = None
+        self._over = False  # nothing that still comes is read
         self._left_bytes, self._moved_s = 0, 0.0
         self._paused_bytes, self._paused_s = 0, 0.0
 
@@ -97,7 +98,7 @@ class ListenerProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, within the bounds of a head."""
-        if self._refused is not None:
+        if self._refused is not None or self._over:
             return
         self._open_bytes += len(data)
         self._parse(data)
@@ -170,6 +171,18 @@ class ListenerProtocol(HttpToolsProtocol):
         self._in_head, self._open_bytes, self._head_bytes = False, 0, 0
         if not self._ignores_upgrade():
             super().on_headers_complete()
+            if self.cycle is not None:
+                self.cycle.transport = cast(asyncio.Transport, _ClosedSoftly(self.transport, self))
+
+    def close_softly(self) -> None:
+        """Close behind an answer. Where the client still sends its body, the answer's end is told first: closed at
+        once, the connection would be reset, and the answer lost with it."""
+        if self.cycle is None or not self.cycle.more_body or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self._over = True
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.close)
 
     def on_body(self, body: bytes) -> None:
         """Pass a piece of a body on."""
@@ -294,6 +307,16 @@ class ListenerProtocol(HttpToolsProtocol):
             self._unread_clock.cancel()
             self._unread_clock = None
         super().connection_lost(exc)
+
+
+class _ClosedSoftly:
+    """The transport of one answer, which uvicorn closes behind it."""
+
+    def __init__(self, transport: asyncio.Transport, protocol: ListenerProtocol) -> None:
+        self._transport, self.close = transport, protocol.close_softly
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 def _count_queued_bytes(transport: asyncio.Transport) -> int:
